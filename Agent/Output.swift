@@ -1,0 +1,62 @@
+import AgentProtocol
+import ArgumentParser
+import Glibc
+
+/// What every command understands.
+struct OutputOptions: ParsableArguments {
+    @Flag(help: "Print one JSON object a line; the last one is the summary.")
+    var json = false
+
+    @Flag(help: "Print nothing when all went well.")
+    var quiet = false
+}
+
+/// Where a command's words go: data to standard output, progress and errors to standard error. Each line is
+/// written at once, so that nothing is lost with a process that is killed.
+struct Output: Sendable {
+    let json: Bool
+    let quiet: Bool
+
+    init(_ options: OutputOptions) {
+        json = options.json
+        quiet = options.quiet
+    }
+
+    /// One object under `--json`, else the line for people.
+    func record(_ object: JSONObject, _ line: @autoclosure () -> String) {
+        if json { Self.write(object.text, to: STDOUT_FILENO) } else if !quiet { Self.write(line(), to: STDOUT_FILENO) }
+    }
+
+    /// Says why the command ends, on standard error and, under `--json`, as its last object too.
+    func fail(_ failure: CommandFailure) {
+        if json {
+            var error: JSONObject = ["code": .string(failure.code), "message": .string(failure.message)]
+            if let remedy = failure.remedy { error["hint"] = .string(remedy) }
+            Self.write(
+                (["type": "summary", "outcome": "failed", "error": .object(error)] as JSONObject).text,
+                to: STDOUT_FILENO)
+        }
+        let remedy = failure.remedy.map { " (\($0))" } ?? ""
+        Self.write("groupstore: \(failure.message)\(remedy)", to: STDERR_FILENO)
+    }
+
+    static func write(_ line: String, to descriptor: CInt) {
+        var bytes = Array((line + "\n").utf8)[...]
+        while !bytes.isEmpty {
+            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            if count <= 0 { return }
+            bytes = bytes.dropFirst(count)
+        }
+    }
+}
+
+/// Runs a command's body, and turns its failure into a message and an exit code.
+func reporting(_ output: Output, _ body: () throws -> Void) throws {
+    do {
+        try body()
+    } catch let failure as CommandFailure {
+        output.fail(failure)
+        throw failure.status.code
+    }
+}

@@ -1,0 +1,91 @@
+// swift-tools-version: 6.1
+import Foundation
+import PackageDescription
+
+// Continuous integration turns warnings into errors; a newcomer's newer compiler does not break their build.
+let strict: [SwiftSetting] =
+    ProcessInfo.processInfo.environment["GROUPSTORE_STRICT"] == nil ? [] : [.unsafeFlags(["-warnings-as-errors"])]
+
+let package = Package(
+    name: "groupstore",
+    products: [
+        .executable(name: "groupstore", targets: ["GroupStoreCommand"])
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+        .package(url: "https://github.com/apple/swift-system", from: "1.8.0"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
+    ],
+    targets: [
+        .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
+        .target(name: "CLinux"),
+        .target(
+            name: "LinuxSystem",
+            dependencies: ["CLinux", .product(name: "SystemPackage", package: "swift-system")],
+            swiftSettings: strict),
+        .target(name: "GroupContainer", dependencies: ["LinuxSystem"], swiftSettings: strict),
+        .target(name: "AgentProtocol", swiftSettings: strict),
+        .target(
+            name: "GroupStore", dependencies: ["AgentProtocol", "GroupContainer"], swiftSettings: strict),
+        .target(
+            name: "DirectoryWatching", dependencies: ["LinuxSystem", "CInotifyTools"], swiftSettings: strict),
+        .target(
+            name: "PersistentStore",
+            dependencies: [
+                "LinuxSystem",
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GRDBSQLite", package: "GRDB.swift"),
+            ],
+            swiftSettings: strict),
+        .target(name: "ChangeFeed", dependencies: ["PersistentStore"], swiftSettings: strict),
+        .target(
+            name: "StoreRelocation", dependencies: ["GroupContainer", "PersistentStore"], swiftSettings: strict),
+        .target(
+            name: "GroupStoreAgent",
+            dependencies: [
+                "AgentProtocol", "ChangeFeed", "DirectoryWatching", "GroupContainer", "StoreRelocation",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "GroupStoreCommand",
+            dependencies: [
+                "GroupStore", "GroupStoreAgent",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Agent",
+            exclude: ["groupstore.service", "config.example.yaml"],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "LegacyWriter",
+            dependencies: [.product(name: "GRDB", package: "GRDB.swift")],
+            path: "Samples/LegacyWriter",
+            swiftSettings: strict),
+        .target(
+            name: "TestSupport", dependencies: ["LinuxSystem"], path: "Tests/TestSupport", swiftSettings: strict),
+        .testTarget(
+            name: "LinuxSystemTests", dependencies: ["LinuxSystem", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "GroupContainerTests", dependencies: ["GroupContainer", "TestSupport"], swiftSettings: strict),
+        .testTarget(name: "AgentProtocolTests", dependencies: ["AgentProtocol"], swiftSettings: strict),
+        .testTarget(
+            name: "DirectoryWatchingTests", dependencies: ["DirectoryWatching", "TestSupport"],
+            swiftSettings: strict),
+        .testTarget(
+            name: "PersistentStoreTests", dependencies: ["PersistentStore", "TestSupport"],
+            swiftSettings: strict),
+        .testTarget(name: "ChangeFeedTests", dependencies: ["ChangeFeed", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "StoreRelocationTests", dependencies: ["StoreRelocation", "TestSupport"],
+            swiftSettings: strict),
+        .testTarget(
+            name: "GroupStoreAgentTests", dependencies: ["GroupStoreAgent", "TestSupport"],
+            swiftSettings: strict),
+        .testTarget(
+            name: "EndToEndTests", dependencies: ["TestSupport"], path: "Tests/EndToEnd", swiftSettings: strict),
+    ],
+    swiftLanguageModes: [.v6]
+)

@@ -1,0 +1,181 @@
+#define _GNU_SOURCE
+#include "CLinux.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+const int gs_o_path = O_PATH;
+const int gs_o_tmpfile = O_TMPFILE;
+
+int gs_openat(int directory, const char *path, int flags, mode_t mode) {
+    return openat(directory, path, flags | O_CLOEXEC, mode);
+}
+
+const unsigned int gs_rename_noreplace = RENAME_NOREPLACE;
+const unsigned int gs_rename_exchange = RENAME_EXCHANGE;
+
+int gs_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags) {
+    return renameat2(from_directory, from, to_directory, to, flags);
+}
+
+int gs_reflink(int destination, int source) { return ioctl(destination, FICLONE, source); }
+
+ssize_t gs_copy_file_range(int source, int destination, size_t length) {
+    return copy_file_range(source, NULL, destination, NULL, length, 0);
+}
+
+int gs_fallocate(int descriptor, off_t length) { return fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, length); }
+
+int gs_syncfs(int descriptor) { return syncfs(descriptor); }
+
+int gs_statfs(int descriptor, struct gs_filesystem *result) {
+    struct statfs s;
+    if (fstatfs(descriptor, &s) != 0) return -1;
+    result->type = (uint64_t)s.f_type & 0xffffffffu;
+    result->block_size = (uint64_t)s.f_bsize;
+    result->available_blocks = (uint64_t)s.f_bavail;
+    result->mount_flags = (uint64_t)s.f_flags;
+    memcpy(&result->fsid, &s.f_fsid, sizeof result->fsid);
+    return 0;
+}
+
+const int gs_lease_write = F_WRLCK;
+const int gs_lease_read = F_RDLCK;
+const int gs_lease_none = F_UNLCK;
+
+int gs_set_lease(int descriptor, int type) { return fcntl(descriptor, F_SETLEASE, type); }
+
+int gs_get_lease(int descriptor) { return fcntl(descriptor, F_GETLEASE); }
+
+static int ofd(int descriptor, int command, struct flock *lock) {
+    lock->l_whence = SEEK_SET;
+    lock->l_pid = 0;
+    return fcntl(descriptor, command, lock);
+}
+
+int gs_ofd_lock(int descriptor, short type, off_t start, off_t length) {
+    struct flock lock = {.l_type = type, .l_start = start, .l_len = length};
+    return ofd(descriptor, F_OFD_SETLK, &lock);
+}
+
+int gs_ofd_lock_wait(int descriptor, short type, off_t start, off_t length) {
+    struct flock lock = {.l_type = type, .l_start = start, .l_len = length};
+    return ofd(descriptor, F_OFD_SETLKW, &lock);
+}
+
+int gs_ofd_conflict(int descriptor, short type, off_t start, off_t length) {
+    struct flock lock = {.l_type = type, .l_start = start, .l_len = length};
+    if (ofd(descriptor, F_OFD_GETLK, &lock) != 0) return -1;
+    return lock.l_type != F_UNLCK;
+}
+
+int gs_socket_stream(void) { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+
+int gs_socket_datagram(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
+
+int gs_socket_accept(int listener) { return accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK); }
+
+int gs_socket_peer(int descriptor, struct gs_credentials *result) {
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return -1;
+    *result = (struct gs_credentials){.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
+    return 0;
+}
+
+static int address(const char *path, struct sockaddr_un *result, socklen_t *length) {
+    size_t count = strlen(path);
+    if (count == 0 || count >= sizeof result->sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memset(result, 0, sizeof *result);
+    result->sun_family = AF_UNIX;
+    memcpy(result->sun_path, path, count);
+    if (path[0] == '@') result->sun_path[0] = '\0';
+    *length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + count + (path[0] == '@' ? 0 : 1));
+    return 0;
+}
+
+int gs_socket_bind(int descriptor, const char *path) {
+    struct sockaddr_un to;
+    socklen_t length;
+    if (address(path, &to, &length) != 0) return -1;
+    return bind(descriptor, (struct sockaddr *)&to, length);
+}
+
+int gs_socket_connect(int descriptor, const char *path) {
+    struct sockaddr_un to;
+    socklen_t length;
+    if (address(path, &to, &length) != 0) return -1;
+    return connect(descriptor, (struct sockaddr *)&to, length);
+}
+
+ssize_t gs_socket_send(int descriptor, const void *bytes, size_t length) {
+    return send(descriptor, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+ssize_t gs_socket_receive(int descriptor, void *bytes, size_t length) {
+    return recv(descriptor, bytes, length, 0);
+}
+
+int gs_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
+
+const int gs_epoll_add = EPOLL_CTL_ADD;
+const int gs_epoll_modify = EPOLL_CTL_MOD;
+const int gs_epoll_delete = EPOLL_CTL_DEL;
+const uint32_t gs_epoll_in = EPOLLIN | EPOLLRDHUP;
+const uint32_t gs_epoll_out = EPOLLOUT;
+const uint32_t gs_epoll_hangup = EPOLLHUP | EPOLLERR;
+
+int gs_epoll_set(int epoll, int operation, int descriptor, uint32_t events, uint64_t token) {
+    struct epoll_event event = {.events = events, .data.u64 = token};
+    return epoll_ctl(epoll, operation, descriptor, &event);
+}
+
+int gs_epoll_wait(int epoll, struct gs_epoll_event *events, int capacity, int timeout_ms) {
+    struct epoll_event found[64];
+    if (capacity > 64) capacity = 64;
+    int count = epoll_wait(epoll, found, capacity, timeout_ms);
+    for (int i = 0; i < count; i++)
+        events[i] = (struct gs_epoll_event){.events = found[i].events, .token = found[i].data.u64};
+    return count;
+}
+
+int gs_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
+
+int gs_signalfd(const int *signals, int count) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < count; i++) sigaddset(&set, signals[i]);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) return -1;
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int gs_signalfd_read(int descriptor) {
+    struct signalfd_siginfo info;
+    return read(descriptor, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : -1;
+}
+
+void gs_memory_barrier(void) { __sync_synchronize(); }
+
+void gs_cpu_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}

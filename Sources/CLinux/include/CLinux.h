@@ -1,0 +1,83 @@
+// The Linux calls and constants that Swift's Glibc module does not export.
+// Each wrapper returns what the call returns; errno is left as the call set it.
+#ifndef GROUPSTORE_CLINUX_H
+#define GROUPSTORE_CLINUX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+// Files.
+extern const int gs_o_path;
+extern const int gs_o_tmpfile;
+int gs_openat(int directory, const char *path, int flags, mode_t mode);
+int gs_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags);
+extern const unsigned int gs_rename_noreplace;
+extern const unsigned int gs_rename_exchange;
+int gs_reflink(int destination, int source);
+ssize_t gs_copy_file_range(int source, int destination, size_t length);
+int gs_fallocate(int descriptor, off_t length);
+int gs_syncfs(int descriptor);
+
+struct gs_filesystem {
+    uint64_t type;
+    uint64_t block_size;
+    uint64_t available_blocks;
+    uint64_t mount_flags;
+    uint64_t fsid;
+};
+int gs_statfs(int descriptor, struct gs_filesystem *result);
+
+// Leases, fcntl(2).
+int gs_set_lease(int descriptor, int type);
+int gs_get_lease(int descriptor);
+extern const int gs_lease_write;
+extern const int gs_lease_read;
+extern const int gs_lease_none;
+
+// Open-file-description locks, fcntl(2). The type is F_RDLCK, F_WRLCK or F_UNLCK; length 0 is to the end.
+int gs_ofd_lock(int descriptor, short type, off_t start, off_t length);
+int gs_ofd_lock_wait(int descriptor, short type, off_t start, off_t length);
+// 1 when a lock of another open file description stands in the way of `type`, 0 when none does, -1 on error.
+int gs_ofd_conflict(int descriptor, short type, off_t start, off_t length);
+
+// Sockets.
+struct gs_credentials {
+    pid_t pid;
+    uid_t uid;
+    gid_t gid;
+};
+int gs_socket_stream(void);
+int gs_socket_datagram(void);
+int gs_socket_accept(int listener);
+int gs_socket_peer(int descriptor, struct gs_credentials *result);
+// A Unix address; the path may begin with '@' for the abstract name space. -1 and ENAMETOOLONG when it doesn't fit.
+int gs_socket_bind(int descriptor, const char *path);
+int gs_socket_connect(int descriptor, const char *path);
+ssize_t gs_socket_send(int descriptor, const void *bytes, size_t length);
+ssize_t gs_socket_receive(int descriptor, void *bytes, size_t length);
+
+// Waiting.
+int gs_epoll_create(void);
+int gs_epoll_set(int epoll, int operation, int descriptor, uint32_t events, uint64_t token);
+extern const int gs_epoll_add;
+extern const int gs_epoll_modify;
+extern const int gs_epoll_delete;
+extern const uint32_t gs_epoll_in;
+extern const uint32_t gs_epoll_out;
+extern const uint32_t gs_epoll_hangup;
+struct gs_epoll_event {
+    uint32_t events;
+    uint64_t token;
+};
+int gs_epoll_wait(int epoll, struct gs_epoll_event *events, int capacity, int timeout_ms);
+int gs_eventfd(void);
+// Blocks the signals (in the calling thread and those it makes later) and returns a descriptor that reads them.
+int gs_signalfd(const int *signals, int count);
+int gs_signalfd_read(int descriptor);
+
+// Memory that another process writes, SQLite's wal-index for instance.
+void gs_memory_barrier(void);
+void gs_cpu_relax(void);
+
+#endif

@@ -1,0 +1,36 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// The name of a group container, such as `group.com.example.notes`.
+package struct GroupIdentifier: Hashable, Sendable, CustomStringConvertible {
+    package let rawValue: String
+    package var description: String { rawValue }
+
+    /// Nil unless it is one plain directory name: letters, digits, `.`, `-` and `_`, not beginning with a dot.
+    package init?(_ rawValue: String) {
+        let allowed = rawValue.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
+                true
+            default: false
+            }
+        }
+        guard allowed, !rawValue.isEmpty, !rawValue.hasPrefix("."), rawValue.utf8.count <= 200 else { return nil }
+        self.rawValue = rawValue
+    }
+
+    /// Where the group's directory is when no configuration says otherwise: `$GROUPSTORE_CONTAINERS/ID`, else
+    /// `app-groups/ID` under `$HOST_XDG_DATA_HOME` (set inside a Flatpak), `$XDG_DATA_HOME` or `~/.local/share`.
+    package func defaultDirectory(environment: [String: String]) -> FilePath? {
+        func directory(_ variable: String) -> FilePath? {
+            environment[variable].flatMap { $0.hasPrefix("/") ? FilePath($0) : nil }
+        }
+        if let containers = directory("GROUPSTORE_CONTAINERS") { return containers.appending(rawValue) }
+        let data =
+            directory("HOST_XDG_DATA_HOME") ?? directory("XDG_DATA_HOME")
+            ?? directory("HOME")?.appending(".local").appending("share")
+        return data?.appending("app-groups").appending(rawValue)
+    }
+}

@@ -1,0 +1,1 @@
+// Raised by the first change that fills this room.

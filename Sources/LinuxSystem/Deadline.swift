@@ -1,0 +1,37 @@
+import Glibc
+
+/// An instant that a wait must not pass, on the monotonic clock.
+package struct Deadline: Sendable {
+    private let instant: ContinuousClock.Instant?
+
+    package static let none = Deadline(instant: nil)
+
+    private init(instant: ContinuousClock.Instant?) { self.instant = instant }
+
+    package init(after duration: Duration) { instant = ContinuousClock.now.advanced(by: duration) }
+
+    package var hasPassed: Bool { instant.map { ContinuousClock.now >= $0 } ?? false }
+
+    /// Zero once it has passed; nil when there is none.
+    package var remaining: Duration? {
+        instant.map { max(.zero, ContinuousClock.now.duration(to: $0)) }
+    }
+}
+
+extension Duration {
+    package var seconds: Double {
+        Double(components.seconds) + Double(components.attoseconds) / 1e18
+    }
+
+    package var nanoseconds: Int64 {
+        components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000
+    }
+}
+
+/// Holds the calling thread for a bounded time; for threads of ours that do nothing else meanwhile.
+package func pause(_ duration: Duration) {
+    let nanoseconds = max(0, duration.nanoseconds)
+    var wanted = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
+    var left = timespec()
+    while nanosleep(&wanted, &left) != 0, errno == EINTR { wanted = left }
+}

@@ -1,0 +1,91 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// A file descriptor with one owner: it is closed when its owner lets go of it.
+package struct Descriptor: ~Copyable, Sendable {
+    package let raw: CInt
+
+    package init(owning raw: CInt) { self.raw = raw }
+
+    deinit { _ = Glibc.close(raw) }
+
+    /// Opens `path`, close-on-exec, trying again when a signal interrupts.
+    package init(
+        opening path: FilePath, flags: CInt, mode: mode_t = 0
+    ) throws(SystemError) {
+        raw = try retrying("open", path: path) {
+            path.withPlatformString { gs_openat(AT_FDCWD, $0, flags, mode) }
+        }
+    }
+
+    /// Gives up ownership: whoever gets the number closes it.
+    package consuming func release() -> CInt {
+        let value = raw
+        discard self
+        return value
+    }
+}
+
+extension Descriptor {
+    package func status(path: FilePath? = nil) throws(SystemError) -> FileStatus {
+        var result = stat()
+        try retrying("fstat", path: path) { fstat(raw, &result) }
+        return FileStatus(result)
+    }
+
+    /// Reads at most `buffer.count` bytes at `offset`; fewer only at the end of the file.
+    package func read(
+        into buffer: UnsafeMutableRawBufferPointer, at offset: Int64, path: FilePath? = nil
+    ) throws(SystemError) -> Int {
+        var done = 0
+        while done < buffer.count {
+            let count = try retrying("pread", path: path) {
+                pread(raw, buffer.baseAddress?.advanced(by: done), buffer.count - done, off_t(offset) + done)
+            }
+            if count == 0 { break }
+            done += count
+        }
+        return done
+    }
+
+    package func read(count: Int, at offset: Int64, path: FilePath? = nil) throws(SystemError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        var length = 0
+        var failure: SystemError?
+        bytes.withUnsafeMutableBytes { buffer in
+            do throws(SystemError) { length = try read(into: buffer, at: offset, path: path) } catch { failure = error }
+        }
+        if let failure { throw failure }
+        bytes.removeLast(count - length)
+        return bytes
+    }
+
+    package func write(
+        _ buffer: UnsafeRawBufferPointer, at offset: Int64, path: FilePath? = nil
+    ) throws(SystemError) {
+        var done = 0
+        while done < buffer.count {
+            done += try retrying("pwrite", path: path) {
+                pwrite(raw, buffer.baseAddress?.advanced(by: done), buffer.count - done, off_t(offset) + done)
+            }
+        }
+    }
+
+    package func write(_ bytes: [UInt8], at offset: Int64, path: FilePath? = nil) throws(SystemError) {
+        var failure: SystemError?
+        bytes.withUnsafeBytes { buffer in
+            do throws(SystemError) { try write(buffer, at: offset, path: path) } catch { failure = error }
+        }
+        if let failure { throw failure }
+    }
+
+    /// Puts content and metadata on the disk: fsync(2).
+    package func synchronize(path: FilePath? = nil) throws(SystemError) {
+        try retrying("fsync", path: path) { fsync(raw) }
+    }
+
+    package func truncate(to length: Int64, path: FilePath? = nil) throws(SystemError) {
+        try retrying("ftruncate", path: path) { ftruncate(raw, off_t(length)) }
+    }
+}

@@ -1,0 +1,167 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// An open directory. Everything is done by name inside it, so that swapping a parent directory for another,
+/// or for a symbolic link, between two calls changes nothing; a final symbolic link is never followed.
+package final class Directory: Sendable {
+    private let descriptor: Descriptor
+    /// Where it was when it was opened: for messages, and for programs that only take a path.
+    package let path: FilePath
+    package let identity: FileIdentity
+
+    package var raw: CInt { descriptor.raw }
+
+    private init(_ descriptor: consuming Descriptor, path: FilePath) throws(SystemError) {
+        identity = try descriptor.status(path: path).identity
+        self.descriptor = descriptor
+        self.path = path
+    }
+
+    /// Opens the directory, following symbolic links: a group directory may be reached through one.
+    package convenience init(_ path: FilePath) throws(SystemError) {
+        try self.init(Descriptor(opening: path, flags: O_RDONLY | O_DIRECTORY), path: path)
+    }
+
+    /// The directory `name` in this one, not through a symbolic link.
+    package func directory(_ name: FilePath.Component) throws(SystemError) -> Directory {
+        let descriptor = try open(name, flags: O_RDONLY | O_DIRECTORY)
+        return try Directory(descriptor, path: path.appending(name))
+    }
+
+    /// Opens `name` without following a symbolic link and without waiting (for a lease's or FIFO's other end).
+    package func open(
+        _ name: FilePath.Component, flags: CInt, mode: mode_t = 0
+    ) throws(SystemError) -> Descriptor {
+        let raw = try retrying("open", path: path.appending(name)) {
+            name.withPlatformString { gs_openat(self.raw, $0, flags | O_NOFOLLOW | O_NONBLOCK, mode) }
+        }
+        return Descriptor(owning: raw)
+    }
+
+    /// Nil when there is nothing by that name.
+    package func status(_ name: FilePath.Component) throws(SystemError) -> FileStatus? {
+        var result = stat()
+        do {
+            try retrying("stat", path: path.appending(name)) {
+                name.withPlatformString { fstatat(raw, $0, &result, AT_SYMLINK_NOFOLLOW) }
+            }
+        } catch {
+            if error.errno == .noSuchFileOrDirectory { return nil }
+            throw error
+        }
+        return FileStatus(result)
+    }
+
+    package func status() throws(SystemError) -> FileStatus { try descriptor.status(path: path) }
+
+    /// The names inside, "." and ".." left out, in no order.
+    package func names() throws(SystemError) -> [FilePath.Component] {
+        let copy = try open(.currentDirectory, flags: O_RDONLY | O_DIRECTORY)
+        guard let stream = fdopendir(copy.release()) else { throw .last("opendir", path: path) }
+        defer { closedir(stream) }
+        var found: [FilePath.Component] = []
+        while true {
+            errno = 0
+            guard let entry = readdir(stream) else {
+                if errno != 0 { throw .last("readdir", path: path) }
+                return found
+            }
+            let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+                pointer.withMemoryRebound(to: UInt8.self, capacity: 256) {
+                    Array(UnsafeBufferPointer(start: $0, count: strlen($0)))
+                }
+            }
+            if name != [0x2E], name != [0x2E, 0x2E], let component = FilePath.Component(bytes: name) {
+                found.append(component)
+            }
+        }
+    }
+
+    private func strlen(_ pointer: UnsafePointer<UInt8>) -> Int {
+        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { Glibc.strlen($0) }
+    }
+
+    package func makeDirectory(_ name: FilePath.Component, mode: mode_t) throws(SystemError) {
+        try retrying("mkdir", path: path.appending(name)) { name.withPlatformString { mkdirat(raw, $0, mode) } }
+    }
+
+    package func makeSymbolicLink(_ name: FilePath.Component, to target: FilePath) throws(SystemError) {
+        try retrying("symlink", path: path.appending(name)) {
+            target.withPlatformString { target in name.withPlatformString { symlinkat(target, raw, $0) } }
+        }
+    }
+
+    /// A second name for a file, symbolic links not followed.
+    package func link(
+        _ name: FilePath.Component, as other: FilePath.Component, in destination: Directory
+    ) throws(SystemError) {
+        try retrying("link", path: destination.path.appending(other)) {
+            name.withPlatformString { from in
+                other.withPlatformString { linkat(raw, from, destination.raw, $0, 0) }
+            }
+        }
+    }
+
+    package enum Replacement: Sendable {
+        /// What stood at the new name is gone.
+        case replace
+        /// EEXIST when something stands at the new name.
+        case refuse
+        /// The two names swap what they stand for.
+        case exchange
+    }
+
+    package func rename(
+        _ name: FilePath.Component, to other: FilePath.Component, in destination: Directory, _ replacement: Replacement
+    ) throws(SystemError) {
+        let flags: UInt32 =
+            switch replacement {
+            case .replace: 0
+            case .refuse: gs_rename_noreplace
+            case .exchange: gs_rename_exchange
+            }
+        try retrying("rename", path: path.appending(name)) {
+            name.withPlatformString { from in
+                other.withPlatformString { gs_renameat2(raw, from, destination.raw, $0, flags) }
+            }
+        }
+    }
+
+    /// Removes a file; nothing when it isn't there.
+    package func removeFile(_ name: FilePath.Component) throws(SystemError) { try unlink(name, flags: 0) }
+
+    /// Removes an empty directory; nothing when it isn't there.
+    package func removeDirectory(_ name: FilePath.Component) throws(SystemError) {
+        try unlink(name, flags: AT_REMOVEDIR)
+    }
+
+    private func unlink(_ name: FilePath.Component, flags: CInt) throws(SystemError) {
+        do {
+            try retrying("unlink", path: path.appending(name)) {
+                name.withPlatformString { unlinkat(raw, $0, flags) }
+            }
+        } catch {
+            if error.errno != .noSuchFileOrDirectory { throw error }
+        }
+    }
+
+    /// Removes `name` and, when it is a directory, all that is inside.
+    package func removeTree(_ name: FilePath.Component) throws(SystemError) {
+        guard let found = try status(name) else { return }
+        guard found.kind == .directory else { return try removeFile(name) }
+        let inside = try directory(name)
+        for child in try inside.names() { try inside.removeTree(child) }
+        try removeDirectory(name)
+    }
+
+    /// Puts the names on the disk: fsync(2) of the directory.
+    package func synchronize() throws(SystemError) { try descriptor.synchronize(path: path) }
+
+    package func fileSystem() throws(SystemError) -> FileSystem { try FileSystem(of: descriptor, path: path) }
+}
+
+extension FilePath.Component {
+    /// The directory itself, ".".
+    package static var currentDirectory: FilePath.Component { "." }
+}

@@ -1,0 +1,36 @@
+import Glibc
+import SystemPackage
+
+/// Small files of ours that are either the old one or the new one, whatever happens.
+package enum DurableFile {
+    /// Writes beside the name, syncs, renames over it and syncs the directory.
+    package static func write(
+        _ bytes: [UInt8], as name: FilePath.Component, in directory: Directory, mode: mode_t
+    ) throws(SystemError) {
+        guard let temporary = name.appending(".new") else {
+            throw SystemError("open", .fileNameTooLong, path: directory.path.appending(name))
+        }
+        try directory.removeFile(temporary)
+        let descriptor = try directory.open(temporary, flags: O_WRONLY | O_CREAT | O_EXCL, mode: mode)
+        try descriptor.write(bytes, at: 0, path: directory.path.appending(temporary))
+        try descriptor.synchronize(path: directory.path.appending(temporary))
+        try directory.rename(temporary, to: name, in: directory, .replace)
+        try directory.synchronize()
+    }
+
+    /// Nil when there is no such file; at most `limit` bytes are read.
+    package static func read(
+        _ name: FilePath.Component, in directory: Directory, limit: Int = 1 << 20
+    ) throws(SystemError) -> [UInt8]? {
+        do throws(SystemError) {
+            let descriptor = try directory.open(name, flags: O_RDONLY)
+            guard try descriptor.status().kind == .regular else {
+                throw SystemError("read", .invalidArgument, path: directory.path.appending(name))
+            }
+            return try descriptor.read(count: limit, at: 0, path: directory.path.appending(name))
+        } catch {
+            if error.errno == .noSuchFileOrDirectory { return nil }
+            throw error
+        }
+    }
+}

@@ -1,0 +1,43 @@
+import Glibc
+import SystemPackage
+
+/// A process that has a file open, as far as `/proc` lets this one see.
+package struct FileHolder: Hashable, Sendable, Codable {
+    package let pid: Int32
+    package let program: String
+
+    package init(pid: Int32, program: String) {
+        self.pid = pid
+        self.program = program
+    }
+}
+
+extension FileHolder {
+    /// The processes whose descriptors or mappings lead to the file. Processes of other users, and those in another
+    /// PID namespace, can't be seen: an empty answer does not mean that nobody has it open.
+    package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
+        guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
+        return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted().map {
+            FileHolder(pid: $0, program: program(of: $0))
+        }
+    }
+
+    private static func has(_ identity: FileIdentity, open pid: Int32) -> Bool {
+        guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let names = try? directory.names() else {
+            return false
+        }
+        return names.contains { name in
+            var found = stat()
+            let result = name.withPlatformString { fstatat(directory.raw, $0, &found, 0) }
+            return result == 0 && FileStatus(found).identity == identity
+        }
+    }
+
+    /// The process's name as the kernel has it, at most 15 characters; "?" when it can't be read.
+    package static func program(of pid: Int32) -> String {
+        guard let directory = try? Directory(FilePath("/proc/\(pid)")),
+            let bytes = try? DurableFile.read("comm", in: directory)
+        else { return "?" }
+        return String(decoding: bytes.prefix { $0 != 0x0A }, as: UTF8.self)
+    }
+}

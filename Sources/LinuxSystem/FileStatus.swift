@@ -1,0 +1,53 @@
+import Glibc
+
+/// Which file something is, whatever its name: device and inode.
+package struct FileIdentity: Hashable, Sendable, Codable {
+    package var device: UInt64
+    package var inode: UInt64
+
+    package init(device: UInt64, inode: UInt64) {
+        self.device = device
+        self.inode = inode
+    }
+}
+
+/// What stat(2) tells of a file.
+package struct FileStatus: Equatable, Sendable {
+    package enum Kind: Sendable {
+        case regular, directory, symbolicLink, other
+    }
+
+    package let identity: FileIdentity
+    package let kind: Kind
+    package let permissions: mode_t
+    package let owner: uid_t
+    package let group: gid_t
+    package let links: UInt64
+    /// Bytes.
+    package let size: Int64
+    /// Bytes that the file takes on the disk.
+    package let allocated: Int64
+    /// Nanoseconds since 1970.
+    package let modified: Int64
+    /// Nanoseconds since 1970 when content, owner, mode, links or name last changed.
+    package let changed: Int64
+
+    package init(_ value: stat) {
+        identity = FileIdentity(device: UInt64(value.st_dev), inode: UInt64(value.st_ino))
+        kind =
+            switch value.st_mode & S_IFMT {
+            case S_IFREG: .regular
+            case S_IFDIR: .directory
+            case S_IFLNK: .symbolicLink
+            default: .other
+            }
+        permissions = value.st_mode & 0o7777
+        owner = value.st_uid
+        group = value.st_gid
+        links = UInt64(value.st_nlink)
+        size = Int64(value.st_size)
+        allocated = Int64(value.st_blocks) * 512
+        modified = Int64(value.st_mtim.tv_sec) * 1_000_000_000 + Int64(value.st_mtim.tv_nsec)
+        changed = Int64(value.st_ctim.tv_sec) * 1_000_000_000 + Int64(value.st_ctim.tv_nsec)
+    }
+}

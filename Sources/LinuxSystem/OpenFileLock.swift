@@ -1,0 +1,45 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// An exclusive advisory lock on a whole file of ours, held by the open file description (`F_OFD_SETLK` of
+/// fcntl(2)): the kernel drops it when the process ends, and no other descriptor's close does.
+package struct OpenFileLock: ~Copyable, Sendable {
+    private let descriptor: Descriptor
+
+    /// Makes the file where it is missing. Nil when another process holds the lock.
+    package init?(
+        _ name: FilePath.Component, in directory: Directory, mode: mode_t = 0o600
+    ) throws(SystemError) {
+        while true {
+            let descriptor = try directory.open(name, flags: O_RDWR | O_CREAT, mode: mode)
+            let raw = descriptor.raw
+            do {
+                try retrying("fcntl F_OFD_SETLK", path: directory.path.appending(name)) {
+                    gs_ofd_lock(raw, Int16(F_WRLCK), 0, 0)
+                }
+            } catch {
+                if error.errno == .resourceTemporarilyUnavailable || error.errno == .permissionDenied { return nil }
+                throw error
+            }
+            // A lock on a file that has lost its name since protects nothing.
+            let held = try descriptor.status()
+            if try directory.status(name)?.identity == held.identity {
+                self.descriptor = descriptor
+                return
+            }
+        }
+    }
+
+    /// What the holder wrote into the file, for those who wait; empty when nothing.
+    package static func note(_ name: FilePath.Component, in directory: Directory) -> [UInt8] {
+        guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return [] }
+        return (try? descriptor.read(count: 4096, at: 0)) ?? []
+    }
+
+    /// Writes a note into the locked file that says who holds it.
+    package func write(note: [UInt8]) throws(SystemError) {
+        try descriptor.truncate(to: 0)
+        try descriptor.write(note, at: 0)
+    }
+}

@@ -1,0 +1,76 @@
+import Glibc
+import SystemPackage
+
+/// A path as a person reads it: bytes that are not UTF-8, and control characters, are escaped as `\xNN`.
+package struct PrintablePath: CustomStringConvertible, Sendable {
+    private let bytes: [UInt8]
+
+    package init(_ path: FilePath) { bytes = path.bytes }
+    package init(_ name: FilePath.Component) { bytes = name.bytes }
+
+    package var description: String {
+        let plain = String(validating: bytes, as: UTF8.self)
+        if let plain, !plain.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
+            return plain
+        }
+        return bytes.map { byte in
+            byte < 0x20 || byte >= 0x7F ? "\\x" + Self.hexadecimal(byte) : String(UnicodeScalar(byte))
+        }.joined()
+    }
+
+    private static func hexadecimal(_ byte: UInt8) -> String {
+        let digits = String(byte, radix: 16)
+        return digits.count == 1 ? "0" + digits : digits
+    }
+}
+
+extension FilePath {
+    /// The path's bytes, as the kernel knows them.
+    package var bytes: [UInt8] {
+        withPlatformString { pointer in
+            let length = strlen(pointer)
+            return pointer.withMemoryRebound(to: UInt8.self, capacity: length) {
+                Array(UnsafeBufferPointer(start: $0, count: length))
+            }
+        }
+    }
+
+    /// Nil when the bytes hold a NUL, which no path can.
+    package init?(bytes: some Sequence<UInt8>) {
+        let terminated = bytes.map { CChar(bitPattern: $0) }
+        guard !terminated.contains(0) else { return nil }
+        self = (terminated + [0]).withUnsafeBufferPointer { buffer in
+            buffer.baseAddress.map { FilePath(platformString: $0) } ?? FilePath()
+        }
+    }
+
+    /// The path as a string when its bytes are UTF-8.
+    package var utf8: String? { String(validating: bytes, as: UTF8.self) }
+
+    /// The same place named from the root, without asking the file system.
+    package func absolute(in workingDirectory: FilePath) -> FilePath {
+        (isAbsolute ? self : workingDirectory.pushing(self)).lexicallyNormalized()
+    }
+}
+
+extension FilePath.Component {
+    /// The name's bytes, as the kernel knows them.
+    package var bytes: [UInt8] { FilePath(root: nil, [self]).bytes }
+
+    /// Nil when the bytes are no single name: empty, or holding a slash or a NUL.
+    package init?(bytes: some Sequence<UInt8>) {
+        let bytes = Array(bytes)
+        guard !bytes.isEmpty, !bytes.contains(UInt8(ascii: "/")), let path = FilePath(bytes: bytes) else { return nil }
+        guard path.components.count == 1, let only = path.lastComponent else { return nil }
+        self = only
+    }
+
+    /// The name as a string when its bytes are UTF-8.
+    package var utf8: String? { String(validating: bytes, as: UTF8.self) }
+
+    /// This name with `suffix` behind it; nil when that is longer than a name may be (255 bytes).
+    package func appending(_ suffix: String) -> FilePath.Component? {
+        let joined = bytes + Array(suffix.utf8)
+        return joined.count > 255 ? nil : FilePath.Component(bytes: joined)
+    }
+}

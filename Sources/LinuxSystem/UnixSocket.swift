@@ -1,0 +1,79 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// Who is at the other end of a Unix socket, as the kernel recorded it when the connection was made (`SO_PEERCRED`).
+package struct PeerCredentials: Sendable, Equatable {
+    /// 0 when the peer is in a PID namespace that can't be seen from here.
+    package let pid: pid_t
+    package let uid: uid_t
+    package let gid: gid_t
+}
+
+/// Stream sockets in the Unix domain.
+package enum UnixSocket {
+    /// The longest path a Unix socket may have, in bytes (unix(7)).
+    package static let longestPath = 107
+
+    /// A listening socket, not blocking, at `path`, which must not exist yet; only its owner may connect unless
+    /// `mode` says otherwise.
+    package static func listen(at path: FilePath, mode: mode_t = 0o600) throws(SystemError) -> Descriptor {
+        let socket = Descriptor(owning: try retrying("socket", path: path) { gs_socket_stream() })
+        let raw = socket.raw
+        // The mode is set before the first bind can be reached: umask narrows what bind(2) creates.
+        let mask = umask(0o777 & ~mode)
+        defer { umask(mask) }
+        try retrying("bind", path: path) { path.withPlatformString { gs_socket_bind(raw, $0) } }
+        try retrying("listen", path: path) { Glibc.listen(raw, 128) }
+        _ = fcntl(raw, F_SETFL, O_NONBLOCK)
+        return socket
+    }
+
+    /// A connected, blocking socket.
+    package static func connect(to path: FilePath) throws(SystemError) -> Descriptor {
+        let socket = Descriptor(owning: try retrying("socket", path: path) { gs_socket_stream() })
+        let raw = socket.raw
+        try retrying("connect", path: path) { path.withPlatformString { gs_socket_connect(raw, $0) } }
+        return socket
+    }
+
+    /// The next waiting connection, not blocking; nil when none waits.
+    package static func accept(on listener: borrowing Descriptor) throws(SystemError) -> Descriptor? {
+        let raw = listener.raw
+        do {
+            return Descriptor(owning: try retrying("accept") { gs_socket_accept(raw) })
+        } catch {
+            if error.errno == .resourceTemporarilyUnavailable || error.errno == .connectionAbort { return nil }
+            throw error
+        }
+    }
+
+    package static func peer(of socket: borrowing Descriptor) throws(SystemError) -> PeerCredentials {
+        var found = gs_credentials()
+        let raw = socket.raw
+        try retrying("getsockopt SO_PEERCRED") { gs_socket_peer(raw, &found) }
+        return PeerCredentials(pid: found.pid, uid: found.uid, gid: found.gid)
+    }
+}
+
+extension Descriptor {
+    /// Sends what the socket takes without waiting: the number of bytes, 0 when it takes none now.
+    package func send(_ bytes: UnsafeRawBufferPointer) throws(SystemError) -> Int {
+        do {
+            return try retrying("send") { gs_socket_send(raw, bytes.baseAddress, bytes.count) }
+        } catch {
+            if error.errno == .resourceTemporarilyUnavailable { return 0 }
+            throw error
+        }
+    }
+
+    /// Receives into the buffer. 0 is the peer's end of file; nil means that nothing is there now.
+    package func receive(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int? {
+        do {
+            return try retrying("recv") { gs_socket_receive(raw, buffer.baseAddress, buffer.count) }
+        } catch {
+            if error.errno == .resourceTemporarilyUnavailable { return nil }
+            throw error
+        }
+    }
+}
