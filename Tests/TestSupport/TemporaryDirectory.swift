@@ -1,0 +1,25 @@
+import Glibc
+import SystemPackage
+
+/// A directory of a test's own, gone with the last reference to it.
+package final class TemporaryDirectory: Sendable {
+    package let path: FilePath
+
+    /// Made under `$TMPDIR` or `/tmp`, or under `parent`, `/dev/shm` for instance to get another file system.
+    package init(in parent: FilePath? = nil) throws {
+        let base = parent ?? FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
+        var template = base.appending("groupstore-test-XXXXXX").withPlatformString { pointer in
+            Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))
+        }
+        guard mkdtemp(&template) != nil else { throw Errno(rawValue: errno) }
+        path = FilePath(String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self))
+    }
+
+    deinit {
+        // The names inside may be any bytes: rm(1) knows how to walk them.
+        var pid = pid_t()
+        let arguments = ["rm", "-rf", path.string].map { strdup($0) } + [nil]
+        defer { for argument in arguments { free(argument) } }
+        if posix_spawn(&pid, "/bin/rm", nil, nil, arguments, environ) == 0 { waitpid(pid, nil, 0) }
+    }
+}
