@@ -17,9 +17,9 @@ package final class TemporaryDirectory: Sendable {
 
     deinit {
         // The names inside may be any bytes: rm(1) knows how to walk them.
+        let words: [UnsafeMutablePointer<CChar>?] = [strdup("rm"), strdup("-rf"), strdup(path.string), nil]
+        defer { for word in words { free(word) } }
         var pid = pid_t()
-        let arguments = ["rm", "-rf", path.string].map { strdup($0) } + [nil]
-        defer { for argument in arguments { free(argument) } }
-        if posix_spawn(&pid, "/bin/rm", nil, nil, arguments, environ) == 0 { waitpid(pid, nil, 0) }
+        if posix_spawn(&pid, "/bin/rm", nil, nil, words, environ) == 0 { waitpid(pid, nil, 0) }
     }
 }
