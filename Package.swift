@@ -20,6 +20,7 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
+        .systemLibrary(name: "CXXHash", providers: [.apt(["libxxhash-dev"])]),
         .target(name: "CLinux"),
         .target(
             name: "LinuxSystem",
@@ -41,7 +42,8 @@ let package = Package(
             swiftSettings: strict),
         .target(name: "ChangeFeed", dependencies: ["PersistentStore"], swiftSettings: strict),
         .target(
-            name: "StoreRelocation", dependencies: ["GroupContainer", "PersistentStore"], swiftSettings: strict),
+            name: "StoreRelocation", dependencies: ["CLinux", "CXXHash", "GroupContainer", "PersistentStore"],
+            swiftSettings: strict),
         .target(
             name: "GroupStoreAgent",
             dependencies: [

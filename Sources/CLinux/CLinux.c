@@ -39,6 +39,10 @@ ssize_t gs_copy_file_range(int source, int destination, size_t length) {
 
 int gs_fallocate(int descriptor, off_t length) { return fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, length); }
 
+void gs_begin_writeback(int descriptor, off_t start, off_t length) {
+    (void)sync_file_range(descriptor, start, length, SYNC_FILE_RANGE_WRITE);
+}
+
 int gs_syncfs(int descriptor) { return syncfs(descriptor); }
 
 int gs_statfs(int descriptor, struct gs_filesystem *result) {

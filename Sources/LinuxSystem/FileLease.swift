@@ -22,7 +22,9 @@ package struct FileLease: ~Copyable {
     }
 
     /// False once somebody waits to open the file: the kernel then reports the lease that it wants left.
-    package var isIntact: Bool { gs_get_lease(raw) == gs_lease_write }
+    package var isIntact: Bool { Self.isIntact(raw) }
+
+    package static func isIntact(_ raw: CInt) -> Bool { gs_get_lease(raw) == gs_lease_write }
 
     deinit { _ = gs_set_lease(raw, gs_lease_none) }
 }

@@ -17,6 +17,8 @@ extern const unsigned int gs_rename_exchange;
 int gs_reflink(int destination, int source);
 ssize_t gs_copy_file_range(int source, int destination, size_t length);
 int gs_fallocate(int descriptor, off_t length);
+// Asks the kernel to begin writing this range to the disk, without waiting.
+void gs_begin_writeback(int descriptor, off_t start, off_t length);
 int gs_syncfs(int descriptor);
 
 struct gs_filesystem {

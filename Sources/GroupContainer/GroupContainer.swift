@@ -1,0 +1,97 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// A group's directory on this machine, and `.groupstore` in it, where everything of ours is kept:
+///
+///     .groupstore/lock          held by whoever moves a store (an open-file-description lock)
+///     .groupstore/journal.json  the transfer under way; gone when it is over
+///     .groupstore/receipts/     one file a relocation done
+///     .groupstore/staging/      copies not yet published
+///     .groupstore/archive/      sets put aside, each in a directory with an `about.json`
+package struct GroupContainer: Sendable {
+    package let directory: Directory
+
+    package static let bookkeepingName: FilePath.Component = ".groupstore"
+    static let lockName: FilePath.Component = "lock"
+    static let journalName: FilePath.Component = "journal.json"
+    static let receiptsName: FilePath.Component = "receipts"
+    static let stagingName: FilePath.Component = "staging"
+    static let archiveName: FilePath.Component = "archive"
+
+    package init(directory: Directory) { self.directory = directory }
+
+    /// Opens the directory, following symbolic links. Throws when it isn't there.
+    package init(_ path: FilePath) throws(SystemError) { directory = try Directory(path) }
+
+    /// `.groupstore`; nil when it was never made. A symbolic link in its place is an error.
+    package func existingBookkeeping() throws(SystemError) -> Directory? {
+        guard try directory.status(Self.bookkeepingName) != nil else { return nil }
+        return try directory.directory(Self.bookkeepingName)
+    }
+
+    /// `.groupstore`, made where it is missing, never wider than the group's directory is.
+    package func bookkeeping() throws(SystemError) -> Directory {
+        try Self.child(Self.bookkeepingName, of: directory)
+    }
+
+    /// The directory for staged copies of one transfer.
+    package func staging(_ id: TransferIdentifier) throws(SystemError) -> Directory {
+        try Self.child(id.component, of: Self.child(Self.stagingName, of: bookkeeping()))
+    }
+
+    /// The directory that one archived set gets for itself.
+    package func archive(_ id: TransferIdentifier) throws(SystemError) -> Directory {
+        try Self.child(id.component, of: Self.child(Self.archiveName, of: bookkeeping()))
+    }
+
+    /// Removes what was staged for a transfer; nothing when nothing was.
+    package func removeStaging(_ id: TransferIdentifier) throws(SystemError) {
+        try remove(id, in: Self.stagingName)
+    }
+
+    /// Removes the archive of a transfer that was undone.
+    package func removeArchive(_ id: TransferIdentifier) throws(SystemError) {
+        try remove(id, in: Self.archiveName)
+    }
+
+    private func remove(_ id: TransferIdentifier, in name: FilePath.Component) throws(SystemError) {
+        guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(name) != nil else { return }
+        let parent = try bookkeeping.directory(name)
+        try parent.removeTree(id.component)
+        try parent.synchronize()
+    }
+
+    static func child(
+        _ name: FilePath.Component, of parent: Directory
+    ) throws(SystemError) -> Directory {
+        if try parent.status(name) == nil {
+            do throws(SystemError) {
+                try parent.makeDirectory(name, mode: parent.status().permissions & 0o777)
+                try parent.synchronize()
+            } catch {
+                if error.errno != .fileExists { throw error }
+            }
+        }
+        return try parent.directory(name)
+    }
+
+    /// The mode of the files we make: what the directory grants, less the right to execute.
+    package static func fileMode(in directory: Directory) throws(SystemError) -> mode_t {
+        try directory.status().permissions & 0o666
+    }
+}
+
+extension GroupContainer {
+    /// The lock that whoever moves a store of this group holds; nil when somebody else does.
+    package func lock() throws(SystemError) -> OpenFileLock? {
+        let bookkeeping = try bookkeeping()
+        return try OpenFileLock(Self.lockName, in: bookkeeping, mode: Self.fileMode(in: bookkeeping))
+    }
+
+    /// Who holds the lock, as its holder noted it; empty when unknown.
+    package func lockHolder() -> String {
+        guard let bookkeeping = try? existingBookkeeping() else { return "" }
+        return String(decoding: OpenFileLock.note(Self.lockName, in: bookkeeping), as: UTF8.self)
+    }
+}

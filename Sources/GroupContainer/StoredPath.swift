@@ -1,0 +1,81 @@
+import FoundationEssentials
+import LinuxSystem
+import SystemPackage
+
+/// A path in a record: a string when its bytes are UTF-8, else `{"b64": …}`.
+package struct StoredPath: Codable, Hashable, Sendable {
+    package let path: FilePath
+
+    package init(_ path: FilePath) { self.path = path }
+
+    private enum Key: String, CodingKey {
+        case b64
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let bytes: [UInt8]
+        if let text = try? decoder.singleValueContainer().decode(String.self) {
+            bytes = Array(text.utf8)
+        } else {
+            bytes = Array(try decoder.container(keyedBy: Key.self).decode(Data.self, forKey: .b64))
+        }
+        guard let path = FilePath(bytes: bytes), !path.isEmpty else {
+            throw DecodingError.dataCorrupted(.init(codingPath: decoder.codingPath, debugDescription: "not a path"))
+        }
+        self.path = path
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        if let text = path.utf8 {
+            var container = encoder.singleValueContainer()
+            try container.encode(text)
+        } else {
+            var container = encoder.container(keyedBy: Key.self)
+            try container.encode(Data(path.bytes), forKey: .b64)
+        }
+    }
+}
+
+/// What one transfer is known by: in the names of what it makes, in the journal and in the receipt.
+package struct TransferIdentifier: Codable, Hashable, Sendable, CustomStringConvertible {
+    package let rawValue: String
+    package var description: String { rawValue }
+
+    /// A new one: the time, then 48 random bits.
+    package init() {
+        let seconds = Int(Date().timeIntervalSince1970)
+        rawValue = "\(seconds)-" + String(UInt64.random(in: 0..<(1 << 48)), radix: 36)
+    }
+
+    /// Nil unless it could have been made by `init()`: digits and lower-case letters around one hyphen.
+    package init?(_ rawValue: String) {
+        let parts = rawValue.split(separator: "-", omittingEmptySubsequences: false)
+        let plain = rawValue.utf8.allSatisfy { byte in
+            byte == UInt8(ascii: "-") || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+                || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
+        }
+        guard plain, parts.count == 2, parts.allSatisfy({ !$0.isEmpty }), rawValue.utf8.count <= 40 else { return nil }
+        self.rawValue = rawValue
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        guard let valid = TransferIdentifier(try container.decode(String.self)) else {
+            throw DecodingError.dataCorruptedError(in: container, debugDescription: "not a transfer's identifier")
+        }
+        self = valid
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(rawValue)
+    }
+
+    /// A plain file name, since the identifier holds nothing else.
+    package var component: FilePath.Component { FilePath.Component(rawValue) ?? .currentDirectory }
+
+    /// The name that the store has beside its old one while it is withdrawn.
+    package func hiddenName(_ suffix: String = "") -> FilePath.Component {
+        FilePath.Component(".groupstore-\(rawValue)\(suffix)") ?? .currentDirectory
+    }
+}

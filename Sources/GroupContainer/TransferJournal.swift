@@ -1,0 +1,133 @@
+import FoundationEssentials
+import LinuxSystem
+import SystemPackage
+
+/// What is being done with one set of files, and what must be known to finish or undo it after a crash.
+package struct Transfer: Codable, Sendable, Equatable {
+    /// Where the set goes.
+    package enum Purpose: Codable, Sendable, Equatable {
+        /// To the group container, under this name.
+        case publish(as: StoredPath)
+        /// To the archive, with this word on why.
+        case archive(reason: String)
+        /// Nowhere: the same content is already in the group container.
+        case discard
+    }
+
+    package enum Method: String, Codable, Sendable {
+        case rename, reflink, copy
+    }
+
+    package enum Retirement: String, Codable, Sendable, CaseIterable {
+        case delete, archive, symlink
+    }
+
+    package var id: TransferIdentifier
+    package var purpose: Purpose
+    /// The directory that the set is in, and the database's name there.
+    package var directory: StoredPath
+    package var name: StoredPath
+    package var database: FileIdentity
+    /// The support folder beside the database, when there is one.
+    package var support: FileIdentity?
+    /// `rename` on one file system; otherwise the set is copied, and the old one removed afterwards.
+    package var copies: Bool
+    package var retirement: Retirement
+    /// Write-ahead logging was on, and is put on again.
+    package var hadWAL: Bool
+
+    package init(
+        id: TransferIdentifier, purpose: Purpose, directory: FilePath, name: FilePath.Component,
+        database: FileIdentity, support: FileIdentity?, copies: Bool, retirement: Retirement, hadWAL: Bool
+    ) {
+        self.id = id
+        self.purpose = purpose
+        self.directory = StoredPath(directory)
+        self.name = StoredPath(FilePath(root: nil, [name]))
+        self.database = database
+        self.support = support
+        self.copies = copies
+        self.retirement = retirement
+        self.hadWAL = hadWAL
+    }
+}
+
+/// How far a transfer has come. It only says what may have been done: what was done is seen on the disk.
+package enum TransferState: Codable, Sendable, Equatable {
+    /// The set has its name. There may be staged copies.
+    case intended
+    /// The old name may stand for an empty directory of ours, and the database for its hidden name. Until
+    /// `committing`, all of it is undone.
+    case withdrawn
+    /// The set is being given its new place; the database's arrival there is the commit point. Before it all is
+    /// undone, after it all is finished. `database` and `support` are what is to arrive.
+    case committing(database: FileIdentity, support: FileIdentity?, receipt: RelocationReceipt?)
+}
+
+/// `.groupstore/journal.json`: read and written only by who holds the group's lock.
+package struct TransferJournal: Codable, Sendable, Equatable {
+    package var version = 1
+    package var transfer: Transfer
+    package var state: TransferState
+
+    package init(transfer: Transfer, state: TransferState) {
+        self.transfer = transfer
+        self.state = state
+    }
+}
+
+/// A record of ours that can't be read: damaged, or made by a newer version.
+package struct UnreadableRecord: Error, CustomStringConvertible {
+    package let path: FilePath
+    package let reason: String
+    package var description: String { "\(PrintablePath(path)): \(reason)" }
+}
+
+extension GroupContainer {
+    /// The transfer that was under way; nil when none was.
+    package func journal() throws -> TransferJournal? {
+        guard let bookkeeping = try existingBookkeeping() else { return nil }
+        return try Record.read(TransferJournal.self, Self.journalName, in: bookkeeping)
+    }
+
+    package func write(_ journal: TransferJournal) throws {
+        try Record.write(journal, Self.journalName, in: bookkeeping())
+    }
+
+    package func removeJournal() throws {
+        guard let bookkeeping = try existingBookkeeping() else { return }
+        try bookkeeping.removeFile(Self.journalName)
+        try bookkeeping.synchronize()
+    }
+}
+
+enum Record {
+    private struct Version: Decodable {
+        let version: Int
+    }
+
+    static func read<Value: Decodable>(
+        _ type: Value.Type, _ name: FilePath.Component, in directory: Directory
+    ) throws -> Value? {
+        guard let bytes = try DurableFile.read(name, in: directory) else { return nil }
+        let decoder = JSONDecoder()
+        decoder.dateDecodingStrategy = .iso8601
+        do {
+            let found = try decoder.decode(Version.self, from: Data(bytes)).version
+            guard found == 1 else {
+                throw UnreadableRecord(path: directory.path.appending(name), reason: "version \(found) is not known")
+            }
+            return try decoder.decode(type, from: Data(bytes))
+        } catch is DecodingError {
+            throw UnreadableRecord(path: directory.path.appending(name), reason: "damaged record")
+        }
+    }
+
+    static func write(_ value: some Encodable, _ name: FilePath.Component, in directory: Directory) throws {
+        let encoder = JSONEncoder()
+        encoder.dateEncodingStrategy = .iso8601
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        try DurableFile.write(
+            Array(try encoder.encode(value)), as: name, in: directory, mode: GroupContainer.fileMode(in: directory))
+    }
+}

@@ -1,0 +1,134 @@
+import GroupContainer
+import LinuxSystem
+import SystemPackage
+
+/// What is asked for: this store, into that group container, and what to do where it isn't plain.
+package struct RelocationRequest: Sendable {
+    package enum ConflictPolicy: String, Sendable, CaseIterable {
+        /// Change nothing, describe both.
+        case refuse
+        /// Archive the legacy store.
+        case keepGroup = "keep-group"
+        /// Archive the group's store, and relocate the legacy one.
+        case keepLegacy = "keep-legacy"
+    }
+
+    /// The legacy store's main database; may not exist.
+    package var source: FilePath
+    /// The group container's directory; must exist.
+    package var group: FilePath
+    /// The store's name in the group container; nil: the one it has.
+    package var name: FilePath.Component?
+    package var onConflict: ConflictPolicy = .refuse
+    package var retirement: Transfer.Retirement = .delete
+    /// How long to wait for those who have the store open, and for another relocation of the group.
+    package var deadline: Duration = .seconds(30)
+    /// Move what isn't readable as a database, byte by byte.
+    package var opaque = false
+    /// Go on where the file system has no leases: nobody proves then that the store is closed.
+    package var assumeClosed = false
+    /// How long openers that looked up the old name before it was withdrawn are given to finish opening it.
+    package var drain: Duration = .milliseconds(50)
+
+    package init(source: FilePath, group: FilePath) {
+        self.source = source
+        self.group = group
+    }
+}
+
+/// How a relocation ended well.
+package struct RelocationSummary: Sendable {
+    package enum Outcome: String, Sendable {
+        case relocated
+        case alreadyRelocated = "already_relocated"
+        case nothingToDo = "nothing_to_do"
+    }
+
+    package var outcome: Outcome
+    package var from: FilePath
+    package var to: FilePath
+    /// Nil where no store was moved.
+    package var method: Transfer.Method?
+    package var bytes: Int64 = 0
+    /// What a person should know: what was archived and where, what was found unfinished.
+    package var notes: [String] = []
+
+    package init(_ outcome: Outcome, from: FilePath, to: FilePath) {
+        self.outcome = outcome
+        self.from = from
+        self.to = to
+    }
+}
+
+/// Why a relocation did not happen. Everything is where it was.
+package struct RelocationFailure: Error, Sendable {
+    package enum Kind: Sendable {
+        /// Both places hold a store with content of its own.
+        case conflict
+        /// Somebody has it open, or another relocation is under way: try again.
+        case busy
+        /// The data is not what it should be.
+        case badData
+        /// The place won't do: read-only, full, on another machine, not there.
+        case unusablePlace
+        /// Another owner, or no permission.
+        case notPermitted
+        /// A system or SQLite call failed in the middle.
+        case failed
+    }
+
+    package var kind: Kind
+    /// A word that scripts can rely on, such as `hard_linked`.
+    package var code: String
+    package var message: String
+    package var remedy: String
+    package var holders: [FileHolder] = []
+    /// Both stores, where they are in conflict.
+    package var sides: [ConflictSide] = []
+
+    package init(_ kind: Kind, code: String, _ message: String, remedy: String) {
+        self.kind = kind
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+    }
+}
+
+/// One of two stores that are in conflict, described so that a person can choose.
+package struct ConflictSide: Sendable {
+    package enum Role: String, Sendable {
+        case legacy, group
+    }
+
+    package var role: Role
+    package var path: FilePath
+    /// Nanoseconds since 1970.
+    package var modified: Int64
+    /// Bytes of the database and its write-ahead log.
+    package var bytes: Int64
+    package var rows: [(table: String, count: Int64)]
+    package var storeUUID: String?
+    /// Core Data's model version identifiers.
+    package var modelIdentifiers: [String]
+}
+
+/// What happens meanwhile, for a progress bar or a log.
+package enum RelocationEvent: Sendable {
+    /// What was decided, in a sentence, with the bytes that will be copied.
+    case plan(String, bytesToCopy: Int64)
+    /// An interrupted transfer was found, and this was done about it.
+    case recovered(String)
+    case waiting(for: [FileHolder])
+    case copied(bytes: Int64, of: Int64)
+    case verifying
+    case published
+    /// Something a person should know, though it went on.
+    case note(String)
+}
+
+/// The parts of this process that have stores open let go of them for the time of a transfer.
+package protocol StoreOpener: AnyObject, Sendable {
+    /// Closes every descriptor of the store, and doesn't open it until `reacquire`.
+    func relinquish(_ store: FilePath) throws
+    func reacquire(_ store: FilePath)
+}

@@ -1,0 +1,128 @@
+import FoundationEssentials
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// The verified copies of a set that a transfer needs: one to publish on another file system, one for the archive.
+struct StagedSet {
+    struct Copy {
+        let method: Transfer.Method
+        let hash: String
+        let database: FileIdentity
+        let support: FileIdentity?
+    }
+
+    /// What the copies were made from.
+    let fingerprint: DatabaseFingerprint
+    /// The one to publish; nil on one file system.
+    let copy: Copy?
+
+    /// Makes the copies, in place of earlier ones. Throws when the source changed meanwhile, or on a full disk.
+    init(
+        of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPlaces,
+        container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool,
+        report: @escaping (RelocationEvent) -> Void
+    ) throws {
+        self.fingerprint = fingerprint
+        let writer = SetCopy(
+            source: source, inRollbackMode: transfer.hadWAL && !opaque, hasSupport: transfer.support != nil,
+            report: report)
+        if archives {
+            let archive = try container.archive(transfer.id)
+            _ = try writer.run(to: StoreLocation(directory: archive, name: source.name))
+            try container.write(
+                ArchiveNote(
+                    id: transfer.id, name: source.name.database, from: source.path, at: Date(),
+                    reason: "a copy of the store as it was when it was relocated"))
+        }
+        if copies, let destination = places.destination {
+            let staging = try container.staging(transfer.id)
+            copy = try writer.run(to: StoreLocation(directory: staging, name: destination.name))
+        } else {
+            copy = nil
+        }
+    }
+}
+
+/// Copies a database and its support folder under other names, each file synced and verified.
+private struct SetCopy {
+    let source: StoreLocation
+    let inRollbackMode: Bool
+    let hasSupport: Bool
+    let report: (RelocationEvent) -> Void
+
+    /// Something in the support folder that is neither a file nor a directory.
+    struct UnusualFile: Error {
+        let path: FilePath
+    }
+
+    func run(to target: StoreLocation) throws -> StagedSet.Copy {
+        try target.directory.removeTree(target.name.database)
+        try target.directory.removeTree(target.name.support)
+        let total =
+            try (source.directory.status(source.name.database)?.size ?? 0)
+            + (hasSupport ? source.directory.bytes(under: source.name.support) : 0)
+        var done: Int64 = 0
+        let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
+        let patch = inRollbackMode ? FileCopy.Patch(offset: 18, bytes: [1, 1]) : nil
+        let database = try FileCopy(
+            source: source.path, destination: target.directory, name: target.name.database, patch: patch,
+            progress: { report(.copied(bytes: $0, of: total)) }
+        ).run(from: descriptor)
+        done += database.bytes
+        if hasSupport {
+            try copyTree(
+                source.name.support, in: source.directory, to: target.name.support, in: target.directory, &done, total)
+        }
+        try target.directory.synchronize()
+        return StagedSet.Copy(
+            method: database.method == .reflink ? .reflink : .copy, hash: database.hash,
+            database: database.identity, support: try target.directory.identity(target.name.support))
+    }
+
+    private func copyTree(
+        _ name: FilePath.Component, in parent: Directory, to newName: FilePath.Component, in newParent: Directory,
+        _ done: inout Int64, _ total: Int64
+    ) throws {
+        let directory = try parent.directory(name)
+        try newParent.makeDirectory(newName, mode: 0o700)
+        let copy = try newParent.directory(newName)
+        for child in try directory.names() {
+            guard let status = try directory.status(child) else { continue }
+            switch status.kind {
+            case .directory: try copyTree(child, in: directory, to: child, in: copy, &done, total)
+            case .regular:
+                let descriptor = try directory.open(child, flags: O_RDONLY)
+                let before = done
+                done += try FileCopy(
+                    source: directory.path.appending(child), destination: copy, name: child, patch: nil,
+                    progress: { report(.copied(bytes: before + $0, of: total)) }
+                ).run(from: descriptor).bytes
+            case .symbolicLink, .other: throw UnusualFile(path: directory.path.appending(child))
+            }
+        }
+        try copy.keepAttributes(of: directory)
+        try copy.synchronize()
+    }
+}
+
+extension Directory {
+    /// Bytes of the regular files under a name.
+    func bytes(under name: FilePath.Component) throws(SystemError) -> Int64 {
+        guard let status = try status(name) else { return 0 }
+        guard status.kind == .directory else { return status.size }
+        let inside = try directory(name)
+        var total: Int64 = 0
+        for child in try inside.names() { total += try inside.bytes(under: child) }
+        return total
+    }
+
+    /// Takes over another directory's mode, and its owner when this process may.
+    fileprivate func keepAttributes(of other: Directory) throws(SystemError) {
+        let status = try other.status()
+        if geteuid() == 0 { try retrying("fchown", path: path) { fchown(raw, status.owner, status.group) } }
+        try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
+    }
+}

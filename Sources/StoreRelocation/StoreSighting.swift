@@ -1,0 +1,108 @@
+import Glibc
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// What is seen at a store's place, without opening anything through SQLite.
+struct StoreSighting {
+    enum Database {
+        /// No such name.
+        case absent
+        /// Zero bytes.
+        case empty
+        case sqlite(DatabaseHeader)
+        /// A file that SQLite can't read: Core Data's XML or binary format, encrypted, or something else.
+        case foreign(FileFormat)
+        /// A directory, a FIFO, a device: nothing we move.
+        case unusual
+    }
+
+    let location: StoreLocation
+    let database: Database
+    /// Of the database's file; nil when absent.
+    let status: FileStatus?
+    let wal: FileStatus?
+    let sharedMemory: FileStatus?
+    let journal: FileStatus?
+    /// A rollback journal with a transaction in it: absent, empty or zeroed ones are cold.
+    let journalIsHot: Bool
+    let support: FileStatus?
+
+    init(_ location: StoreLocation) throws(SystemError) {
+        self.location = location
+        let directory = location.directory
+        let name = location.name
+        status = try directory.status(name.database)
+        wal = try directory.status(name.wal)
+        sharedMemory = try directory.status(name.sharedMemory)
+        journal = try directory.status(name.journal)
+        support = try directory.status(name.support)
+        journalIsHot = try Self.isHot(location)
+        database = try Self.read(location, status)
+    }
+
+    private static func read(
+        _ location: StoreLocation, _ status: FileStatus?
+    ) throws(SystemError) -> Database {
+        guard let status else { return .absent }
+        guard status.kind == .regular else { return .unusual }
+        guard status.size > 0 else { return .empty }
+        let descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
+        let bytes = try descriptor.read(count: 65536, at: 0, path: location.path)
+        if let header = DatabaseHeader(bytes) { return .sqlite(header) }
+        return .foreign(FileFormat(firstBytes: bytes, size: status.size))
+    }
+
+    /// SQLite zeroes or truncates the journal's header, or removes the journal, when a transaction ends
+    /// (https://sqlite.org/pragma.html#pragma_journal_mode).
+    private static func isHot(_ location: StoreLocation) throws(SystemError) -> Bool {
+        try isHot(location.name.journal, in: location.directory)
+    }
+
+    static func isHot(_ name: FilePath.Component, in directory: Directory) throws(SystemError) -> Bool {
+        guard let found = try directory.status(name), found.size > 0 else { return false }
+        guard found.kind == .regular else { return true }
+        let descriptor = try directory.open(name, flags: O_RDONLY)
+        return try descriptor.read(count: 1, at: 0, path: directory.path.appending(name)).first.map { $0 != 0 }
+            ?? false
+    }
+
+    /// A write-ahead log with something in it.
+    var walHasContent: Bool { (wal?.size ?? 0) > 0 }
+
+    /// Something must go through SQLite before the database alone is the whole store.
+    var needsQuiescing: Bool { walHasContent || journalIsHot }
+
+    /// Bytes of all that belongs to the store, the support folder left out.
+    var bytes: Int64 { (status?.size ?? 0) + (wal?.size ?? 0) + (journal?.size ?? 0) }
+
+    var header: DatabaseHeader? {
+        if case .sqlite(let header) = database { header } else { nil }
+    }
+}
+
+/// By what a database is known again: enough to tell that nobody wrote to it in between.
+struct DatabaseFingerprint: Equatable {
+    let identity: FileIdentity
+    let size: Int64
+    let modified: Int64
+    /// Of SQLite's header: counters that each transaction moves; nil for a file that is no database.
+    let changeCounter: UInt32?
+
+    init(_ descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) {
+        try self.init(descriptor.raw, path: path)
+    }
+
+    /// The descriptor must stay open meanwhile.
+    init(_ raw: CInt, path: FilePath) throws(SystemError) {
+        var found = stat()
+        try retrying("fstat", path: path) { fstat(raw, &found) }
+        let status = FileStatus(found)
+        var start = [UInt8](repeating: 0, count: 100)
+        let count = try retrying("pread", path: path) { pread(raw, &start, 100, 0) }
+        identity = status.identity
+        size = status.size
+        modified = status.modified
+        changeCounter = DatabaseHeader(Array(start.prefix(count)))?.changeCounter
+    }
+}

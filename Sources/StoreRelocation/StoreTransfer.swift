@@ -1,0 +1,324 @@
+import FoundationEssentials
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// Takes one set of files from its old name to its new place, so that at every instant one of the two is the
+/// store and the disk says which.
+///
+/// The way, each step with what makes it safe:
+///
+/// 1. quiesce: what is in the write-ahead log or a hot journal goes into the database, through SQLite;
+/// 2. stage: where a copy is needed, it is made and verified now, so that nobody waits for it;
+/// 3. a write lease proves that nobody has the database open; then what was seen is looked at again;
+/// 4. withdraw: the database and an empty directory of ours swap names, so that the old name can neither be opened
+///    nor created anew; the lease, still intact, proves that nobody opened it meanwhile, and is released;
+/// 5. drain: whoever looked the old name up before may finish opening it; a second lease and a second look find
+///    such an opener, and then all is put back;
+/// 6. commit: the support folder first, the database last, under a name that nobody knew before;
+/// 7. the receipt, the old set's retirement, write-ahead logging; the journal is removed last.
+final class StoreTransfer {
+    struct Options {
+        var deadline: Deadline
+        var drain: Duration
+        var assumeClosed: Bool
+        /// Not a database as far as anybody can see: SQLite isn't asked.
+        var opaque: Bool
+        var storeUUID: String?
+    }
+
+    struct Done {
+        var method: Transfer.Method
+        var bytes: Int64
+        var notes: [String]
+    }
+
+    /// Why an attempt ended without the store having moved; everything is where it was.
+    enum Setback: Error {
+        /// Somebody has it open.
+        case held(FileIdentity)
+        /// It changed in the middle: look, and try again.
+        case changed
+    }
+
+    private let container: GroupContainer
+    private var transfer: Transfer
+    private let places: TransferPlaces
+    private let options: Options
+    /// Whether what the plan rests on still holds, asked when the database is quiet.
+    private let isStillWanted: () throws -> Bool
+    private let report: (RelocationEvent) -> Void
+    private var staged: StagedSet?
+    private var supportBytes: Int64 = 0
+
+    init(
+        _ transfer: Transfer, source: StoreLocation, container: GroupContainer, options: Options,
+        isStillWanted: @escaping () throws -> Bool, report: @escaping (RelocationEvent) -> Void
+    ) throws {
+        self.container = container
+        self.transfer = transfer
+        self.places = try TransferPlaces(transfer, source: source, container: container)
+        self.options = options
+        self.isStillWanted = isStillWanted
+        self.report = report
+    }
+
+    private var source: StoreLocation { places.source }
+    private var end: TransferEnd { TransferEnd(container: container, transfer: transfer, places: places) }
+
+    /// Transfers the set, waiting until the deadline for those who have it open. Throws `Setback` when that passed,
+    /// and whatever else went wrong; the set is then at its old place again, unless undoing it failed too, and then
+    /// the journal stays for the next run.
+    func run() throws -> Done {
+        try writeJournal(.intended)
+        do {
+            try prepare()
+            var wait = Duration.microseconds(50)
+            while true {
+                do {
+                    return try attempt()
+                } catch let setback as Setback {
+                    if options.deadline.hasPassed { throw setback }
+                    if case .held(let identity) = setback, wait > .milliseconds(10) {
+                        report(.waiting(for: FileHolder.of(identity)))
+                    }
+                    pause(wait)
+                    wait = min(wait * 2, .milliseconds(20))
+                }
+            }
+        } catch {
+            try undo(after: error)
+            throw error
+        }
+    }
+
+    private func undo(after error: any Error) throws {
+        guard let journal = try container.journal() else { return }
+        // Past the commit point nothing is undone: the next run finishes it.
+        if try end.hasArrived(journal.state) { throw error }
+        for note in try end.undo(journal.state) { report(.note(note)) }
+    }
+
+    private func writeJournal(_ state: TransferState) throws {
+        try container.write(TransferJournal(transfer: transfer, state: state))
+    }
+
+    /// Puts the empty directory beside the store. It comes from the group container: when it can't be renamed
+    /// across, neither can the store, and the set is copied.
+    private func prepare() throws {
+        let staging = try container.staging(transfer.id)
+        guard let probe = FilePath.Component("placeholder") else { return }
+        try staging.makeDirectory(probe, mode: 0o500)
+        do {
+            try staging.rename(probe, to: places.hidden, in: source.directory, .refuse)
+        } catch let error where error.errno == .crossDevice {
+            transfer.copies = places.destination != nil
+            try writeJournal(.intended)
+            try staging.removeDirectory(probe)
+            try source.directory.makeDirectory(places.hidden, mode: 0o500)
+        }
+        if let support = transfer.support, try source.directory.identity(source.name.support) == support {
+            supportBytes = try source.directory.bytes(under: source.name.support)
+        }
+    }
+
+    // MARK: One attempt
+
+    private func attempt() throws -> Done {
+        let fingerprint = try quiesce()
+        try stage(fingerprint)
+        let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
+        let withdrawn = try withdraw(descriptor, fingerprint)
+        return try commit(descriptor, withdrawn)
+    }
+
+    /// Brings everything into the database, and says by what it is known from now on.
+    private func quiesce() throws -> DatabaseFingerprint {
+        let seen = try StoreSighting(source)
+        guard seen.status?.identity == transfer.database else { throw Setback.changed }
+        if seen.needsQuiescing, !options.opaque {
+            try proveClosed()
+            try Quiescence.perform(source, transfer.id)
+        }
+        let fingerprint = try synchronized()
+        // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
+        guard try isStillWanted() else { throw Setback.changed }
+        return fingerprint
+    }
+
+    private func synchronized() throws(SystemError) -> DatabaseFingerprint {
+        let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
+        try descriptor.synchronize(path: source.path)
+        return try DatabaseFingerprint(descriptor, path: source.path)
+    }
+
+    /// Throws `Setback.held` unless nobody has the database open at this moment.
+    private func proveClosed() throws {
+        guard !options.assumeClosed else { return }
+        let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
+        guard let lease = try Self.lease(descriptor) else { throw Setback.held(transfer.database) }
+        _ = consume lease
+    }
+
+    /// A lease can be refused for an instant after the last close, so a refusal is believed only after 2 ms.
+    private static func lease(_ descriptor: borrowing Descriptor) throws(SystemError) -> FileLease? {
+        for _ in 0..<40 {
+            if let lease = try FileLease(descriptor) { return lease }
+            pause(.microseconds(50))
+        }
+        return nil
+    }
+
+    private func stage(_ fingerprint: DatabaseFingerprint) throws {
+        let needsCopy = transfer.copies && places.destination != nil
+        guard needsCopy || keepsArchive else { return }
+        if let staged, staged.fingerprint == fingerprint { return }
+        staged = try StagedSet(
+            of: source, fingerprint: fingerprint, transfer: transfer, places: places, container: container,
+            copies: needsCopy, archives: keepsArchive, opaque: options.opaque, report: report)
+    }
+
+    private var keepsArchive: Bool {
+        if case .publish = transfer.purpose { transfer.retirement == .archive } else { false }
+    }
+
+    /// What the database is once its old name is withdrawn and it is proved closed.
+    private struct Withdrawn {
+        let fingerprint: DatabaseFingerprint
+        let support: FileIdentity?
+    }
+
+    private func withdraw(_ descriptor: borrowing Descriptor, _ seen: DatabaseFingerprint) throws -> Withdrawn {
+        let raw = descriptor.raw
+        let fingerprint = try withLease(descriptor) { isIntact in
+            guard try DatabaseFingerprint(raw, path: source.path) == seen else { throw Setback.changed }
+            try moveSideFilesAway()
+            try setVersion(raw, writeAhead: false)
+            do {
+                let fingerprint = try DatabaseFingerprint(raw, path: source.path)
+                try writeJournal(.withdrawn)
+                try exchange()
+                guard isIntact() else { throw Setback.changed }
+                return fingerprint
+            } catch {
+                try takeBack(raw, isClosed: isIntact())
+                throw error
+            }
+        }
+        try source.directory.synchronize()
+        pause(options.drain)
+        return Withdrawn(
+            fingerprint: fingerprint, support: try source.directory.identity(source.name.support))
+    }
+
+    /// The names swapped back and the header as it was, since nobody has the database open yet.
+    private func takeBack(_ raw: CInt, isClosed: Bool) throws {
+        if try source.directory.identity(places.hidden) == transfer.database { try exchange() }
+        if isClosed, transfer.hadWAL { try setVersion(raw, writeAhead: true) }
+        try writeJournal(.intended)
+    }
+
+    private func exchange() throws(SystemError) {
+        try source.directory.rename(source.name.database, to: places.hidden, in: source.directory, .exchange)
+    }
+
+    /// Runs `body` under a write lease. `isIntact` turns false when somebody waits to open the file.
+    private func withLease<Result>(
+        _ descriptor: borrowing Descriptor, _ body: (_ isIntact: () -> Bool) throws -> Result
+    ) throws -> Result {
+        if options.assumeClosed { return try body { true } }
+        guard let lease = try Self.lease(descriptor) else { throw Setback.held(transfer.database) }
+        let raw = descriptor.raw
+        return try withExtendedLifetime(lease) { _ in try body { FileLease.isIntact(raw) } }
+    }
+
+    /// Under the lease nobody uses them: an empty log, a cold journal, the wal-index. One that has content after all
+    /// came late, and stays.
+    private func moveSideFilesAway() throws {
+        let directory = source.directory
+        for (suffix, name) in SideFile.kept(source.name) {
+            guard try directory.status(name) != nil else { continue }
+            let aside = transfer.id.hiddenName(suffix)
+            try directory.rename(name, to: aside, in: directory, .replace)
+            let size = try directory.status(aside)?.size ?? 0
+            let isHot = suffix == "-journal" && size > 0 ? try StoreSighting.isHot(aside, in: directory) : false
+            if isHot || (suffix == "-wal" && size > 0) {
+                _ = try end.returnSideFiles()
+                throw Setback.changed
+            }
+            try directory.removeFile(aside)
+        }
+    }
+
+    /// The two bytes of the header that say whether SQLite uses a write-ahead log
+    /// (https://sqlite.org/fileformat2.html, §1.3.3). Without one, nobody can lose a commit in a log that has lost
+    /// its database. Written under the lease only: no connection has them in memory.
+    private func setVersion(_ raw: CInt, writeAhead: Bool) throws(SystemError) {
+        guard transfer.hadWAL, !options.opaque else { return }
+        let version: [UInt8] = writeAhead ? [2, 2] : [1, 1]
+        let count = try retrying("pwrite", path: source.path) { pwrite(raw, version, 2, 18) }
+        guard count == 2 else { throw SystemError("pwrite", .ioError, path: source.path) }
+        try retrying("fsync", path: source.path) { fsync(raw) }
+    }
+
+    // MARK: Commit
+
+    private func commit(_ descriptor: borrowing Descriptor, _ withdrawn: Withdrawn) throws -> Done {
+        let receipt = self.receipt(withdrawn)
+        let raw = descriptor.raw
+        do {
+            try withLease(descriptor) { isIntact in
+                guard try DatabaseFingerprint(raw, path: source.path) == withdrawn.fingerprint,
+                    try source.directory.status(source.name.wal) == nil,
+                    try source.directory.status(source.name.journal) == nil, isIntact()
+                else { throw Setback.changed }
+                try decide(withdrawn, receipt)
+            }
+        } catch let setback as Setback {
+            // Somebody had looked the old name up before it was withdrawn, and uses the database: it has it again.
+            try takeBack(raw, isClosed: false)
+            throw setback
+        }
+        report(.published)
+        let notes = try end.finish(receipt: receipt)
+        return Done(method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size, notes: notes)
+    }
+
+    private func decide(_ withdrawn: Withdrawn, _ receipt: RelocationReceipt?) throws {
+        let database = staged?.copy?.database ?? transfer.database
+        let support = staged?.copy != nil ? staged?.copy?.support : withdrawn.support
+        try writeJournal(.committing(database: database, support: support, receipt: receipt))
+        try arrive()
+    }
+
+    private var method: Transfer.Method { staged?.copy?.method ?? .rename }
+
+    /// The set gets its new names, the database last: its arrival is the commit point.
+    private func arrive() throws {
+        guard let destination = places.destination else {
+            try source.directory.removeFile(places.hidden)
+            return try source.directory.synchronize()
+        }
+        let origin = transfer.copies ? try container.staging(transfer.id) : source.directory
+        let supportName = transfer.copies ? destination.name.support : source.name.support
+        let databaseName = transfer.copies ? destination.name.database : places.hidden
+        if try origin.status(supportName) != nil {
+            try origin.rename(supportName, to: destination.name.support, in: destination.directory, .refuse)
+            try destination.directory.synchronize()
+        }
+        try origin.rename(databaseName, to: destination.name.database, in: destination.directory, .refuse)
+        try destination.directory.synchronize()
+        try origin.synchronize()
+    }
+
+    private func receipt(_ withdrawn: Withdrawn) -> RelocationReceipt? {
+        guard case .publish = transfer.purpose, let destination = places.destination else { return nil }
+        return RelocationReceipt(
+            id: transfer.id, name: destination.name.database, from: source.path, at: Date(), method: method,
+            bytes: withdrawn.fingerprint.size + supportBytes, hash: staged?.copy?.hash,
+            changeCounter: withdrawn.fingerprint.changeCounter ?? 0, storeUUID: options.storeUUID,
+            retirement: transfer.retirement, assumedClosed: options.assumeClosed)
+    }
+}

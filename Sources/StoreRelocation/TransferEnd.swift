@@ -1,0 +1,181 @@
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// Finishes or undoes a transfer, from its journal and from what is on the disk: in the process that began it, or in
+/// another one after a crash. Each step may have been done before.
+struct TransferEnd {
+    let container: GroupContainer
+    let transfer: Transfer
+    let places: TransferPlaces
+
+    /// The store is at neither of its names, and nothing of ours holds it: somebody else took it away.
+    struct StoreLost: Error {
+        let path: FilePath
+        let copies: FilePath
+    }
+
+    /// Something stands at the old name that isn't ours.
+    struct OldNameTaken: Error {
+        let path: FilePath
+        let hidden: FilePath
+    }
+
+    private var source: StoreLocation { places.source }
+    private var directory: Directory { places.source.directory }
+    private var oldName: FilePath.Component { places.source.name.database }
+
+    /// Whether the commit point was passed: what was to arrive has left the place it left from.
+    func hasArrived(_ state: TransferState) throws -> Bool {
+        guard case .committing = state else { return false }
+        if transfer.copies, let destination = places.destination {
+            return try container.staging(transfer.id).status(destination.name.database) == nil
+        }
+        return try directory.identity(oldName) != transfer.database
+            && directory.identity(places.hidden) != transfer.database
+    }
+
+    // MARK: Undo
+
+    /// Brings back what was there before. Returns what a person should know.
+    func undo(_ state: TransferState) throws -> [String] {
+        var notes: [String] = []
+        if case .committing(_, let support, _) = state {
+            // From now on a crash finds "not committed", whatever of the copies is gone by then.
+            try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
+            try returnSupport(arrived: support)
+        }
+        try returnDatabase()
+        notes += try returnSideFiles()
+        try directory.synchronize()
+        try container.removeStaging(transfer.id)
+        try container.removeArchive(transfer.id)
+        if transfer.hadWAL, !JournalMode.writeAhead(at: source) {
+            notes.append("write-ahead logging is off at \(PrintablePath(source.path)): somebody has it open")
+        }
+        try container.removeJournal()
+        return notes
+    }
+
+    private func returnSupport(arrived: FileIdentity?) throws {
+        guard let arrived, let destination = places.destination,
+            try destination.directory.identity(destination.name.support) == arrived
+        else { return }
+        let target = transfer.copies ? try container.staging(transfer.id) : directory
+        let name = transfer.copies ? destination.name.support : source.name.support
+        try destination.directory.rename(destination.name.support, to: name, in: target, .refuse)
+        try destination.directory.synchronize()
+        try target.synchronize()
+    }
+
+    private func returnDatabase() throws {
+        let atOldName = try directory.status(oldName)
+        let hidden = try directory.status(places.hidden)
+        if hidden?.identity == transfer.database {
+            switch atOldName?.kind {
+            case nil: try directory.rename(places.hidden, to: oldName, in: directory, .refuse)
+            case .directory:
+                try directory.rename(places.hidden, to: oldName, in: directory, .exchange)
+                try directory.removeDirectory(places.hidden)
+            default:
+                throw OldNameTaken(path: source.path, hidden: directory.path.appending(places.hidden))
+            }
+        } else {
+            if hidden?.kind == .directory { try directory.removeDirectory(places.hidden) }
+            if atOldName?.kind != .regular, let copies = try copiesLeft() {
+                throw StoreLost(path: source.path, copies: copies)
+            }
+        }
+    }
+
+    /// Where a whole copy of a store is that exists nowhere else; nil when there is none.
+    private func copiesLeft() throws -> FilePath? {
+        guard transfer.copies, let destination = places.destination else { return nil }
+        let staging = try container.staging(transfer.id)
+        return try staging.status(destination.name.database) == nil ? nil : staging.path
+    }
+
+    /// A side file that was moved aside and has content after all goes back beside the store.
+    func returnSideFiles() throws -> [String] {
+        var notes: [String] = []
+        for (suffix, name) in SideFile.kept(source.name) {
+            let aside = transfer.id.hiddenName(suffix)
+            guard let status = try directory.status(aside) else { continue }
+            if status.size == 0 || suffix == SideFile.sharedMemorySuffix {
+                try directory.removeFile(aside)
+            } else {
+                do {
+                    try directory.rename(aside, to: name, in: directory, .refuse)
+                    notes.append("a late \(PrintablePath(name)) was kept at \(PrintablePath(directory.path))")
+                } catch let error where error.errno == .fileExists {
+                    notes.append("kept \(PrintablePath(directory.path.appending(aside))): \(PrintablePath(name)) is new")
+                }
+            }
+        }
+        return notes
+    }
+
+    // MARK: Finish
+
+    /// Completes what the commit point decided. Returns what a person should know.
+    func finish(receipt: RelocationReceipt?) throws -> [String] {
+        var notes: [String] = []
+        if let receipt { try container.write(receipt) }
+        try removeOldSet()
+        notes += try retireOldName()
+        notes += try returnSideFiles()
+        try directory.synchronize()
+        if transfer.hadWAL, case .publish = transfer.purpose, let destination = places.destination,
+            !JournalMode.writeAhead(at: destination)
+        {
+            notes.append("write-ahead logging stays off until the next program turns it on: somebody has it open")
+        }
+        try container.removeStaging(transfer.id)
+        try container.removeJournal()
+        return notes
+    }
+
+    /// After a copy the old database is still there under its hidden name; after a rename nothing is.
+    private func removeOldSet() throws {
+        if try directory.identity(places.hidden) == transfer.database { try directory.removeFile(places.hidden) }
+        if let support = transfer.support, try directory.identity(source.name.support) == support {
+            try directory.removeTree(source.name.support)
+        }
+    }
+
+    /// The empty directory at the old name goes, or a symbolic link takes its place.
+    private func retireOldName() throws -> [String] {
+        guard try directory.status(oldName)?.kind == .directory else {
+            // The link may be in place already, with the directory under the hidden name.
+            if try directory.status(places.hidden)?.kind == .directory {
+                try directory.removeDirectory(places.hidden)
+            }
+            return []
+        }
+        guard transfer.retirement == .symlink, case .publish = transfer.purpose, let destination = places.destination
+        else {
+            do {
+                try directory.removeDirectory(oldName)
+                return []
+            } catch let error where error.errno == .directoryNotEmpty {
+                return ["\(PrintablePath(source.path)) is left: somebody put something into it"]
+            }
+        }
+        if try directory.status(places.hidden) == nil {
+            try directory.makeSymbolicLink(places.hidden, to: destination.path)
+        }
+        try directory.rename(places.hidden, to: oldName, in: directory, .exchange)
+        try directory.removeDirectory(places.hidden)
+        return []
+    }
+}
+
+/// The side files that a transfer moves aside before it removes them.
+enum SideFile {
+    static let sharedMemorySuffix = "-shm"
+
+    static func kept(_ name: StoreName) -> [(suffix: String, name: FilePath.Component)] {
+        [("-wal", name.wal), ("-journal", name.journal), (sharedMemorySuffix, name.sharedMemory)]
+    }
+}
