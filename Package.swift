@@ -55,7 +55,7 @@ let package = Package(
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
-                "GroupStore", "GroupStoreAgent",
+                "GroupStore", "GroupStoreAgent", "StoreRelocation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Agent",

@@ -203,7 +203,9 @@ private final class ReadBack: Sendable {
                 continue
             }
             let wanted = Int(min(Int64(chunk), now.written - offset))
-            let count = try retrying("pread", path: path) { pread(descriptor, buffer.baseAddress, wanted, off_t(offset)) }
+            let count = try retrying("pread", path: path) {
+                pread(descriptor, buffer.baseAddress, wanted, off_t(offset))
+            }
             // The writer said that the bytes are there: an early end is content that got lost.
             if count == 0 { return "" }
             hash.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))

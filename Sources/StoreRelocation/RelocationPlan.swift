@@ -104,7 +104,9 @@ enum RelocationPlan: Equatable {
         _ comparison: RelocationEvidence.Comparison?, _ onConflict: RelocationRequest.ConflictPolicy
     ) -> RelocationPlan {
         // An empty legacy store comes first: an old program that was started once more makes one.
-        if legacy == .schemaOnly { return .archiveLegacy(reason: "it held no row; the group's store is the one in use") }
+        if legacy == .schemaOnly {
+            return .archiveLegacy(reason: "it held no row; the group's store is the one in use")
+        }
         if group == .schemaOnly {
             return .relocate(archivingFirst: .store(reason: "it held no row when the legacy store was relocated"))
         }

@@ -109,11 +109,12 @@ final class StoreTransfer {
     /// across, neither can the store, and the set is copied.
     private func prepare() throws {
         let staging = try container.staging(transfer.id)
-        guard let probe = FilePath.Component("placeholder") else { return }
+        let probe: FilePath.Component = "placeholder"
         try staging.makeDirectory(probe, mode: 0o500)
         do {
             try staging.rename(probe, to: places.hidden, in: source.directory, .refuse)
-        } catch let error where error.errno == .crossDevice {
+        } catch {
+            guard error.errno == .improperLink else { throw error }
             transfer.copies = places.destination != nil
             try writeJournal(.intended)
             try staging.removeDirectory(probe)

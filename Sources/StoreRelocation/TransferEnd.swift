@@ -108,8 +108,10 @@ struct TransferEnd {
                 do {
                     try directory.rename(aside, to: name, in: directory, .refuse)
                     notes.append("a late \(PrintablePath(name)) was kept at \(PrintablePath(directory.path))")
-                } catch let error where error.errno == .fileExists {
-                    notes.append("kept \(PrintablePath(directory.path.appending(aside))): \(PrintablePath(name)) is new")
+                } catch {
+                    guard error.errno == .fileExists else { throw error }
+                    notes.append(
+                        "kept \(PrintablePath(directory.path.appending(aside))): \(PrintablePath(name)) is new")
                 }
             }
         }
@@ -158,7 +160,8 @@ struct TransferEnd {
             do {
                 try directory.removeDirectory(oldName)
                 return []
-            } catch let error where error.errno == .directoryNotEmpty {
+            } catch {
+                guard error.errno == .directoryNotEmpty else { throw error }
                 return ["\(PrintablePath(source.path)) is left: somebody put something into it"]
             }
         }

@@ -1,0 +1,28 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// The command line as the kernel passed it: Swift's own copy repairs bytes that are not UTF-8, and a path may
+/// hold any.
+enum ArgumentBytes {
+    /// The path that an argument named, its bytes as they were given.
+    static func path(_ repaired: String) -> FilePath {
+        let original = raw.first { String(decoding: $0, as: UTF8.self) == repaired }
+        return original.flatMap { FilePath(bytes: $0) } ?? FilePath(repaired)
+    }
+
+    private static let raw: [[UInt8]] = (0..<Int(CommandLine.argc)).compactMap { index in
+        CommandLine.unsafeArgv[index].map { pointer in
+            let length = strlen(pointer)
+            return pointer.withMemoryRebound(to: UInt8.self, capacity: length) {
+                Array(UnsafeBufferPointer(start: $0, count: length))
+            }
+        }
+    }
+}
+
+func workingDirectory() -> String {
+    guard let path = getcwd(nil, 0) else { return "/" }
+    defer { free(path) }
+    return String(cString: path)
+}

@@ -1,0 +1,39 @@
+import CLinux
+import GRDB
+import GRDBSQLite
+import LinuxSystem
+import SystemPackage
+
+/// Opens a store through SQLite, for the short time that we need it.
+package enum StoreConnection {
+    package enum Access: Sendable {
+        case readOnly, readWrite
+    }
+
+    /// A connection that waits `busyTimeout` for other programs' locks, and that leaves an empty `-wal` behind
+    /// rather than unlinking by name a file that may be another one by then (`SQLITE_FCNTL_PERSIST_WAL`).
+    ///
+    /// Throws `SystemError` when the file can't be reached, `DatabaseError` when SQLite can't read it.
+    package static func open(
+        _ location: StoreLocation, _ access: Access, busyTimeout: Duration
+    ) throws -> DatabaseQueue {
+        var configuration = Configuration()
+        configuration.readonly = access == .readOnly
+        configuration.foreignKeysEnabled = false
+        configuration.busyMode = .timeout(busyTimeout.seconds)
+        configuration.prepareDatabase { database in
+            var persist: CInt = 1
+            sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_PERSIST_WAL, &persist)
+        }
+        let descriptor = try location.directory.open(location.name.database, flags: gs_o_path)
+        return try DatabaseQueue(path: path(of: descriptor, at: location), configuration: configuration)
+    }
+
+    /// SQLite takes a path as UTF-8 text, and a path here may be any bytes. This link leads to the file whatever it
+    /// is called; SQLite resolves it, and names the side files after where it leads.
+    private static func path(of descriptor: borrowing Descriptor, at location: StoreLocation) -> String {
+        let link = "/proc/self/fd/\(descriptor.raw)"
+        if let proc = try? Directory("/proc/self/fd"), proc.raw >= 0 { return link }
+        return location.path.string
+    }
+}

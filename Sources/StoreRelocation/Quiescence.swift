@@ -1,0 +1,62 @@
+import GRDB
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// Brings what is in a store's write-ahead log or hot journal into its database.
+enum Quiescence {
+    /// The log can't be emptied: another program uses it.
+    struct CheckpointBusy: Error {}
+
+    /// Opens the store through SQLite, which rolls back a hot journal and recovers a log, and checkpoints all of it.
+    ///
+    /// The log itself stays, empty; whoever holds the lease removes it by looking at what is there then, since a
+    /// file of that name may arrive at any moment. A journal is linked aside first: SQLite unlinks it by name.
+    static func perform(_ store: StoreLocation, _ id: TransferIdentifier) throws {
+        let directory = store.directory
+        let journalAside = id.hiddenName("-rollback")
+        try directory.removeFile(journalAside)
+        if try directory.status(store.name.journal) != nil {
+            try directory.link(store.name.journal, as: journalAside, in: directory)
+        }
+        try checkpoint(store)
+        try directory.removeFile(journalAside)
+    }
+
+    private static func checkpoint(_ store: StoreLocation) throws {
+        let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .zero)
+        defer { try? connection.close() }
+        do {
+            try connection.writeWithoutTransaction { database in
+                try database.execute(sql: "PRAGMA synchronous = FULL")
+                // Reading is what makes SQLite recover the log or roll back the journal.
+                _ = try Int.fetchOne(database, sql: "SELECT count(*) FROM sqlite_schema")
+                let row = try Row.fetchOne(database, sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+                guard row?[0] == 0 else { throw CheckpointBusy() }
+            }
+        } catch let error as DatabaseError
+            where error.resultCode == .SQLITE_BUSY || error.resultCode == .SQLITE_LOCKED
+        {
+            throw CheckpointBusy()
+        }
+    }
+}
+
+/// Turns write-ahead logging on where it was on.
+enum JournalMode {
+    /// True when it is on now. False when another program's use of the store keeps it off.
+    static func writeAhead(at store: StoreLocation) -> Bool {
+        if let header = try? StoreSighting(store).header, header.journalMode == .writeAhead { return true }
+        do {
+            let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .seconds(2))
+            defer { try? connection.close() }
+            let mode = try connection.writeWithoutTransaction { database in
+                try String.fetchOne(database, sql: "PRAGMA journal_mode = WAL")
+            }
+            return mode == "wal"
+        } catch {
+            return false
+        }
+    }
+}

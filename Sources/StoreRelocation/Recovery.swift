@@ -1,0 +1,61 @@
+import FoundationEssentials
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// Brings a transfer that was interrupted to its end. Run only under the group's lock.
+package struct Recovery {
+    let container: GroupContainer
+    let report: (RelocationEvent) -> Void
+
+    package init(container: GroupContainer, report: @escaping (RelocationEvent) -> Void) {
+        self.container = container
+        self.report = report
+    }
+
+    /// Finishes it when its commit point was passed, else undoes it. Nothing when none was interrupted.
+    package func run() throws {
+        guard let journal = try container.journal() else { return }
+        let transfer = journal.transfer
+        let places = try TransferPlaces(transfer, container: container)
+        let end = TransferEnd(container: container, transfer: transfer, places: places)
+        let store = PrintablePath(places.source.path)
+        let notes: [String]
+        if try end.hasArrived(journal.state) {
+            var receipt: RelocationReceipt?
+            if case .committing(_, _, let kept) = journal.state { receipt = kept }
+            notes = try end.finish(receipt: receipt)
+            report(.recovered("finished an interrupted relocation of \(store)"))
+        } else {
+            notes = try end.undo(journal.state)
+            report(.recovered("undid an interrupted relocation of \(store)"))
+        }
+        for note in notes { report(.note(note)) }
+    }
+}
+
+/// Side files without their database, a file of zero bytes, or a support folder that no store has: out of the way
+/// before a store is published among them.
+struct Remains {
+    let container: GroupContainer
+    let store: StoreLocation
+
+    func setAside() throws -> [String] {
+        let id = TransferIdentifier()
+        let name = store.name
+        let directory = store.directory
+        try container.write(
+            ArchiveNote(
+                id: id, name: name.database, from: store.path, at: Date(),
+                reason: "it stood where a store was published, and no store was there"))
+        let archive = try container.archive(id)
+        for file in [name.wal, name.journal, name.sharedMemory, name.support, name.database] {
+            guard try directory.status(file) != nil else { continue }
+            try directory.rename(file, to: file, in: archive, .refuse)
+        }
+        try archive.synchronize()
+        try directory.synchronize()
+        return ["what was left at \(PrintablePath(store.path)) is in \(PrintablePath(archive.path))"]
+    }
+}

@@ -1,0 +1,162 @@
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// A look at both places, and the plan that follows from it.
+struct RelocationDecision {
+    let places: RelocationPlaces
+    let request: RelocationRequest
+    let legacy: StoreSighting
+    let group: StoreSighting
+    let plan: RelocationPlan
+    /// Core Data's UUID of the legacy store, when it is such a store.
+    let storeUUID: String?
+
+    init(_ places: RelocationPlaces, _ request: RelocationRequest) throws {
+        self.places = places
+        self.request = request
+        legacy = try StoreSighting(places.legacy)
+        group = try StoreSighting(places.group)
+        var evidence = RelocationEvidence(
+            legacy: .nothing, group: .nothing, relation: places.relation(legacy, group), comparison: nil)
+        if evidence.relation == .separate {
+            let both = legacy.status != nil && group.status != nil
+            evidence.legacy = try Self.side(legacy, request, lookInside: both)
+            evidence.group = try Self.side(group, request, lookInside: both)
+            if evidence.legacy == .store(.rows), evidence.group == .store(.rows) {
+                evidence.comparison = try Self.compare(legacy, group, places)
+            }
+        }
+        plan = RelocationPlan(evidence, onConflict: request.onConflict)
+        storeUUID = plan.movesLegacyStore ? try? StoreContents.storeUUID(legacy) : nil
+        if plan.movesFiles { try RelocationPreconditions(self).check() }
+    }
+
+    private static func side(
+        _ seen: StoreSighting, _ request: RelocationRequest, lookInside: Bool
+    ) throws -> RelocationEvidence.Side {
+        switch seen.database {
+        case .absent: return seen.walHasContent || seen.journalIsHot ? .orphans : remains(seen)
+        case .empty: return seen.walHasContent || seen.journalIsHot ? .unusable(.halfAStore) : .zeroBytes
+        case .unusual: return .unusable(.notARegularFile)
+        case .foreign(let format):
+            guard request.opaque, format.mayBeOpaque else { return .unusable(.foreign(format.description)) }
+            return seen.wal != nil || seen.journal != nil ? .unusable(.opaqueWithSideFiles) : .store(.opaque)
+        case .sqlite:
+            if let status = seen.status, status.links > 1 { return .unusable(.hardLinked) }
+            do {
+                let schemaOnly = try StoreContents.isSchemaOnly(seen, countingRows: lookInside)
+                return .store(schemaOnly.map { $0 ? .schemaOnly : .rows } ?? .unknown)
+            } catch let error as StoreContents.Unreadable {
+                return .unusable(.corrupt(error.description))
+            }
+        }
+    }
+
+    /// Cold side files without a database hold nothing, but must not meet a store that is published beside them.
+    private static func remains(_ seen: StoreSighting) -> RelocationEvidence.Side {
+        seen.wal == nil && seen.journal == nil && seen.sharedMemory == nil && seen.support == nil
+            ? .nothing : .zeroBytes
+    }
+
+    private static func compare(
+        _ legacy: StoreSighting, _ group: StoreSighting, _ places: RelocationPlaces
+    ) throws -> RelocationEvidence.Comparison {
+        if try StoreContents.areEqual(legacy, group) { return .same }
+        let hashes = try places.container.receipts(of: places.group.name.database).compactMap(\.hash)
+        if !hashes.isEmpty, !legacy.needsQuiescing, hashes.contains(try StoreContents.publishedHash(legacy)) {
+            return .published
+        }
+        return .different
+    }
+
+    /// Whether the reason to take this set away is still one, now that the set is quiet.
+    func stillHolds(for purpose: Transfer.Purpose, _ store: StoreLocation) throws -> Bool {
+        if case .publish = purpose { return true }
+        return try RelocationDecision(places, request).plan == plan
+    }
+
+    var needsCopy: Bool { places.legacy.directory.identity.device != places.group.directory.identity.device }
+
+    var bytesToCopy: Int64 {
+        guard plan.movesLegacyStore, needsCopy || request.retirement == .archive else { return 0 }
+        let support = try? places.legacy.directory.bytes(under: places.legacy.name.support)
+        let once = legacy.bytes + (support ?? 0)
+        return needsCopy && request.retirement == .archive ? 2 * once : once
+    }
+}
+
+extension RelocationPlan {
+    var movesFiles: Bool {
+        switch self {
+        case .relocate, .archiveLegacy, .retireLegacy: true
+        case .nothingToDo, .alreadyRelocated, .conflict, .refuse: false
+        }
+    }
+
+    var movesLegacyStore: Bool {
+        if case .relocate(.none) = self { true } else { false }
+    }
+}
+
+/// What must hold of the places before anything is moved.
+struct RelocationPreconditions {
+    let decision: RelocationDecision
+
+    init(_ decision: RelocationDecision) { self.decision = decision }
+
+    func check() throws {
+        let places = decision.places
+        for directory in [places.legacy.directory, places.group.directory] {
+            try checkWritable(directory)
+            try checkReach(directory)
+        }
+        for seen in [decision.legacy, decision.group] {
+            guard let status = seen.status, geteuid() != 0, status.owner != geteuid() else { continue }
+            throw RelocationFailure(
+                .notPermitted, code: "not_owner",
+                "\(PrintablePath(seen.location.path)) belongs to user \(status.owner)",
+                remedy: "run this as that user, or as root")
+        }
+        let available = try places.group.directory.fileSystem().available
+        if UInt64(decision.bytesToCopy) > available {
+            throw RelocationFailure(
+                .unusablePlace, code: "no_space",
+                "\(PrintablePath(places.group.directory.path)) has \(available) bytes free of \(decision.bytesToCopy)",
+                remedy: "free that much there, then run this again")
+        }
+    }
+
+    private func checkWritable(_ directory: Directory) throws {
+        if try directory.fileSystem().isReadOnly {
+            throw RelocationFailure(
+                .unusablePlace, code: "read_only", "\(PrintablePath(directory.path)) is on a read-only file system",
+                remedy: "mount it writable, then run this again")
+        }
+        guard faccessat(directory.raw, ".", W_OK | X_OK, AT_EACCESS) == 0 else {
+            throw RelocationFailure(
+                .notPermitted, code: "not_writable", "\(PrintablePath(directory.path)) can't be written to",
+                remedy: "grant write permission on this directory, or run this as its owner")
+        }
+    }
+
+    private func checkReach(_ directory: Directory) throws {
+        let fileSystem = try directory.fileSystem()
+        let place = "\(PrintablePath(directory.path)) is on \(fileSystem.name)"
+        switch fileSystem.reach {
+        case .local: return
+        case .network:
+            throw RelocationFailure(
+                .unusablePlace, code: "network_file_system", "\(place), which other machines may use too",
+                remedy: "relocate to and from file systems of this machine only")
+        case .userSpace, .overlay:
+            guard !decision.request.assumeClosed else { return }
+            throw RelocationFailure(
+                .unusablePlace, code: "no_proof",
+                "\(place), where it can't be proved that nobody has the store open",
+                remedy: "close every program that uses it, then run: groupstore relocate --assume-closed")
+        }
+    }
+}

@@ -1,0 +1,116 @@
+import GRDB
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+extension RelocationFailure {
+    package static func badName(_ path: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "bad_name", "\(PrintablePath(path)) can't be a store's name",
+            remedy: "name a file; its side files' names must fit into 255 bytes")
+    }
+
+    static func noGroupDirectory(_ path: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .unusablePlace, code: "no_group_directory", "there is no directory \(PrintablePath(path))",
+            remedy: "make it first: mkdir -p -m 0700")
+    }
+
+    static func lockHeld(by holder: String, _ container: GroupContainer) -> RelocationFailure {
+        RelocationFailure(
+            .busy, code: "locked",
+            "another relocation is under way in \(PrintablePath(container.directory.path)) (process \(holder))",
+            remedy: "try again when it is done")
+    }
+
+    /// Whatever was thrown on the way, said so that a person can act on it.
+    init(_ error: any Error, _ request: RelocationRequest) {
+        let store = PrintablePath(request.source)
+        switch error {
+        case let failure as RelocationFailure: self = failure
+        case let setback as StoreTransfer.Setback: self = Self.busy(setback, request)
+        case is Quiescence.CheckpointBusy:
+            self.init(
+                .busy, code: "in_use", "\(store) is in use: its write-ahead log can't be emptied",
+                remedy: "close the programs that use it, then try again")
+        case let error as SystemError: self = Self.system(error)
+        case let error as DatabaseError: self = Self.database(error, store)
+        case let error as UnreadableRecord:
+            self.init(
+                .failed, code: "unreadable_record", "\(error)",
+                remedy: "a newer groupstore made it, or it is damaged: use that version, or move the file aside")
+        case let error as FileCopy.Mismatch:
+            self.init(
+                .failed, code: "copy_differs", "\(PrintablePath(error.path)) is not what was written to it",
+                remedy: "check the disk and the memory of this machine")
+        case let error as TransferEnd.StoreLost:
+            self.init(
+                .failed, code: "store_lost",
+                "\(PrintablePath(error.path)) is gone since an interrupted relocation; a copy is in "
+                    + "\(PrintablePath(error.copies))",
+                remedy: "put the store back, or the copy in its place, then run this again")
+        case let error as TransferEnd.OldNameTaken:
+            self.init(
+                .failed, code: "old_name_taken",
+                "\(PrintablePath(error.path)) is a new file; the store is \(PrintablePath(error.hidden))",
+                remedy: "move the new file away, then run this again")
+        default:
+            self.init(.failed, code: "failed", "\(store): \(error)", remedy: "see groupstore doctor")
+        }
+    }
+
+    private static func busy(_ setback: StoreTransfer.Setback, _ request: RelocationRequest) -> RelocationFailure {
+        let store = PrintablePath(request.source)
+        guard case .held(let identity) = setback else {
+            return RelocationFailure(
+                .busy, code: "in_use", "\(store) keeps changing",
+                remedy: "close the programs that use it, then try again")
+        }
+        let holders = FileHolder.of(identity)
+        let names =
+            holders.isEmpty
+            ? "a process that can't be seen from here: another user's, or in another PID namespace"
+            : holders.map { "\($0.program) (pid \($0.pid))" }.joined(separator: ", ")
+        var failure = RelocationFailure(
+            .busy, code: "in_use", "\(store) is open in \(names)", remedy: "close it there, then try again")
+        failure.holders = holders
+        return failure
+    }
+
+    private static func system(_ error: SystemError) -> RelocationFailure {
+        switch error.errno {
+        case .permissionDenied, .notPermitted:
+            RelocationFailure(
+                .notPermitted, code: "not_permitted", "\(error)", remedy: "run this as the owner of these files")
+        case .noSpace, .diskQuotaExceeded:
+            RelocationFailure(.unusablePlace, code: "no_space", "\(error)", remedy: "free space there, then try again")
+        case .readOnlyFileSystem:
+            RelocationFailure(
+                .unusablePlace, code: "read_only", "\(error)", remedy: "mount it writable, then try again")
+        case .tooManySymbolicLinkLevels:
+            RelocationFailure(
+                .unusablePlace, code: "symbolic_link", "\(error)", remedy: "put a real file or directory in its place")
+        default:
+            RelocationFailure(
+                .failed, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k")
+        }
+    }
+
+    private static func database(_ error: DatabaseError, _ store: PrintablePath) -> RelocationFailure {
+        let text = "\(store): SQLite error \(error.extendedResultCode.rawValue): \(error.message ?? "unknown")"
+        switch error.resultCode {
+        case .SQLITE_BUSY, .SQLITE_LOCKED:
+            return RelocationFailure(
+                .busy, code: "in_use", text, remedy: "close the programs that use it, then try again")
+        case .SQLITE_NOTADB, .SQLITE_CORRUPT:
+            return RelocationFailure(
+                .badData, code: "corrupt", text, remedy: "repair it first: sqlite3 STORE .recover")
+        case .SQLITE_PERM, .SQLITE_READONLY, .SQLITE_AUTH:
+            return RelocationFailure(
+                .notPermitted, code: "not_permitted", text, remedy: "run this as the owner of these files")
+        default:
+            return RelocationFailure(.failed, code: "sqlite_error", text, remedy: "see groupstore doctor")
+        }
+    }
+}

@@ -1,0 +1,79 @@
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// The two ends of a relocation, their directories open and their links resolved.
+struct RelocationPlaces {
+    let container: GroupContainer
+    let legacy: StoreLocation
+    let group: StoreLocation
+
+    /// The legacy directory isn't there, so neither is a legacy store.
+    struct NoLegacyDirectory: Error {}
+
+    init(_ request: RelocationRequest) throws {
+        container = try Self.container(request.group)
+        guard let source = request.source.lastComponent, let sourceName = StoreName(source) else {
+            throw RelocationFailure.badName(request.source)
+        }
+        let name = try request.name.map { component in
+            guard let name = StoreName(component) else {
+                throw RelocationFailure.badName(FilePath(root: nil, [component]))
+            }
+            return name
+        }
+        group = StoreLocation(directory: container.directory, name: name ?? sourceName)
+        legacy = try Self.resolve(request.source, sourceName)
+    }
+
+    private static func container(_ path: FilePath) throws -> GroupContainer {
+        do {
+            let directory = try Directory(realPath(path))
+            return GroupContainer(directory: directory)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory else { throw error }
+            throw RelocationFailure.noGroupDirectory(path)
+        }
+    }
+
+    /// Where SQLite would open the store: it follows a symbolic link at the store's name, and names the side files
+    /// after where that leads.
+    private static func resolve(_ path: FilePath, _ name: StoreName) throws -> StoreLocation {
+        do {
+            let parent = path.removingLastComponent()
+            let directory = try Directory(realPath(parent.isEmpty ? "." : parent))
+            guard try directory.status(name.database)?.kind == .symbolicLink else {
+                return StoreLocation(directory: directory, name: name)
+            }
+            let target = try realPath(path)
+            guard let last = target.lastComponent, let targetName = StoreName(last) else {
+                throw RelocationFailure.badName(target)
+            }
+            return StoreLocation(directory: try Directory(target.removingLastComponent()), name: targetName)
+        } catch let error as SystemError where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
+            throw NoLegacyDirectory()
+        }
+    }
+
+    private static func realPath(_ path: FilePath) throws(SystemError) -> FilePath {
+        guard let resolved = path.withPlatformString({ realpath($0, nil) }) else { throw .last("realpath", path: path) }
+        defer { free(resolved) }
+        return FilePath(platformString: resolved)
+    }
+
+    /// False when nothing needs the group's lock: no legacy file, and no interrupted transfer.
+    func isThereAnything() throws -> Bool {
+        if try container.journal() != nil { return true }
+        let legacy = try StoreSighting(legacy)
+        return legacy.status != nil || legacy.wal != nil || legacy.journal != nil
+    }
+
+    /// How the two names relate; meaningful when both are there.
+    func relation(_ legacy: StoreSighting, _ group: StoreSighting) -> RelocationEvidence.Relation {
+        guard let one = legacy.status?.identity, one == group.status?.identity else { return .separate }
+        let sameDirectory = self.legacy.directory.identity == self.group.directory.identity
+        return sameDirectory && self.legacy.name == self.group.name ? .sameEntry : .twoNames
+    }
+}
