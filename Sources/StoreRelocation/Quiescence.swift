@@ -15,7 +15,7 @@ enum Quiescence {
     /// file of that name may arrive at any moment. A journal is linked aside first: SQLite unlinks it by name.
     static func perform(_ store: StoreLocation, _ id: TransferIdentifier) throws {
         let directory = store.directory
-        let journalAside = id.hiddenName("-rollback")
+        let journalAside = SideFile.rollbackAside(id)
         try directory.removeFile(journalAside)
         if try directory.status(store.name.journal) != nil {
             try directory.link(store.name.journal, as: journalAside, in: directory)
@@ -25,9 +25,9 @@ enum Quiescence {
     }
 
     private static func checkpoint(_ store: StoreLocation) throws {
-        let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .zero)
-        defer { try? connection.close() }
         do {
+            let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .zero)
+            defer { try? connection.close() }
             try connection.writeWithoutTransaction { database in
                 try database.execute(sql: "PRAGMA synchronous = FULL")
                 // Reading is what makes SQLite recover the log or roll back the journal.

@@ -29,7 +29,8 @@ package struct RelocationEngine {
         do {
             let places = try RelocationPlaces(request)
             guard try places.isThereAnything() else { return summary(.nothingToDo, places) }
-            return try locked(places.container) { try relocate(places) }
+            // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
+            return try locked(places.container) { try relocate(RelocationPlaces(request)) }
         } catch is RelocationPlaces.NoLegacyDirectory {
             return noLegacyDirectory
         } catch {

@@ -47,8 +47,7 @@ struct StoreSighting {
         guard let status else { return .absent }
         guard status.kind == .regular else { return .unusual }
         guard status.size > 0 else { return .empty }
-        let descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
-        let bytes = try descriptor.read(count: 65536, at: 0, path: location.path)
+        guard let bytes = try location.directory.read(location.name.database, count: 65536) else { return .absent }
         if let header = DatabaseHeader(bytes) { return .sqlite(header) }
         return .foreign(FileFormat(firstBytes: bytes, size: status.size))
     }
@@ -62,9 +61,8 @@ struct StoreSighting {
     static func isHot(_ name: FilePath.Component, in directory: Directory) throws(SystemError) -> Bool {
         guard let found = try directory.status(name), found.size > 0 else { return false }
         guard found.kind == .regular else { return true }
-        let descriptor = try directory.open(name, flags: O_RDONLY)
-        return try descriptor.read(count: 1, at: 0, path: directory.path.appending(name)).first.map { $0 != 0 }
-            ?? false
+        let start = try directory.read(name, count: 1)
+        return start?.first.map { $0 != 0 } ?? false
     }
 
     /// A write-ahead log with something in it.
@@ -78,6 +76,19 @@ struct StoreSighting {
 
     var header: DatabaseHeader? {
         if case .sqlite(let header) = database { header } else { nil }
+    }
+}
+
+extension Directory {
+    /// How the file begins; nil when it went away meanwhile.
+    fileprivate func read(_ name: FilePath.Component, count: Int) throws(SystemError) -> [UInt8]? {
+        do throws(SystemError) {
+            let descriptor = try open(name, flags: O_RDONLY)
+            return try descriptor.read(count: count, at: 0, path: path.appending(name))
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
     }
 }
 

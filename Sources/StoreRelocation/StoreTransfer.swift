@@ -128,31 +128,31 @@ final class StoreTransfer {
     // MARK: One attempt
 
     private func attempt() throws -> Done {
-        let fingerprint = try quiesce()
-        try stage(fingerprint)
+        try quiesce()
         let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
-        let withdrawn = try withdraw(descriptor, fingerprint)
+        try descriptor.synchronize(path: source.path)
+        let seen = try DatabaseFingerprint(descriptor, path: source.path)
+        // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
+        guard try isStillWanted() else { throw Setback.changed }
+        try stage(seen)
+        let withdrawn = try withdraw(descriptor, seen)
         return try commit(descriptor, withdrawn)
     }
 
-    /// Brings everything into the database, and says by what it is known from now on.
-    private func quiesce() throws -> DatabaseFingerprint {
-        let seen = try StoreSighting(source)
+    /// Brings everything into the database.
+    private func quiesce() throws {
+        var seen = try StoreSighting(source)
         guard seen.status?.identity == transfer.database else { throw Setback.changed }
-        if seen.needsQuiescing, !options.opaque {
-            try proveClosed()
+        guard seen.needsQuiescing, !options.opaque else { return }
+        try proveClosed()
+        // Whoever closed it last has often done it.
+        seen = try StoreSighting(source)
+        guard seen.needsQuiescing else { return }
+        do {
             try Quiescence.perform(source, transfer.id)
+        } catch is Quiescence.CheckpointBusy {
+            throw Setback.held(transfer.database)
         }
-        let fingerprint = try synchronized()
-        // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
-        guard try isStillWanted() else { throw Setback.changed }
-        return fingerprint
-    }
-
-    private func synchronized() throws(SystemError) -> DatabaseFingerprint {
-        let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
-        try descriptor.synchronize(path: source.path)
-        return try DatabaseFingerprint(descriptor, path: source.path)
     }
 
     /// Throws `Setback.held` unless nobody has the database open at this moment.
@@ -163,9 +163,10 @@ final class StoreTransfer {
         _ = consume lease
     }
 
-    /// A lease can be refused for an instant after the last close, so a refusal is believed only after 2 ms.
+    /// A lease can be refused for an instant after the last close, and programs that open and close in turn leave
+    /// gaps of a millisecond: a refusal is believed only after 10 ms.
     private static func lease(_ descriptor: borrowing Descriptor) throws(SystemError) -> FileLease? {
-        for _ in 0..<40 {
+        for _ in 0..<100 {
             if let lease = try FileLease(descriptor) { return lease }
             pause(.microseconds(50))
         }
@@ -194,7 +195,7 @@ final class StoreTransfer {
     private func withdraw(_ descriptor: borrowing Descriptor, _ seen: DatabaseFingerprint) throws -> Withdrawn {
         let raw = descriptor.raw
         let fingerprint = try withLease(descriptor) { isIntact in
-            guard try DatabaseFingerprint(raw, path: source.path) == seen else { throw Setback.changed }
+            guard try isAsDecided(raw, seen) else { throw Setback.changed }
             try moveSideFilesAway()
             try setVersion(raw, writeAhead: false)
             do {
@@ -212,6 +213,13 @@ final class StoreTransfer {
         pause(options.drain)
         return Withdrawn(
             fingerprint: fingerprint, support: try source.directory.identity(source.name.support))
+    }
+
+    /// Nothing but a copy, or a reason that lies in the content, depends on the content being what it was.
+    private func isAsDecided(_ raw: CInt, _ seen: DatabaseFingerprint) throws -> Bool {
+        let now = try DatabaseFingerprint(raw, path: source.path)
+        if case .publish = transfer.purpose, staged == nil { return now.identity == seen.identity }
+        return now == seen
     }
 
     /// The names swapped back and the header as it was, since nobody has the database open yet.

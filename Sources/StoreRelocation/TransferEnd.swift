@@ -99,6 +99,7 @@ struct TransferEnd {
     /// A side file that was moved aside and has content after all goes back beside the store.
     func returnSideFiles() throws -> [String] {
         var notes: [String] = []
+        try directory.removeFile(SideFile.rollbackAside(transfer.id))
         for (suffix, name) in SideFile.kept(source.name) {
             let aside = transfer.id.hiddenName(suffix)
             guard let status = try directory.status(aside) else { continue }
@@ -177,6 +178,9 @@ struct TransferEnd {
 /// The side files that a transfer moves aside before it removes them.
 enum SideFile {
     static let sharedMemorySuffix = "-shm"
+
+    /// A second name for the hot journal, while SQLite rolls it back and unlinks the first one.
+    static func rollbackAside(_ id: TransferIdentifier) -> FilePath.Component { id.hiddenName("-rollback") }
 
     static func kept(_ name: StoreName) -> [(suffix: String, name: FilePath.Component)] {
         [("-wal", name.wal), ("-journal", name.journal), (sharedMemorySuffix, name.sharedMemory)]
