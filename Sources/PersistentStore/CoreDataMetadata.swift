@@ -1,0 +1,115 @@
+import FoundationEssentials
+
+/// What Core Data wrote into a store about the store and its model: the tables `Z_METADATA` and `Z_PRIMARYKEY`.
+package struct CoreDataMetadata: Equatable, Sendable {
+    package struct Entity: Equatable, Sendable {
+        package let name: String
+        /// Z_ENT; nil when only the version hashes name the entity.
+        package let number: Int64?
+        /// The parent's number; nil for a root entity.
+        package let parent: Int64?
+        /// The highest primary key given so far; Core Data counts it in the root entity only.
+        package let highestKey: Int64?
+        /// 32 bytes; nil when the metadata has none.
+        package let versionHash: [UInt8]?
+    }
+
+    /// The store's identity, upper-case; it is in the URI of each of its objects.
+    package let uuid: String?
+    package let storeType: String?
+    package let frameworkVersion: Int?
+    package let versionIdentifiers: [String]
+    /// Base64 of a SHA-512 of all names and hashes.
+    package let hashesDigest: String?
+    /// Base64 of a SHA-256 of all hashes, which a model's `VersionInfo.plist` has too.
+    package let modelChecksum: String?
+    /// The keys that the app has put in, in order.
+    package let applicationKeys: [String]
+    /// In order of their numbers, those without one last.
+    package let entities: [Entity]
+    /// Why the property list could not be read; nil when it could. Core Data may leave it out.
+    package let problem: String?
+}
+
+extension CoreDataMetadata {
+    /// A property list beyond this is not read.
+    private static let longestPropertyList = 16 << 20
+
+    /// Nil when the store isn't Core Data's. Throws `StoreError`.
+    package init?(_ reader: StoreReader) throws {
+        let tables = try reader.integer(
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('Z_METADATA', 'Z_PRIMARYKEY')")
+        guard tables == 2 else { return nil }
+        let row = try reader.prepare("SELECT Z_UUID, Z_PLIST FROM Z_METADATA NOT INDEXED LIMIT 1")
+        let isThere = try row.step()
+        uuid = isThere ? row.text(0) : nil
+        var properties: Properties?
+        if isThere, let bytes = row.bytes(1, limit: Self.longestPropertyList) {
+            properties = try? PropertyListDecoder().decode(Properties.self, from: Data(bytes))
+            problem = properties == nil ? "Z_PLIST is no property list" : nil
+        } else {
+            problem = !isThere ? "Z_METADATA has no row" : row.isNull(1) ? "Z_PLIST is NULL" : "Z_PLIST is too long"
+        }
+        storeType = properties?.storeType
+        frameworkVersion = properties?.frameworkVersion
+        versionIdentifiers = properties?.versionIdentifiers ?? []
+        hashesDigest = properties?.hashesDigest
+        modelChecksum = properties?.modelChecksum
+        applicationKeys = properties?.applicationKeys ?? []
+        entities = try Self.entities(reader, hashes: properties?.versionHashes ?? [:])
+    }
+
+    private static func entities(_ reader: StoreReader, hashes: [String: [UInt8]]) throws -> [Entity] {
+        let rows = try reader.prepare(
+            "SELECT Z_ENT, Z_NAME, Z_SUPER, Z_MAX FROM Z_PRIMARYKEY NOT INDEXED ORDER BY Z_ENT")
+        var unnumbered = hashes
+        var found: [Entity] = []
+        while try rows.step() {
+            let name = rows.text(1) ?? ""
+            found.append(
+                Entity(
+                    name: name, number: rows.integer(0), parent: rows.integer(2) == 0 ? nil : rows.integer(2),
+                    highestKey: rows.integer(3), versionHash: hashes[name]))
+            unnumbered[name] = nil
+        }
+        // After an entity was renamed, Z_PRIMARYKEY may still have the old name.
+        return found
+            + unnumbered.sorted { $0.key < $1.key }.map {
+                Entity(name: $0.key, number: nil, parent: nil, highestKey: nil, versionHash: $0.value)
+            }
+    }
+}
+
+/// The property list in `Z_PLIST`. A key of another type than Core Data writes is as good as none.
+private struct Properties: Decodable {
+    let storeType: String?
+    let frameworkVersion: Int?
+    let versionHashes: [String: [UInt8]]
+    let versionIdentifiers: [String]
+    let hashesDigest: String?
+    let modelChecksum: String?
+    let applicationKeys: [String]
+
+    private struct Key: CodingKey {
+        let stringValue: String
+        var intValue: Int? { nil }
+        init(_ name: String) { stringValue = name }
+        init?(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
+    }
+
+    init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: Key.self)
+        func value<Value: Decodable>(_ key: String, _ type: Value.Type) -> Value? {
+            try? values.decode(type, forKey: Key(key))
+        }
+        storeType = value("NSStoreType", String.self)
+        frameworkVersion = value("NSPersistenceFrameworkVersion", Int.self)
+        versionHashes = (value("NSStoreModelVersionHashes", [String: Data].self) ?? [:]).mapValues { Array($0) }
+        versionIdentifiers = value("NSStoreModelVersionIdentifiers", [String].self) ?? []
+        hashesDigest = value("NSStoreModelVersionHashesDigest", String.self)
+        modelChecksum = value("NSStoreModelVersionChecksumKey", String.self)
+        applicationKeys = values.allKeys.map(\.stringValue).filter { !$0.hasPrefix("NS") && !$0.hasPrefix("_NS") }
+            .sorted()
+    }
+}

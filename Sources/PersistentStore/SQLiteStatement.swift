@@ -1,0 +1,85 @@
+import GRDBSQLite
+import Glibc
+import SystemPackage
+
+/// A prepared statement, stepped through row by row. One thread's.
+package final class SQLiteStatement {
+    private let handle: OpaquePointer
+    /// Keeps the connection open as long as the statement is.
+    private let reader: StoreReader
+
+    init(_ handle: OpaquePointer, reader: StoreReader) {
+        self.handle = handle
+        self.reader = reader
+    }
+
+    deinit { sqlite3_finalize(handle) }
+
+    /// Binds the parameters, from the first on.
+    func bind(_ values: [String]) throws {
+        for (index, value) in values.enumerated() {
+            // SQLITE_TRANSIENT, a cast in C: SQLite copies the bytes.
+            let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
+            let count = Int32(value.utf8.count)
+            let code = value.withCString { sqlite3_bind_text(handle, Int32(index + 1), $0, count, transient) }
+            if code != SQLITE_OK { throw reader.error(code) }
+        }
+    }
+
+    /// True when there is a row; false at the end.
+    package func step() throws -> Bool {
+        let code = sqlite3_step(handle)
+        switch code {
+        case SQLITE_ROW: return true
+        case SQLITE_DONE: return false
+        default: throw reader.error(code)
+        }
+    }
+
+    var columnCount: Int32 { sqlite3_column_count(handle) }
+
+    package func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
+
+    package func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
+
+    /// Nil for NULL; bytes that are not UTF-8 are repaired.
+    package func text(_ column: Int32) -> String? {
+        guard let text = sqlite3_column_text(handle, column) else { return nil }
+        let count = Int(sqlite3_column_bytes(handle, column))
+        return String(decoding: UnsafeBufferPointer(start: text, count: count), as: UTF8.self)
+    }
+
+    /// The value's bytes, a text's in the database's own encoding; nil for NULL and for more than `limit` bytes.
+    package func bytes(_ column: Int32, limit: Int) -> [UInt8]? {
+        let blob = sqlite3_column_blob(handle, column)
+        let count = Int(sqlite3_column_bytes(handle, column))
+        guard !isNull(column), count <= limit else { return nil }
+        return Array(UnsafeRawBufferPointer(start: blob, count: count))
+    }
+
+    /// The first column whose value is not of the same type and bytes in the other statement's current row. Both
+    /// have the same number of columns.
+    func firstDifference(from other: SQLiteStatement) -> Int32? {
+        (0..<columnCount).first { !holdsSameValue(as: other, $0) }
+    }
+
+    private func holdsSameValue(as other: SQLiteStatement, _ column: Int32) -> Bool {
+        let type = sqlite3_column_type(handle, column)
+        guard type == sqlite3_column_type(other.handle, column) else { return false }
+        switch type {
+        case SQLITE_NULL: return true
+        case SQLITE_INTEGER: return integer(column) == other.integer(column)
+        case SQLITE_FLOAT:
+            return sqlite3_column_double(handle, column).bitPattern
+                == sqlite3_column_double(other.handle, column).bitPattern
+        default:
+            // As blobs: no conversion, so that also text which is no valid text is compared as it is.
+            let one = sqlite3_column_blob(handle, column)
+            let another = sqlite3_column_blob(other.handle, column)
+            let count = sqlite3_column_bytes(handle, column)
+            guard count == sqlite3_column_bytes(other.handle, column) else { return false }
+            guard let one, let another else { return count == 0 }
+            return memcmp(one, another, Int(count)) == 0
+        }
+    }
+}

@@ -1,0 +1,168 @@
+import GRDBSQLite
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// Reads a store through SQLite and leaves no trace of it. One thread's.
+///
+/// While it reads, this process must have no connection of its own to the store: the descriptors that it opens and
+/// closes would drop that connection's locks (https://sqlite.org/howtocorrupt.html, §2.2).
+package final class StoreReader {
+    package let location: StoreLocation
+    /// The header as it stands in the file; nil when a hot journal has a newer one.
+    package let header: DatabaseHeader?
+    private let connection: OpaquePointer
+    /// What is read in place of the store, when it isn't the store itself.
+    private let copy: PrivateCopy?
+
+    /// Runs `body` on one consistent state of the store.
+    ///
+    /// Where that is read without locks, it is run again when the files changed meanwhile, three times at most.
+    /// Waits `busyTimeout` at most for another program's lock. Throws `StoreError`, `SystemError` where the files
+    /// can't be reached, and what `body` throws.
+    package static func read<Result>(
+        _ location: StoreLocation, busyTimeout: Duration = .seconds(2), _ body: (StoreReader) throws -> Result
+    ) throws -> Result {
+        let deadline = Deadline(after: busyTimeout)
+        for _ in 0..<3 {
+            let preparation = try ReadingPreparation(location, deadline: deadline)
+            do {
+                let (result, takesLocks) = try attempt(preparation, deadline, location, body)
+                let isUnchanged = try StoreFootprint(location) == preparation.footprint
+                if takesLocks || isUnchanged { return result }
+            } catch {
+                // What was thrown may be the change's doing, where no lock kept it out.
+                if try StoreFootprint(location) == preparation.footprint { throw error }
+            }
+        }
+        throw StoreError.busy(location.path)
+    }
+
+    private static func attempt<Result>(
+        _ preparation: ReadingPreparation, _ deadline: Deadline, _ location: StoreLocation,
+        _ body: (StoreReader) throws -> Result
+    ) throws -> (Result, takesLocks: Bool) {
+        var method = preparation.method
+        while true {
+            do {
+                let reader = try StoreReader(location, method, preparation.header, deadline)
+                return (try body(reader), method.takesLocks)
+            } catch let error as StoreError {
+                guard let other = method.alternative(after: error) else { throw error }
+                method = other
+            }
+        }
+    }
+
+    private init(
+        _ location: StoreLocation, _ method: ReadingMethod, _ header: DatabaseHeader?, _ deadline: Deadline
+    ) throws {
+        self.location = location
+        self.header = header
+        copy = method == .copy ? try PrivateCopy(of: location) : nil
+        let uri = "file:" + (copy?.location ?? location).encodedPath + "?" + method.parameters
+        let access = method == .copy ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY
+        var opened: OpaquePointer?
+        let code = sqlite3_open_v2(
+            uri, &opened, access | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nil)
+        guard code == SQLITE_OK, let opened else {
+            let message = String(cString: sqlite3_errstr(code))
+            sqlite3_close_v2(opened)
+            throw StoreError(code: code, message: message, path: location.path)
+        }
+        connection = opened
+        let wait = deadline.remaining.map { $0.seconds * 1000 } ?? 0
+        sqlite3_busy_timeout(opened, Int32(min(wait, 1e9)))
+        var persist: CInt = 1
+        sqlite3_file_control(opened, "main", SQLITE_FCNTL_PERSIST_WAL, &persist)
+        acceptUnknownCollations()
+        if method == .unlockedLog { try execute("PRAGMA locking_mode = EXCLUSIVE") }
+        // What the file says is not trusted to have side effects, and is checked as far as that costs nothing.
+        try execute("PRAGMA trusted_schema = OFF")
+        try execute("PRAGMA cell_size_check = ON")
+        try execute("BEGIN")
+        try execute("SELECT count(*) FROM sqlite_schema")
+    }
+
+    deinit { sqlite3_close_v2(connection) }
+
+    /// A collation that only the store's own program has (Core Data's `NSCollate…`) orders indexes, which aren't
+    /// read here; but SQLite refuses to read a table whose index names a collation that it doesn't know.
+    private func acceptUnknownCollations() {
+        sqlite3_collation_needed(connection, nil) { _, connection, _, name in
+            sqlite3_create_collation_v2(
+                connection, name, SQLITE_UTF8, nil,
+                { _, oneLength, one, otherLength, other in
+                    let common = Int(min(oneLength, otherLength))
+                    let order = one.flatMap { one in other.map { memcmp(one, $0, common) } } ?? 0
+                    return order == 0 ? oneLength - otherLength : order
+                }, nil)
+        }
+    }
+
+    func error(_ code: Int32) -> StoreError {
+        StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: location.path)
+    }
+
+    package func prepare(_ sql: String, _ parameters: [String] = []) throws -> SQLiteStatement {
+        var prepared: OpaquePointer?
+        let code = sqlite3_prepare_v2(connection, sql, -1, &prepared, nil)
+        guard code == SQLITE_OK, let prepared else { throw error(code) }
+        let statement = SQLiteStatement(prepared, reader: self)
+        try statement.bind(parameters)
+        return statement
+    }
+
+    private func execute(_ sql: String) throws {
+        let code = sqlite3_exec(connection, sql, nil, nil, nil)
+        if code != SQLITE_OK { throw error(code) }
+    }
+
+    /// The first column of the first row; nil when there is none.
+    package func integer(_ sql: String) throws -> Int64? {
+        let statement = try prepare(sql)
+        return try statement.step() ? statement.integer(0) : nil
+    }
+
+    /// The first column of the first row; nil when there is none, or NULL.
+    package func text(_ sql: String) throws -> String? {
+        let statement = try prepare(sql)
+        return try statement.step() ? statement.text(0) : nil
+    }
+}
+
+extension ReadingMethod {
+    /// Another way to read, where this one failed for a reason that the files did not show.
+    func alternative(after error: StoreError) -> ReadingMethod? {
+        guard case .sqlite(let code, _, _) = error else { return nil }
+        return switch (self, code) {
+        case (.locked, Self.readOnlyRollback), (.lockedLog, Self.readOnlyRollback): .copy
+        case (.lockedLog, Self.readOnlyCannotInitialize), (.lockedLog, Self.readOnlyRecovery): .markedLog
+        default: nil
+        }
+    }
+
+    /// Extended result codes (https://sqlite.org/rescode.html), which Swift doesn't get from C's macros.
+    private static let readOnlyRecovery = SQLITE_READONLY | 1 << 8
+    private static let readOnlyRollback = SQLITE_READONLY | 3 << 8
+    private static let readOnlyCannotInitialize = SQLITE_READONLY | 5 << 8
+}
+
+extension StoreLocation {
+    /// The database's path for SQLite's URIs, each byte that has a meaning there, or none in UTF-8, as `%NN`. It
+    /// leads through the directory that is held open, wherever that is now.
+    fileprivate var encodedPath: String {
+        let link = FilePath("/proc/self/fd/\(directory.raw)")
+        let isThere = link.withPlatformString { access($0, F_OK) } == 0
+        let parent = isThere ? link : directory.path
+        return parent.appending(name.database).bytes.map { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "/"), UInt8(ascii: "."), UInt8(ascii: "-"),
+                UInt8(ascii: "_"):
+                String(UnicodeScalar(byte))
+            default: "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
+            }
+        }.joined()
+    }
+}
