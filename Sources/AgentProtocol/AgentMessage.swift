@@ -1,0 +1,53 @@
+/// What the agent sends: one line.
+package enum AgentMessage: Sendable, Equatable {
+    /// The first line of a connection.
+    case hello(protocol: Int64, agent: String, longestLine: Int64)
+    /// The answer to the request with that identifier.
+    case reply(id: JSONValue?, JSONObject)
+    case failure(id: JSONValue?, WireError)
+    /// An event, or a part of an answer that takes more than one line (it carries the `id` then).
+    case event(type: String, JSONObject)
+
+    /// Reads a line; throws when it is no message of this protocol.
+    package init(parsing line: [UInt8]) throws(WireError) {
+        guard case .object(let object)? = try? JSONValue(parsing: line) else {
+            throw WireError(code: "bad_json", "the agent sent something that is no JSON object")
+        }
+        if let type = object.string("type") {
+            self = type == "hello" ? Self.hello(object) : .event(type: type, object)
+        } else if object.bool("ok") == true {
+            self = .reply(id: object["id"], object)
+        } else {
+            self = .failure(id: object["id"], WireError(object.object("error") ?? [:]))
+        }
+    }
+
+    private static func hello(_ object: JSONObject) -> AgentMessage {
+        .hello(
+            protocol: object.integer("proto") ?? 0, agent: object.string("agent") ?? "",
+            longestLine: object.integer("max_line") ?? Int64(WireLine.longest))
+    }
+
+    package var json: JSONObject {
+        switch self {
+        case .hello(let version, let agent, let longest):
+            return [
+                "type": "hello", "proto": .integer(version), "agent": .string(agent), "max_line": .integer(longest),
+            ]
+        case .reply(let id, let rest):
+            var object: JSONObject = id.map { ["id": $0, "ok": true] } ?? ["ok": true]
+            for member in rest.members where member.key != "id" && member.key != "ok" {
+                object[member.key] = member.value
+            }
+            return object
+        case .failure(let id, let error):
+            var object: JSONObject = id.map { ["id": $0, "ok": false] } ?? ["ok": false]
+            object["error"] = .object(error.json)
+            return object
+        case .event(let type, let rest):
+            var object: JSONObject = ["type": .string(type)]
+            for member in rest.members where member.key != "type" { object[member.key] = member.value }
+            return object
+        }
+    }
+}

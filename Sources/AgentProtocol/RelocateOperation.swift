@@ -1,0 +1,93 @@
+/// What `relocate` asks for. The client says which files it means, since the agent may see others under their paths
+/// (another mount namespace).
+package struct RelocateOperation: Sendable, Equatable {
+    /// Device and inode, as the client sees them.
+    package struct Identity: Sendable, Equatable {
+        package let device: UInt64
+        package let inode: UInt64
+
+        package init(device: UInt64, inode: UInt64) {
+            self.device = device
+            self.inode = inode
+        }
+    }
+
+    /// The legacy store's database, an absolute path.
+    package var source: [UInt8]
+    /// Nil when the client sees nothing there.
+    package var sourceIdentity: Identity?
+    /// The group container's directory, an absolute path.
+    package var group: [UInt8]
+    package var groupIdentity: Identity?
+    /// The store's name in the group container; nil: the one it has.
+    package var name: [UInt8]?
+    /// As on the command line; nil: the default.
+    package var onConflict: String?
+    package var retire: String?
+    /// Seconds.
+    package var deadline: Double?
+    package var dryRun = false
+    package var opaque = false
+    package var assumeClosed = false
+
+    package init(source: [UInt8], group: [UInt8]) {
+        self.source = source
+        self.group = group
+    }
+}
+
+extension RelocateOperation {
+    init(_ object: JSONObject) throws(WireError) {
+        source = try Self.absolutePath("source", of: object)
+        group = try Self.absolutePath("group", of: object)
+        sourceIdentity = try Self.identity("source_file", of: object)
+        groupIdentity = try Self.identity("group_file", of: object)
+        name = object.path("name")
+        if let name, StoreAddress(group: "group", name: name) == nil {
+            throw WireError(code: "bad_request", "name is no file name")
+        }
+        onConflict = object.string("on_conflict")
+        retire = object.string("retire")
+        deadline = object.seconds("deadline")
+        if let deadline, !(0...86_400).contains(deadline) {
+            throw WireError(code: "bad_request", "deadline is 0 to 86400 seconds")
+        }
+        dryRun = object.bool("dry_run") ?? false
+        opaque = object.bool("opaque") ?? false
+        assumeClosed = object.bool("assume_closed") ?? false
+    }
+
+    private static func absolutePath(_ key: String, of object: JSONObject) throws(WireError) -> [UInt8] {
+        guard let path = object.path(key), path.first == UInt8(ascii: "/"), !path.contains(0), path.count < 4096 else {
+            throw WireError(code: "bad_request", "\(key) is missing or no absolute path")
+        }
+        return path
+    }
+
+    /// Device and inode as strings: numbers above 2^53 break in other languages.
+    private static func identity(_ key: String, of object: JSONObject) throws(WireError) -> Identity? {
+        guard let value = object.object(key) else { return nil }
+        guard let device = value.string("dev").flatMap({ UInt64($0) }),
+            let inode = value.string("ino").flatMap({ UInt64($0) })
+        else { throw WireError(code: "bad_request", "\(key) is not {\"dev\":\"…\",\"ino\":\"…\"}") }
+        return Identity(device: device, inode: inode)
+    }
+
+    func write(to object: inout JSONObject) {
+        object.setPath("source", bytes: source)
+        object["source_file"] = sourceIdentity.map { .object($0.json) }
+        object.setPath("group", bytes: group)
+        object["group_file"] = groupIdentity.map { .object($0.json) }
+        if let name { object.setPath("name", bytes: name) }
+        object["on_conflict"] = onConflict.map { .string($0) }
+        object["retire"] = retire.map { .string($0) }
+        object["deadline"] = deadline.map { .number($0) }
+        for (key, flag) in [("dry_run", dryRun), ("opaque", opaque), ("assume_closed", assumeClosed)] where flag {
+            object[key] = true
+        }
+    }
+}
+
+extension RelocateOperation.Identity {
+    var json: JSONObject { ["dev": .string(String(device)), "ino": .string(String(inode))] }
+}

@@ -1,0 +1,33 @@
+/// A store as it is called on the wire: `GROUP_ID/NAME`. Each process finds the group's directory in its own mount
+/// namespace.
+package struct StoreAddress: Hashable, Sendable {
+    package let group: String
+    /// The database's file name in the group container: any bytes but a slash and NUL.
+    package let name: [UInt8]
+
+    /// Nil when the name is empty, `.` or `..`, longer than 255 bytes, or holds a slash or a NUL.
+    package init?(group: String, name: [UInt8]) {
+        guard !group.isEmpty, !group.utf8.contains(UInt8(ascii: "/")), !name.isEmpty, name.count <= 255,
+            name != [0x2E], name != [0x2E, 0x2E], !name.contains(0), !name.contains(UInt8(ascii: "/"))
+        else { return nil }
+        self.group = group
+        self.name = name
+    }
+
+    /// Nil when it is not `GROUP_ID/NAME`.
+    package init?(bytes: [UInt8]) {
+        guard let slash = bytes.firstIndex(of: UInt8(ascii: "/")),
+            let group = String(validating: bytes[..<slash], as: UTF8.self)
+        else { return nil }
+        self.init(group: group, name: Array(bytes[(slash + 1)...]))
+    }
+
+    package var bytes: [UInt8] { Array(group.utf8) + [UInt8(ascii: "/")] + name }
+}
+
+extension JSONObject {
+    /// The store under `store` or `store_b64`; nil when there is none.
+    package var store: StoreAddress? { path("store").flatMap(StoreAddress.init(bytes:)) }
+
+    mutating func setStore(_ store: StoreAddress) { setPath("store", bytes: store.bytes) }
+}

@@ -1,0 +1,96 @@
+/// What subscribers of a store are told.
+package enum StoreEvent: Sendable, Equatable {
+    package struct Holder: Sendable, Equatable {
+        package let pid: Int32
+        package let program: String
+
+        package init(pid: Int32, program: String) {
+            self.pid = pid
+            self.program = program
+        }
+    }
+
+    /// Committed, and to be found by who opens the store now. `complete` is false: which tables is not said.
+    case change
+    /// A legacy store is about to become this one; who still has it open.
+    case relocating(waitingFor: [Holder])
+    case relocated(from: [UInt8], to: [UInt8])
+    /// The relocation that `relocating` announced did not happen; `outcome` as in the command's summary.
+    case relocationEnded(outcome: String, message: String)
+    /// What the subscriber knows is stale: read anew.
+    case reset(ResetReason)
+
+    package enum ResetReason: String, Sendable {
+        /// The subscriber missed events that can't be sent any more.
+        case lagged
+        /// The token is another agent's, or of an earlier run.
+        case epoch
+        /// The kernel's queue of file events overflowed.
+        case overflow
+        /// Another file stands at the store's name.
+        case replaced
+        case appeared
+        case vanished
+        /// The store can't be followed now: a program uses it in exclusive mode, or it may not be read.
+        case unreadable
+        /// The agent's configuration no longer has the group; it is followed again when that changes.
+        case unconfigured
+    }
+
+    private static let mostHolders = 32
+
+    /// The event's line.
+    package func json(store: StoreAddress, token: String) -> JSONObject {
+        var object: JSONObject = ["type": .string(type)]
+        object.setStore(store)
+        switch self {
+        case .change: object["complete"] = false
+        case .relocating(let holders):
+            object["waiting_for"] = .array(
+                holders.prefix(Self.mostHolders).map {
+                    .object(["pid": .integer(Int64($0.pid)), "program": .string($0.program)])
+                })
+        case .relocated(let from, let to):
+            object.setPath("from", bytes: from)
+            object.setPath("to", bytes: to)
+        case .relocationEnded(let outcome, let message):
+            object["outcome"] = .string(outcome)
+            object["message"] = .string(message)
+        case .reset(let reason): object["reason"] = .string(reason.rawValue)
+        }
+        object["token"] = .string(token)
+        return object
+    }
+
+    private var type: String {
+        switch self {
+        case .change: "change"
+        case .relocating: "relocating"
+        case .relocated: "relocated"
+        case .relocationEnded: "relocation_ended"
+        case .reset: "reset"
+        }
+    }
+}
+
+/// A position in a store's feed, `EPOCH-N`. To clients it is opaque.
+package struct FeedToken: Sendable, Equatable, CustomStringConvertible {
+    /// One run of an agent's feed.
+    package let epoch: String
+    package let number: UInt64
+
+    package init(epoch: String, number: UInt64) {
+        self.epoch = epoch
+        self.number = number
+    }
+
+    /// Nil when it could not have been made here.
+    package init?(_ text: String) {
+        guard let hyphen = text.lastIndex(of: "-"), let number = UInt64(text[text.index(after: hyphen)...]) else {
+            return nil
+        }
+        self.init(epoch: String(text[..<hyphen]), number: number)
+    }
+
+    package var description: String { "\(epoch)-\(number)" }
+}

@@ -1,0 +1,76 @@
+/// How values become lines: one JSON object, a newline, at most 32 KiB in all.
+package enum WireLine {
+    /// Bytes, the newline included.
+    package static let longest = 32_768
+
+    /// The version that `hello` announces.
+    package static let protocolVersion: Int64 = 1
+
+    /// The object's line. Where it would be too long (a path of control characters takes six times its bytes), the
+    /// longest member that isn't needed to understand the line gives way, and `truncated` says so.
+    package static func bytes(_ object: JSONObject) -> [UInt8] {
+        var shortened = object
+        while true {
+            let line = Array(shortened.text.utf8) + [0x0A]
+            guard line.count > longest, let key = longestOptionalKey(of: shortened) else { return line }
+            shortened[key] = nil
+            shortened["truncated"] = true
+        }
+    }
+
+    private static let needed: Set<String> = [
+        "id", "type", "ok", "store", "store_b64", "token", "reason", "truncated", "op",
+    ]
+
+    private static func longestOptionalKey(of object: JSONObject) -> String? {
+        object.members.filter { !needed.contains($0.key) }
+            .max { length(of: $0.value) < length(of: $1.value) }?.key
+    }
+
+    private static func length(of value: JSONValue) -> Int {
+        var text = ""
+        value.write(to: &text)
+        return text.utf8.count
+    }
+}
+
+/// Cuts a stream of bytes into lines.
+package struct LineBuffer {
+    /// A line that doesn't end within the limit: where the next one begins can't be known.
+    package struct LineTooLong: Error, Equatable {}
+
+    private var bytes: [UInt8] = []
+    /// Where the next line begins, and up to where no newline was found.
+    private var start = 0
+    private var searched = 0
+    private let limit: Int
+
+    /// `limit`: the longest line in bytes, its newline included.
+    package init(limit: Int = WireLine.longest) { self.limit = limit }
+
+    package var isEmpty: Bool { start == bytes.count }
+
+    package mutating func append(_ more: some Sequence<UInt8>) {
+        if start > 0 {
+            bytes.removeFirst(start)
+            searched -= start
+            start = 0
+        }
+        bytes.append(contentsOf: more)
+    }
+
+    /// The next whole line without its newline; nil when there is none yet.
+    package mutating func next() throws(LineTooLong) -> [UInt8]? {
+        guard let newline = bytes[searched...].firstIndex(of: 0x0A) else {
+            searched = bytes.count
+            if bytes.count - start >= limit { throw LineTooLong() }
+            return nil
+        }
+        guard newline - start < limit else { throw LineTooLong() }
+        defer {
+            start = newline + 1
+            searched = start
+        }
+        return Array(bytes[start..<newline])
+    }
+}

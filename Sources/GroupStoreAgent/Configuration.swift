@@ -1,0 +1,96 @@
+import GroupContainer
+import Glibc
+import LinuxSystem
+import PersistentStore
+import StoreRelocation
+import SystemPackage
+
+/// What the agent was told to serve.
+package struct Configuration: Sendable, Equatable {
+    package struct Group: Sendable, Equatable {
+        package var identifier: GroupIdentifier
+        /// Absolute; it may not exist yet.
+        package var directory: FilePath
+        package var stores: [Store]
+
+        package init(identifier: GroupIdentifier, directory: FilePath, stores: [Store]) {
+            self.identifier = identifier
+            self.directory = directory
+            self.stores = stores
+        }
+
+        package func store(named name: FilePath.Component) -> Store? { stores.first { $0.name.database == name } }
+    }
+
+    package struct Store: Sendable, Equatable {
+        package var name: StoreName
+        /// Where it may have been until now, absolute paths.
+        package var legacy: [FilePath]
+        package var onConflict: RelocationRequest.ConflictPolicy
+        package var retirement: Transfer.Retirement
+        /// How long no part of a store that is being copied in may have come before it counts as whole.
+        package var settle: Duration
+
+        package init(
+            name: StoreName, legacy: [FilePath] = [], onConflict: RelocationRequest.ConflictPolicy = .refuse,
+            retirement: Transfer.Retirement = .delete, settle: Duration = .seconds(1)
+        ) {
+            self.name = name
+            self.legacy = legacy
+            self.onConflict = onConflict
+            self.retirement = retirement
+            self.settle = settle
+        }
+    }
+
+    /// Nil: the place that `AgentSocket` finds.
+    package var socket: FilePath?
+    /// Users who may connect besides the agent's own.
+    package var allowedUsers: Set<uid_t>
+    /// How long presenters get to let go of a store.
+    package var claimDeadline: Duration
+    package var groups: [Group]
+
+    package init(
+        socket: FilePath? = nil, allowedUsers: Set<uid_t> = [], claimDeadline: Duration = .seconds(30),
+        groups: [Group] = []
+    ) {
+        self.socket = socket
+        self.allowedUsers = allowedUsers
+        self.claimDeadline = claimDeadline
+        self.groups = groups
+    }
+
+    package func group(_ identifier: String) -> Group? { groups.first { $0.identifier.rawValue == identifier } }
+}
+
+/// What is wrong with a configuration, and where.
+package struct ConfigurationError: Error, Equatable, CustomStringConvertible {
+    package enum Kind: Sendable {
+        case invalid
+        /// It is as it should be, but this user may not do what it asks for.
+        case notPermitted
+    }
+
+    package let kind: Kind
+    /// The file, or `command line`.
+    package let source: String
+    /// Counted from 1; nil when the whole file is meant.
+    package let line: Int?
+    package let message: String
+    package let remedy: String
+
+    package init(
+        _ kind: Kind = .invalid, source: String, line: Int?, _ message: String, remedy: String
+    ) {
+        self.kind = kind
+        self.source = source
+        self.line = line
+        self.message = message
+        self.remedy = remedy
+    }
+
+    package var description: String {
+        "\(source)\(line.map { ":\($0)" } ?? ""): \(message)"
+    }
+}
