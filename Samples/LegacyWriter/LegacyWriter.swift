@@ -1,1 +1,58 @@
-@main struct Main { static func main() {} }
+import GRDB
+import Glibc
+
+/// An app as it was before it shared its store: one process, one SQLite database, in a directory of its own.
+@main
+struct LegacyWriter {
+    static func main() {
+        do {
+            let options = try Options(CommandLine.arguments.dropFirst())
+            try write(options)
+        } catch {
+            say("legacy-writer: \(error)", to: STDERR_FILENO)
+            exit(error is Options.Problem ? 64 : 74)
+        }
+    }
+
+    private static func write(_ options: Options) throws {
+        let notes = try DatabaseQueue(path: options.store, configuration: configuration(options))
+        try notes.write { database in
+            try database.execute(
+                sql: """
+                    CREATE TABLE IF NOT EXISTS note (
+                        id INTEGER PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL,
+                        written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)
+                    """)
+        }
+        for number in 1...options.rows {
+            let id = try notes.write { database in
+                try database.execute(
+                    sql: "INSERT INTO note (title, text) VALUES (?, ?)",
+                    arguments: ["Note \(number)", "Written by process \(getpid())"])
+                return database.lastInsertedRowID
+            }
+            // COMMIT has returned: from here on, this row may not be lost.
+            say("row \(id)", to: STDOUT_FILENO)
+            if let pause = options.pause, number < options.rows { usleep(pause) }
+        }
+        // Ends as a crash would: nothing is closed, so the rows stay in the -wal file.
+        if options.leavesWAL { _exit(0) }
+        try notes.close()
+    }
+
+    private static func configuration(_ options: Options) -> Configuration {
+        var configuration = Configuration()
+        configuration.busyMode = .timeout(10)
+        configuration.prepareDatabase { database in
+            try database.execute(sql: "PRAGMA journal_mode = \(options.journalMode)")
+            if options.leavesWAL { try database.execute(sql: "PRAGMA wal_autocheckpoint = 0") }
+        }
+        return configuration
+    }
+
+    /// One line in one write(2): who reads it sees it at once, and a crash loses none.
+    private static func say(_ line: String, to descriptor: CInt) {
+        let bytes = Array((line + "\n").utf8)
+        _ = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+    }
+}

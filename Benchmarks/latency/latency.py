@@ -1,0 +1,183 @@
+"""From COMMIT's return in one process to the line read in another: groupstore's agent beside other ways.
+
+usage: latency.py PROGRAMS GROUPSTORE [--rounds N] [--commits N] [--pace MICROSECONDS] [--require-ratio R]
+
+The rounds are interleaved: whatever else the machine does meets all of them alike. Prints a Markdown table.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+
+GROUP = "group.example.bench"
+NAME = "Bench.sqlite"
+
+
+class Round:
+    """A fresh store, with one connection that stays open so that its wal-index exists throughout."""
+
+    def __init__(self, place, programs, groupstore):
+        self.place, self.programs, self.groupstore = place, programs, groupstore
+        self.directory = os.path.join(place, "group")
+        os.mkdir(self.directory)
+        self.store = os.path.join(self.directory, NAME)
+        self.socket = os.path.join(place, "socket")
+        self.keeper = sqlite3.connect(self.store, isolation_level=None)
+        self.keeper.execute("PRAGMA journal_mode = WAL")
+        self.keeper.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)")
+        self.keeper.execute("INSERT INTO note (text) VALUES ('the first')")
+
+    def program(self, name):
+        return os.path.join(self.programs, name)
+
+
+def await_socket(path, process):
+    deadline = time.monotonic() + 20
+    while not os.path.exists(path):
+        if process.poll() is not None or time.monotonic() > deadline:
+            sys.exit(f"latency: no socket at {path}")
+        time.sleep(0.01)
+
+
+def start_reader(round, stack, *arguments, stdin=None):
+    times = stack.enter_context(open(os.path.join(round.place, "times"), "w+"))
+    reader = subprocess.Popen(
+        [round.program("reader"), *arguments], stdin=stdin, stdout=times, stderr=subprocess.PIPE, text=True)
+    stack.callback(reader.kill)
+    said = reader.stderr.readline().strip()
+    if said != "ready":
+        sys.exit(f"latency: the reader was refused: {said}")
+    return reader, times
+
+
+def start(stack, command, **options):
+    process = subprocess.Popen(command, **options)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    return process
+
+
+def agent(round, stack):
+    configuration = os.path.join(round.place, "config.yaml")
+    with open(configuration, "w") as file:
+        file.write(f"socket: {{ path: {round.socket} }}\n"
+                   f"groups:\n  - id: {GROUP}\n    directory: {round.directory}\n"
+                   f"    stores:\n      - name: {NAME}\n")
+    log = stack.enter_context(open(os.path.join(round.place, "agent.log"), "w"))
+    process = start(stack, [round.groupstore, "agent", "--config", configuration], stdout=log, stderr=log)
+    await_socket(round.socket, process)
+    return start_reader(
+        round, stack, '"change"', round.socket, f'{{"id":1,"op":"subscribe","store":"{GROUP}/{NAME}"}}')
+
+
+def baseline(round, stack):
+    process = start(stack, [round.program("baseline"), round.directory, NAME, round.socket])
+    await_socket(round.socket, process)
+    return start_reader(round, stack, "change", round.socket)
+
+
+def poll(round, stack):
+    process = start(stack, [round.program("poll"), round.store, round.socket])
+    await_socket(round.socket, process)
+    return start_reader(round, stack, "change", round.socket)
+
+
+def inotifywait(round, stack):
+    """Says that a file was written, not that anything was committed."""
+    process = start(
+        stack, ["inotifywait", "-m", "-e", "modify", round.directory], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    while "Watches established" not in process.stderr.readline():
+        pass
+    return start_reader(round, stack, "-wal", stdin=process.stdout)
+
+
+SUBJECTS = {
+    "groupstore agent": agent,
+    "C program, the least possible": baseline,
+    "`data_version` every 1 ms": poll,
+    "`inotifywait -m`": inotifywait,
+}
+
+
+def measure(subject, options):
+    """Nanoseconds for each commit of one round, and how many lines were read."""
+    with tempfile.TemporaryDirectory(prefix="groupstore-bench-") as place, contextlib.ExitStack() as stack:
+        round = Round(place, options.programs, options.groupstore)
+        stack.callback(round.keeper.close)
+        reader, times = SUBJECTS[subject](round, stack)
+        output = subprocess.run(
+            [round.program("writer"), round.store, str(options.commits), str(options.pace)],
+            check=True, capture_output=True, text=True).stdout
+        time.sleep(0.2)  # what was not told by now counts as missed
+        reader.send_signal(signal.SIGTERM)
+        reader.wait(10)
+        times.seek(0)
+        lines = [int(line) for line in times]
+    commits = [tuple(map(int, line.split())) for line in output.splitlines()]
+    return latencies(commits, lines), len(lines)
+
+
+def latencies(commits, lines):
+    """A commit is told by the first line read after COMMIT was called; None when there was none."""
+    found, at = [], 0
+    for began, returned in commits:
+        while at < len(lines) and lines[at] < began:
+            at += 1
+        found.append(lines[at] - returned if at < len(lines) else None)
+    return found
+
+
+def percentile(values, share):
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("programs")
+    parser.add_argument("groupstore")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--commits", type=int, default=1000)
+    parser.add_argument("--pace", type=int, default=3000, help="microseconds between two commits, on average")
+    parser.add_argument("--require-ratio", type=float, help="fail when the agent's p50 is above R times the C program's")
+    options = parser.parse_args()
+
+    results = {subject: ([], 0) for subject in SUBJECTS}
+    for round in range(options.rounds):
+        for subject in SUBJECTS:
+            found, lines = measure(subject, options)
+            results[subject] = (results[subject][0] + found, results[subject][1] + lines)
+            print(f"round {round + 1}: {subject}", file=sys.stderr)
+
+    total = options.rounds * options.commits
+    print(f"Commit to subscriber: {total} commits each, one every {options.pace / 1000:g} ms, WAL, synchronous=NORMAL, "
+          f"{options.rounds} interleaved rounds, page cache warm.\n")
+    print("| | p50 µs | p99 µs | p50 ratio | p99 ratio | commits missed | lines |")
+    print("| --- | --: | --: | --: | --: | --: | --: |")
+    reference = [value for value in results["C program, the least possible"][0] if value is not None]
+    ratio = None
+    for subject, (found, lines) in results.items():
+        values = [value for value in found if value is not None]
+        if not values:
+            print(f"| {subject} | - | - | - | - | {total} | 0 |")
+            continue
+        p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
+        ratios = p50 / max(percentile(reference, 0.5), 1), p99 / max(percentile(reference, 0.99), 1)
+        if subject == "groupstore agent":
+            ratio = ratios[0]
+        print(f"| {subject} | {p50 / 1000:.1f} | {p99 / 1000:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} "
+              f"| {len(found) - len(values)} | {lines} |")
+    print("\n`inotifywait` tells that the WAL was written, before the commit can be read, and can't tell a rollback or a "
+          "checkpoint from a commit.")
+    if options.require_ratio and (ratio is None or ratio > options.require_ratio):
+        sys.exit(f"latency: p50 is {ratio} times the C program's, more than {options.require_ratio}")
+
+
+if __name__ == "__main__":
+    main()
