@@ -31,7 +31,8 @@ extension AgentRequest {
         guard case .object(let object)? = try? JSONValue(parsing: line) else {
             throw RefusedLine(
                 id: nil,
-                error: WireError(code: "bad_json", "not a JSON object on one line", hint: "one object a line, in UTF-8"))
+                error: WireError(code: "bad_json", "not a JSON object on one line", hint: "one object a line, in UTF-8")
+            )
         }
         let id = try Self.identifier(of: object)
         do throws(WireError) {

@@ -116,8 +116,14 @@ package enum RollbackJournal {
     package static func isHot(_ name: FilePath.Component, in directory: Directory) throws(SystemError) -> Bool {
         guard let found = try directory.status(name), found.size > 0 else { return false }
         guard found.kind == .regular else { return true }
-        let descriptor = try directory.open(name, flags: O_RDONLY)
-        return try descriptor.read(count: 1, at: 0, path: directory.path.appending(name)).first.map { $0 != 0 }
-            ?? false
+        do throws(SystemError) {
+            let descriptor = try directory.open(name, flags: O_RDONLY)
+            let start = try descriptor.read(count: 1, at: 0, path: directory.path.appending(name))
+            return start.first.map { $0 != 0 } ?? false
+        } catch {
+            // Its transaction ended between the two calls.
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return false
+        }
     }
 }

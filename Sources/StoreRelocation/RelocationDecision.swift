@@ -47,7 +47,7 @@ struct RelocationDecision {
         case .sqlite:
             if let status = seen.status, status.links > 1 { return .unusable(.hardLinked) }
             do {
-                let schemaOnly = try StoreContents.isSchemaOnly(seen, countingRows: lookInside)
+                let schemaOnly = try StoreContents.isSchemaOnly(seen, lookingForRows: lookInside)
                 return .store(schemaOnly.map { $0 ? .schemaOnly : .rows } ?? .unknown)
             } catch let error as StoreContents.Unreadable {
                 return .unusable(.corrupt(error.description))

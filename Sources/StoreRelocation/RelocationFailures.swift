@@ -36,6 +36,10 @@ extension RelocationFailure {
                 remedy: "close the programs that use it, then try again")
         case let error as SystemError: self = Self.system(error)
         case let error as DatabaseError: self = Self.database(error, store)
+        case let error as StoreError: self = Self.store(error)
+        case let error as StoreContents.Unreadable:
+            self.init(
+                .badData, code: "corrupt", "\(store): \(error)", remedy: "repair it first: sqlite3 STORE .recover")
         case let error as UnreadableRecord:
             self.init(
                 .failed, code: "unreadable_record", "\(error)",
@@ -95,6 +99,18 @@ extension RelocationFailure {
             RelocationFailure(
                 .failed, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k")
         }
+    }
+
+    private static func store(_ error: StoreError) -> RelocationFailure {
+        let kind: Kind =
+            switch error {
+            case .busy: .busy
+            case .missing, .sqlite: .failed
+            case .notAFile, .foreign, .corrupt: .badData
+            }
+        return RelocationFailure(
+            kind, code: kind == .busy ? "in_use" : "unreadable", "\(error)",
+            remedy: kind == .busy ? "close the programs that use it, then try again" : "see groupstore inspect STORE")
     }
 
     private static func database(_ error: DatabaseError, _ store: PrintablePath) -> RelocationFailure {

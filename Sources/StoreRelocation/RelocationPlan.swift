@@ -90,9 +90,9 @@ enum RelocationPlan: Equatable {
         switch (seen.legacy, seen.group) {
         case (.unusable(let reason), _): .refuse(reason, atGroup: false)
         case (.orphans, _): .refuse(.halfAStore, atGroup: false)
-        case (_, .unusable(let reason)): .refuse(reason, atGroup: true)
         case (.nothing, .store), (.zeroBytes, .store): .nothingToDo(adopted: true)
         case (.nothing, _), (.zeroBytes, _): .nothingToDo(adopted: false)
+        case (_, .unusable(let reason)): .refuse(reason, atGroup: true)
         case (.store, .nothing): .relocate(archivingFirst: nil)
         case (.store, .zeroBytes), (.store, .orphans): .relocate(archivingFirst: .remains)
         case (.store(let legacy), .store(let group)): both(legacy, group, seen.comparison, onConflict)

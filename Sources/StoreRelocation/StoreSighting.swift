@@ -37,7 +37,7 @@ struct StoreSighting {
         sharedMemory = try directory.status(name.sharedMemory)
         journal = try directory.status(name.journal)
         support = try directory.status(name.support)
-        journalIsHot = try Self.isHot(location)
+        journalIsHot = try RollbackJournal.isHot(name.journal, in: directory)
         database = try Self.read(location, status)
     }
 
@@ -47,22 +47,11 @@ struct StoreSighting {
         guard let status else { return .absent }
         guard status.kind == .regular else { return .unusual }
         guard status.size > 0 else { return .empty }
-        guard let bytes = try location.directory.read(location.name.database, count: 65536) else { return .absent }
+        guard let bytes = try location.directory.read(location.name.database, count: FileFormat.sampleLength) else {
+            return .absent
+        }
         if let header = DatabaseHeader(bytes) { return .sqlite(header) }
         return .foreign(FileFormat(firstBytes: bytes, size: status.size))
-    }
-
-    /// SQLite zeroes or truncates the journal's header, or removes the journal, when a transaction ends
-    /// (https://sqlite.org/pragma.html#pragma_journal_mode).
-    private static func isHot(_ location: StoreLocation) throws(SystemError) -> Bool {
-        try isHot(location.name.journal, in: location.directory)
-    }
-
-    static func isHot(_ name: FilePath.Component, in directory: Directory) throws(SystemError) -> Bool {
-        guard let found = try directory.status(name), found.size > 0 else { return false }
-        guard found.kind == .regular else { return true }
-        let start = try directory.read(name, count: 1)
-        return start?.first.map { $0 != 0 } ?? false
     }
 
     /// A write-ahead log with something in it.

@@ -252,7 +252,7 @@ final class StoreTransfer {
             let aside = transfer.id.hiddenName(suffix)
             try directory.rename(name, to: aside, in: directory, .replace)
             let size = try directory.status(aside)?.size ?? 0
-            let isHot = suffix == "-journal" && size > 0 ? try StoreSighting.isHot(aside, in: directory) : false
+            let isHot = suffix == "-journal" && size > 0 ? try RollbackJournal.isHot(aside, in: directory) : false
             if isHot || (suffix == "-wal" && size > 0) {
                 _ = try end.returnSideFiles()
                 throw Setback.changed

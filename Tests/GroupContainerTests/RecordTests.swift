@@ -1,0 +1,108 @@
+import FoundationEssentials
+import GroupContainer
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@Suite struct RecordTests {
+    private let root: TemporaryDirectory
+    private let container: GroupContainer
+
+    init() throws {
+        root = try TemporaryDirectory()
+        container = try GroupContainer(root.path)
+    }
+
+    private func transfer() -> Transfer {
+        Transfer(
+            id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")), directory: "/old/place",
+            name: "Notes.sqlite", database: FileIdentity(device: 1, inode: 2), support: nil, copies: false,
+            retirement: .delete, hadWAL: true)
+    }
+
+    @Test func lookingMakesNothing() throws {
+        #expect(try container.journal() == nil)
+        #expect(try container.receipts().isEmpty)
+        #expect(try container.directory.names().isEmpty)
+    }
+
+    @Test func theJournalComesBackAsItWasWritten() throws {
+        let id = FileIdentity(device: UInt64.max, inode: UInt64.max - 1)
+        for state in [TransferState.intended, .withdrawn, .committing(database: id, support: id, receipt: nil)] {
+            let journal = TransferJournal(transfer: transfer(), state: state)
+            try container.write(journal)
+            #expect(try container.journal() == journal)
+        }
+        try container.removeJournal()
+        #expect(try container.journal() == nil)
+    }
+
+    @Test func aPathMayBeAnyBytes() throws {
+        let name = try #require(FilePath.Component(bytes: [0x61, 0xFF, 0x0A, 0x22, 0x62]))
+        var transfer = transfer()
+        transfer.directory = StoredPath(FilePath("/old").appending(name))
+        let journal = TransferJournal(transfer: transfer, state: .intended)
+        try container.write(journal)
+        #expect(try container.journal()?.transfer.directory.path.lastComponent == name)
+    }
+
+    @Test func aDamagedJournalIsAnErrorThatNamesIt() throws {
+        try container.write(TransferJournal(transfer: transfer(), state: .intended))
+        let bookkeeping = try container.bookkeeping()
+        for text in ["", "{", "{\"version\":1}", "{\"version\":2}", "[]"] {
+            try DurableFile.write(Array(text.utf8), as: "journal.json", in: bookkeeping, mode: 0o600)
+            #expect(throws: UnreadableRecord.self) { try container.journal() }
+        }
+    }
+
+    @Test func receiptsComeInTheOrderOfTime() throws {
+        for (offset, name) in [(20.0, "b"), (10.0, "a"), (30.0, "a")] {
+            let component = try #require(FilePath.Component(name))
+            try container.write(
+                RelocationReceipt(
+                    id: TransferIdentifier(), name: component, from: "/old/a",
+                    at: Date(timeIntervalSince1970: offset), method: .rename, bytes: 1, hash: nil, changeCounter: 1,
+                    storeUUID: nil, retirement: .delete, assumedClosed: false))
+        }
+        #expect(try container.receipts().map(\.at.timeIntervalSince1970) == [10, 20, 30])
+        #expect(try container.receipts(of: "a").count == 2)
+    }
+
+    @Test func theLockIsForOne() throws {
+        guard let first = try container.lock() else {
+            return #expect(Bool(false), "the lock is free, and wasn't given")
+        }
+        try first.write(note: Array("42 test".utf8))
+        let isFree = try container.lock() != nil
+        #expect(!isFree)
+        #expect(container.lockHolder() == "42 test")
+        _ = consume first
+        let isFreeAgain = try container.lock() != nil
+        #expect(isFreeAgain)
+    }
+
+    @Test func aLinkInPlaceOfOurDirectoryIsNotFollowed() throws {
+        let elsewhere = try TemporaryDirectory()
+        try container.directory.makeSymbolicLink(GroupContainer.bookkeepingName, to: elsewhere.path)
+        #expect(throws: SystemError.self) { try container.bookkeeping() }
+        #expect(try Directory(elsewhere.path).names().isEmpty)
+    }
+
+    @Test func whatWeMakeIsNoWiderThanTheGroup() throws {
+        let narrow: FilePath.Component = "narrow"
+        try container.directory.makeDirectory(narrow, mode: 0o700)
+        let inner = try GroupContainer(root.path.appending(narrow))
+        try inner.write(TransferJournal(transfer: transfer(), state: .intended))
+        let bookkeeping = try inner.bookkeeping()
+        #expect(try bookkeeping.status().permissions == 0o700)
+        #expect(try bookkeeping.status("journal.json")?.permissions == 0o600)
+    }
+
+    @Test func anIdentifierIsOneFileName() {
+        #expect(TransferIdentifier("../../etc") == nil)
+        #expect(TransferIdentifier("1-") == nil)
+        #expect(TransferIdentifier("12-a.b") == nil)
+        #expect(TransferIdentifier(TransferIdentifier().rawValue) != nil)
+    }
+}
