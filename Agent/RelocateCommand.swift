@@ -59,7 +59,7 @@ struct RelocateCommand: ParsableCommand {
             progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
         } catch {
             progress.fail(error, source: FilePath(sourceStore), seconds: started.duration(to: .now).seconds)
-            throw error.status.code
+            throw ExitCode(error.exitCode)
         }
     }
 
@@ -89,25 +89,3 @@ private func list<Value: CaseIterable & RawRepresentable>(_ type: Value.Type) ->
 
 extension RelocationRequest.ConflictPolicy: ExpressibleByArgument {}
 extension Transfer.Retirement: ExpressibleByArgument {}
-
-extension RelocationFailure {
-    var status: ExitStatus {
-        switch kind {
-        case .conflict: .conflict
-        case .busy: .busy
-        case .badData: .badData
-        case .unusablePlace, .failed: .inputOutput
-        case .notPermitted: .notPermitted
-        }
-    }
-
-    /// The `outcome` of the summary.
-    var outcome: String {
-        switch kind {
-        case .conflict: "conflict"
-        case .busy: "busy"
-        case .badData, .unusablePlace, .notPermitted: "refused"
-        case .failed: "failed"
-        }
-    }
-}

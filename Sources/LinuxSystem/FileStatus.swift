@@ -1,4 +1,5 @@
 import Glibc
+import SystemPackage
 
 /// Which file something is, whatever its name: device and inode.
 package struct FileIdentity: Hashable, Sendable, Codable {
@@ -49,5 +50,14 @@ package struct FileStatus: Equatable, Sendable {
         allocated = Int64(value.st_blocks) * 512
         modified = Int64(value.st_mtim.tv_sec) * 1_000_000_000 + Int64(value.st_mtim.tv_nsec)
         changed = Int64(value.st_ctim.tv_sec) * 1_000_000_000 + Int64(value.st_ctim.tv_nsec)
+    }
+}
+
+extension FileStatus {
+    /// What is at the path, symbolic links followed; nil when nothing is, or it can't be reached.
+    package init?(following path: FilePath) {
+        var found = stat()
+        guard path.withPlatformString({ stat($0, &found) }) == 0 else { return nil }
+        self.init(found)
     }
 }

@@ -45,6 +45,8 @@ package struct RelocationEngine {
             if let journal = try places.container.journal() {
                 report(.note("an interrupted relocation of \(PrintablePath(journal.transfer.name.path)) comes first"))
             }
+            relinquish(places)
+            defer { reacquire(places) }
             let decision = try RelocationDecision(places, request)
             report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
             switch decision.plan {
@@ -58,6 +60,14 @@ package struct RelocationEngine {
         } catch {
             throw RelocationFailure(error, request)
         }
+    }
+
+    private func relinquish(_ places: RelocationPlaces) {
+        for store in [places.group, places.legacy] { opener?.relinquish(store.path) }
+    }
+
+    private func reacquire(_ places: RelocationPlaces) {
+        for store in [places.group, places.legacy] { opener?.reacquire(store.path) }
     }
 
     private var noLegacyDirectory: RelocationSummary {
@@ -91,12 +101,8 @@ package struct RelocationEngine {
     }
 
     private func relocate(_ places: RelocationPlaces) throws -> RelocationSummary {
-        try opener?.relinquish(places.group.path)
-        try opener?.relinquish(places.legacy.path)
-        defer {
-            opener?.reacquire(places.group.path)
-            opener?.reacquire(places.legacy.path)
-        }
+        relinquish(places)
+        defer { reacquire(places) }
         var notes: [String] = []
         // Each round looks anew: archiving what is in the way is a transfer of its own.
         while true {

@@ -120,15 +120,14 @@ package enum RelocationEvent: Sendable {
     case recovered(String)
     case waiting(for: [FileHolder])
     case copied(bytes: Int64, of: Int64)
-    case verifying
     case published
     /// Something a person should know, though it went on.
     case note(String)
 }
 
-/// The parts of this process that have stores open let go of them for the time of a transfer.
+/// The parts of this process that have a relocation's stores open let go of them for its time.
 package protocol StoreOpener: AnyObject, Sendable {
-    /// Closes every descriptor of the store, and doesn't open it until `reacquire`.
-    func relinquish(_ store: FilePath) throws
+    /// Closes every descriptor of the store, and doesn't open it until `reacquire`, at the earliest.
+    func relinquish(_ store: FilePath)
     func reacquire(_ store: FilePath)
 }

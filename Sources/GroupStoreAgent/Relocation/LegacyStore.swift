@@ -1,0 +1,165 @@
+import AgentProtocol
+import DirectoryWatching
+import Glibc
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// One place where a configured store may still be, as the scheduler follows it. One thread's.
+final class LegacyStore {
+    enum State: Equatable {
+        case absent
+        case arriving
+        /// Whole, and open in some program.
+        case waiting
+        case relocating
+        case relocated
+        /// It was tried, and is not tried again before the store itself, or the group's, is another one.
+        case failed(state: String, detail: String)
+    }
+
+    let address: StoreAddress
+    let group: FilePath
+    let configuration: Configuration.Store
+    let path: FilePath
+    let directory: FilePath
+    let name: StoreName
+    var state = State.absent
+    private var arrival: Arrival
+    /// Held open while somebody else has the store open: closing it would raise an event that looks like theirs.
+    private var probe: Probe?
+    private var wasClosed = false
+
+    private final class Probe {
+        let descriptor: Descriptor
+        let identity: FileIdentity
+
+        init(_ descriptor: consuming Descriptor, _ identity: FileIdentity) {
+            self.descriptor = descriptor
+            self.identity = identity
+        }
+    }
+
+    /// Nil when the path names no file.
+    init?(_ path: FilePath, of address: StoreAddress, in group: FilePath, _ configuration: Configuration.Store) {
+        guard let last = path.lastComponent, let name = StoreName(last) else { return nil }
+        self.path = path
+        self.name = name
+        self.address = address
+        self.group = group
+        self.configuration = configuration
+        directory = path.removingLastComponent()
+        arrival = Arrival(settle: configuration.settle)
+    }
+
+    /// Looks at what is there, when nobody has watched until now.
+    func find() {
+        guard let directory = try? Directory(directory), let status = try? directory.status(name.database),
+            let directoryStatus = try? directory.status()
+        else {
+            arrival.vanished()
+            return settle(.absent)
+        }
+        let changed = max(status.changed, directoryStatus.changed)
+        arrival.found(age: .nanoseconds(Self.now() - changed), at: .now)
+        settle(.arriving)
+    }
+
+    private static func now() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+
+    private func settle(_ state: State) {
+        self.state = state
+        probe = nil
+    }
+
+    /// Takes in what happened to one of its parts.
+    func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) {
+        arrival.note(part, kinds, at: .now, isOpen: { self.isOpen() })
+        if part == .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) {
+            settle(arrival.wholeAt == nil ? .absent : .arriving)
+        }
+        if part != .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) { retry() }
+        if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) { wasClosed = true }
+    }
+
+    /// Something that it was refused for may be another thing now.
+    func retry() {
+        if case .failed = state { state = .arriving }
+    }
+
+    /// When to look again although nothing happens; nil when only an event can change something.
+    var dueAt: ContinuousClock.Instant? { state == .arriving ? arrival.wholeAt : nil }
+
+    /// Whether to try now. Asking resets what an event brought.
+    func takeTurn() -> Bool {
+        defer { wasClosed = false }
+        if case .failed = state { return false }
+        return (wasClosed || state == .arriving) && arrival.isWhole(at: .now)
+    }
+
+    /// Somebody opened it again before anybody could look: the next look is not left to an event.
+    func lookAgain() { wasClosed = true }
+
+    /// Whether somebody else has the database open. False too when it can't be told: whoever relocates it finds out.
+    func isOpen() -> Bool {
+        guard let directory = try? Directory(directory), let status = try? directory.status(name.database),
+            status.kind == .regular
+        else {
+            probe = nil
+            return false
+        }
+        if probe?.identity != status.identity {
+            probe = nil
+            guard let descriptor = try? directory.open(name.database, flags: O_RDONLY) else { return false }
+            probe = Probe(descriptor, status.identity)
+        }
+        return probe.map(Self.isLeaseRefused) ?? false
+    }
+
+    /// The event of a close comes before the close counts: it is asked for 5 ms.
+    private static func isLeaseRefused(_ probe: Probe) -> Bool {
+        for _ in 0..<100 {
+            guard isRefusedNow(probe) else { return false }
+            pause(.microseconds(50))
+        }
+        return true
+    }
+
+    private static func isRefusedNow(_ probe: Probe) -> Bool {
+        do {
+            guard let lease = try FileLease(probe.descriptor) else { return true }
+            _ = consume lease
+            return false
+        } catch {
+            return false
+        }
+    }
+
+    /// Closes what `isOpen` left open.
+    func endProbing() { probe = nil }
+
+    /// Who has it open, as far as can be seen.
+    func holders() -> [FileHolder] {
+        guard let directory = try? Directory(directory), let status = try? directory.status(name.database) else {
+            return []
+        }
+        return FileHolder.of(status.identity)
+    }
+
+    var status: LegacyStatus {
+        let (word, detail): (String, String?) =
+            switch state {
+            case .absent: ("absent", nil)
+            case .arriving: ("arriving", nil)
+            case .waiting: ("waiting", "open in another program")
+            case .relocating: ("relocating", nil)
+            case .relocated: ("relocated", nil)
+            case .failed(let state, let detail): (state, detail)
+            }
+        return LegacyStatus(store: address, path: path, state: word, detail: detail)
+    }
+}

@@ -1,0 +1,81 @@
+import AgentProtocol
+import StoreRelocation
+import DirectoryWatching
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// All legacy stores of the configuration, and what notices mean to them.
+struct LegacyStores {
+    private(set) var configuration: Configuration
+    private(set) var all: [LegacyStore]
+
+    init(_ configuration: Configuration) {
+        self.configuration = configuration
+        all = Self.stores(of: configuration)
+    }
+
+    private static func stores(of configuration: Configuration) -> [LegacyStore] {
+        configuration.groups.flatMap { group in
+            group.stores.flatMap { store in
+                store.legacy.compactMap { path in
+                    StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes).flatMap {
+                        LegacyStore(path, of: $0, in: group.directory, store)
+                    }
+                }
+            }
+        }
+    }
+
+    /// What stays configured as it was keeps what is known of it.
+    mutating func adopt(_ configuration: Configuration) {
+        let known = all
+        self.configuration = configuration
+        all = Self.stores(of: configuration).map { new in
+            known.first { $0.path == new.path && $0.group == new.group && $0.configuration == new.configuration } ?? new
+        }
+        for store in all where !known.contains(where: { $0 === store }) { store.find() }
+        retryAll()
+    }
+
+    func findAll() { for store in all { store.find() } }
+
+    func retryAll() { for store in all { store.retry() } }
+
+    func note(_ notice: Notice) {
+        switch notice {
+        case .event(let event): note(event)
+        case .directoryAppeared(let directory), .directoryVanished(let directory):
+            for store in all where store.directory == directory { store.find() }
+            for store in all where store.group == directory { store.retry() }
+        case .overflow: findAll()
+        case .woken: break
+        }
+    }
+
+    private func note(_ event: DirectoryEvent) {
+        for store in all where store.directory == event.directory {
+            if let part = store.name.part(named: event.name) { store.note(part, event.kinds) }
+        }
+        guard !event.kinds.isDisjoint(with: [.deleted, .movedOut]) else { return }
+        for store in all where store.group == event.directory && store.configuration.name.database == event.name {
+            store.retry()
+        }
+    }
+
+    /// The earliest instant at which a store may have become whole.
+    var dueAt: ContinuousClock.Instant? { all.compactMap(\.dueAt).min() }
+}
+
+extension Configuration {
+    /// What the store that a request makes is called on the wire; nil when the group isn't served here.
+    func address(of request: RelocationRequest) -> StoreAddress? {
+        guard let identity = try? Directory(request.group).identity, let source = request.source.lastComponent else {
+            return nil
+        }
+        let group = groups.first { (try? Directory($0.directory))?.identity == identity }
+        return group.flatMap {
+            StoreAddress(group: $0.identifier.rawValue, name: (request.name ?? source).bytes)
+        }
+    }
+}

@@ -1,0 +1,287 @@
+import AgentProtocol
+import Dispatch
+import DirectoryWatching
+import Foundation
+import GroupContainer
+import LinuxSystem
+import Logging
+import PersistentStore
+import StoreRelocation
+import Synchronization
+import SystemPackage
+
+/// The feed, as far as a relocation needs it.
+package protocol RelocationFeed: AnyObject, Sendable {
+    /// Closes all that is open of the store here, and returns when that is done. It is not looked at until `resume`.
+    func release(_ store: StoreAddress)
+    func resume(_ store: StoreAddress)
+    /// Tells the store's subscribers, in order with its changes.
+    func announce(_ event: StoreEvent, of store: StoreAddress)
+}
+
+/// Relocates configured stores when they have arrived and nobody has them open, and runs clients' relocations: one
+/// after another, on one thread. It learns from events when to look; while there are none, it sleeps.
+package final class RelocationScheduler: RelocationScheduling {
+    private enum Task: Sendable {
+        case notice(Notice)
+        case configuration(Configuration)
+        case operation(RelocateOperation, @Sendable (RelocateAnswer) -> Void)
+        case stop
+    }
+
+    private let inbox = Mutex<[Task]>([])
+    private let arrived = DispatchSemaphore(value: 0)
+    private let ended = DispatchSemaphore(value: 0)
+    private let rows = Mutex<[LegacyStatus]>([])
+    private let feed: any RelocationFeed
+    private let logger: Logger
+    private let initial: Configuration
+
+    package init(_ configuration: Configuration, feed: any RelocationFeed, logger: Logger) {
+        initial = configuration
+        self.feed = feed
+        self.logger = logger
+    }
+
+    // MARK: Any thread
+
+    package func start() {
+        let thread = Thread { [self] in
+            run()
+            ended.signal()
+        }
+        thread.name = "relocation"
+        thread.start()
+    }
+
+    package func configurationChanged(_ configuration: Configuration) { post(.configuration(configuration)) }
+
+    package func notice(_ notice: Notice) { post(.notice(notice)) }
+
+    package func relocate(_ operation: RelocateOperation, events: @escaping @Sendable (RelocateAnswer) -> Void) {
+        post(.operation(operation, events))
+    }
+
+    package func statusRows() -> [LegacyStatus] { rows.withLock { $0 } }
+
+    package func stop() {
+        post(.stop)
+        ended.wait()
+    }
+
+    private func post(_ task: Task) {
+        inbox.withLock { $0.append(task) }
+        arrived.signal()
+    }
+
+    // MARK: The scheduler's thread
+
+    private func run() {
+        var stores = LegacyStores(initial)
+        recover(initial)
+        stores.findAll()
+        while true {
+            relocateDue(&stores)
+            publishStatus(stores)
+            wait(until: stores.dueAt)
+            for task in inbox.withLock({ exchange(&$0) }) {
+                switch task {
+                case .notice(let notice): stores.note(notice)
+                case .configuration(let configuration):
+                    recover(configuration)
+                    stores.adopt(configuration)
+                case .operation(let operation, let events):
+                    relocate(operation, stores.configuration, events)
+                    stores.retryAll()
+                case .stop: return
+                }
+            }
+        }
+    }
+
+    private func exchange(_ tasks: inout [Task]) -> [Task] {
+        defer { tasks = [] }
+        return tasks
+    }
+
+    private func wait(until due: ContinuousClock.Instant?) {
+        guard let due else { return arrived.wait() }
+        let left = max(.zero, ContinuousClock.now.duration(to: due))
+        _ = arrived.wait(timeout: .now() + .nanoseconds(Int(left.nanoseconds)))
+    }
+
+    private func publishStatus(_ stores: LegacyStores) { rows.withLock { $0 = stores.all.map(\.status) } }
+
+    /// What an earlier run left half done is brought to its end before anything else.
+    private func recover(_ configuration: Configuration) {
+        for group in configuration.groups {
+            guard let container = try? GroupContainer(group.directory) else { continue }
+            do {
+                guard try container.journal() != nil, let lock = try container.lock() else { continue }
+                try withExtendedLifetime(lock) { _ in
+                    try Recovery(container: container) { event in
+                        if case .recovered(let text) = event { self.logger.notice("\(text)") }
+                        if case .note(let text) = event { self.logger.notice("\(text)") }
+                    }.run()
+                }
+            } catch {
+                logger.error("an interrupted relocation in \(PrintablePath(group.directory)) is not over: \(error)")
+            }
+        }
+    }
+
+    private func relocateDue(_ stores: inout LegacyStores) {
+        for store in stores.all where store.takeTurn() {
+            if store.isOpen() {
+                if store.state != .waiting { announceWaiting(store) }
+                store.state = .waiting
+            } else {
+                relocate(store)
+                publishStatus(stores)
+            }
+        }
+    }
+
+    private func announceWaiting(_ store: LegacyStore) {
+        let holders = store.holders()
+        logger.info(
+            "waiting to relocate \(PrintablePath(store.path))",
+            metadata: ["open-in": "\(holders.map { "\($0.program) (pid \($0.pid))" }.joined(separator: ", "))"])
+        feed.announce(
+            .relocating(waitingFor: holders.map { .init(pid: $0.pid, program: $0.program) }), of: store.address)
+    }
+
+    private func relocate(_ store: LegacyStore) {
+        store.endProbing()
+        guard Self.isThere(store) else { return store.find() }
+        guard !Self.isLinkToGroup(store) else {
+            store.state = .relocated
+            return
+        }
+        if store.state != .waiting { feed.announce(.relocating(waitingFor: []), of: store.address) }
+        store.state = .relocating
+        var request = RelocationRequest(source: store.path, group: store.group)
+        request.name = store.configuration.name.database
+        request.onConflict = store.configuration.onConflict
+        request.retirement = store.configuration.retirement
+        // Whoever opens it in this instant is waited for by their close's event, not here.
+        request.deadline = .milliseconds(100)
+        let opener = FeedOpener(feed: feed, store: store.address)
+        defer { opener.resume() }
+        do throws(RelocationFailure) {
+            succeeded(try RelocationEngine(request, opener: opener).run(), store)
+        } catch {
+            failed(error, store)
+        }
+    }
+
+    private static func isThere(_ store: LegacyStore) -> Bool {
+        guard let directory = try? Directory(store.directory) else { return false }
+        return (try? directory.status(store.name.database)) != nil
+    }
+
+    /// What `retire: symlink` left.
+    private static func isLinkToGroup(_ store: LegacyStore) -> Bool {
+        guard let directory = try? Directory(store.directory),
+            (try? directory.status(store.name.database))?.kind == .symbolicLink
+        else { return false }
+        let target = FileStatus(following: store.path)?.identity
+        let group = store.group.appending(store.configuration.name.database)
+        return target != nil && target == FileStatus(following: group)?.identity
+    }
+
+    private func succeeded(_ summary: RelocationSummary, _ store: LegacyStore) {
+        logger.notice(
+            "\(summary.outcome.rawValue): \(PrintablePath(summary.from)) to \(PrintablePath(summary.to))",
+            metadata: ["method": "\(summary.method?.rawValue ?? "none")", "bytes": "\(summary.bytes)"])
+        for note in summary.notes { logger.notice("\(note)") }
+        store.state = .relocated
+        feed.announce(
+            summary.outcome == .relocated
+                ? .relocated(from: summary.from.bytes, to: summary.to.bytes)
+                : .relocationEnded(outcome: summary.outcome.rawValue, message: ""), of: store.address)
+    }
+
+    private func failed(_ failure: RelocationFailure, _ store: LegacyStore) {
+        if failure.kind == .busy {
+            store.state = .waiting
+            // Opened again before anybody could look: asked once more, so that the next close is heard of.
+            if !store.isOpen() {
+                store.lookAgain()
+                post(.notice(.woken))
+            }
+            return
+        }
+        logger.error("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
+        store.state = .failed(state: failure.outcome, detail: "\(failure.message) (\(failure.remedy))")
+        feed.announce(.relocationEnded(outcome: failure.outcome, message: failure.message), of: store.address)
+    }
+
+}
+
+/// The feed as something that has the group's store open. It lets go when the engine asks, and takes the store again
+/// when `resume` is called: after the subscribers were told where it is.
+private final class FeedOpener: StoreOpener {
+    private let feed: any RelocationFeed
+    private let store: StoreAddress?
+    private let isReleased = Mutex(false)
+
+    init(feed: any RelocationFeed, store: StoreAddress?) {
+        self.feed = feed
+        self.store = store
+    }
+
+    func relinquish(_ path: FilePath) {
+        guard let store,
+            isReleased.withLock({ released in
+                defer { released = true }
+                return !released
+            })
+        else { return }
+        feed.release(store)
+    }
+
+    func reacquire(_ path: FilePath) {}
+
+    func resume() { if let store, isReleased.withLock({ $0 }) { feed.resume(store) } }
+}
+
+// MARK: Clients' relocations
+
+extension RelocationScheduler {
+    private func relocate(
+        _ operation: RelocateOperation, _ configuration: Configuration,
+        _ events: @escaping @Sendable (RelocateAnswer) -> Void
+    ) {
+        do throws(WireError) {
+            let request = try RelocationRequest(operation)
+            let store = configuration.address(of: request)
+            if let store, !operation.dryRun { feed.announce(.relocating(waitingFor: []), of: store) }
+            let started = ContinuousClock.now
+            let opener = FeedOpener(feed: feed, store: store)
+            defer { opener.resume() }
+            let engine = RelocationEngine(request, opener: opener) { event in
+                if let line = event.line { events(.progress(type: line.type, line.members)) }
+            }
+            do throws(RelocationFailure) {
+                let summary = operation.dryRun ? try engine.dryRun() : try engine.run()
+                if let store, !operation.dryRun { announce(summary, store) }
+                events(.summary(summary.members(seconds: started.duration(to: .now).seconds)))
+            } catch {
+                if let store, !operation.dryRun {
+                    feed.announce(.relocationEnded(outcome: error.outcome, message: error.message), of: store)
+                }
+                events(.summary(error.members(source: request.source, seconds: started.duration(to: .now).seconds)))
+            }
+        } catch {
+            events(.refused(error))
+        }
+    }
+
+    private func announce(_ summary: RelocationSummary, _ store: StoreAddress) {
+        feed.announce(
+            summary.outcome == .relocated
+                ? .relocated(from: summary.from.bytes, to: summary.to.bytes)
+                : .relocationEnded(outcome: summary.outcome.rawValue, message: ""), of: store)
+    }
+}
