@@ -11,8 +11,6 @@ struct RelocationDecision {
     let legacy: StoreSighting
     let group: StoreSighting
     let plan: RelocationPlan
-    /// Core Data's UUID of the legacy store, when it is such a store.
-    let storeUUID: String?
 
     init(_ places: RelocationPlaces, _ request: RelocationRequest) throws {
         self.places = places
@@ -30,7 +28,6 @@ struct RelocationDecision {
             }
         }
         plan = RelocationPlan(evidence, onConflict: request.onConflict)
-        storeUUID = plan.movesLegacyStore ? try? StoreContents.storeUUID(legacy) : nil
         if plan.movesFiles { try RelocationPreconditions(self).check() }
     }
 
@@ -46,6 +43,8 @@ struct RelocationDecision {
             return seen.wal != nil || seen.journal != nil ? .unusable(.opaqueWithSideFiles) : .store(.opaque)
         case .sqlite:
             if let status = seen.status, status.links > 1 { return .unusable(.hardLinked) }
+            // Reading past a hot journal costs a copy; where nothing depends on the content, SQLite rolls it back first.
+            if seen.journalIsHot, !lookInside { return .store(.unknown) }
             do {
                 let schemaOnly = try StoreContents.isSchemaOnly(seen, lookingForRows: lookInside)
                 return .store(schemaOnly.map { $0 ? .schemaOnly : .rows } ?? .unknown)

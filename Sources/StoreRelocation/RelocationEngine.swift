@@ -168,7 +168,7 @@ package struct RelocationEngine {
             hadWAL: sighting.header?.journalMode == .writeAhead)
         let options = StoreTransfer.Options(
             deadline: deadline, drain: request.drain, assumeClosed: request.assumeClosed,
-            opaque: sighting.header == nil, storeUUID: decision.storeUUID)
+            opaque: sighting.header == nil)
         return try StoreTransfer(
             transfer, source: store, container: places.container, options: options,
             isStillWanted: { try decision.stillHolds(for: purpose, store) }, report: report

@@ -26,7 +26,6 @@ final class StoreTransfer {
         var assumeClosed: Bool
         /// Not a database as far as anybody can see: SQLite isn't asked.
         var opaque: Bool
-        var storeUUID: String?
     }
 
     struct Done {
@@ -52,6 +51,7 @@ final class StoreTransfer {
     private let report: (RelocationEvent) -> Void
     private var staged: StagedSet?
     private var supportBytes: Int64 = 0
+    private var storeUUID: String?
 
     init(
         _ transfer: Transfer, source: StoreLocation, container: GroupContainer, options: Options,
@@ -129,6 +129,7 @@ final class StoreTransfer {
 
     private func attempt() throws -> Done {
         try quiesce()
+        storeUUID = try readUUID()
         let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
         try descriptor.synchronize(path: source.path)
         let seen = try DatabaseFingerprint(descriptor, path: source.path)
@@ -151,6 +152,14 @@ final class StoreTransfer {
         do {
             try Quiescence.perform(source, transfer.id)
         } catch is Quiescence.CheckpointBusy {
+            throw Setback.held(transfer.database)
+        }
+    }
+
+    private func readUUID() throws -> String? {
+        do {
+            return try StoreContents.storeUUID(StoreSighting(source))
+        } catch StoreError.busy {
             throw Setback.held(transfer.database)
         }
     }
@@ -327,7 +336,7 @@ final class StoreTransfer {
         return RelocationReceipt(
             id: transfer.id, name: destination.name.database, from: source.path, at: Date(), method: method,
             bytes: withdrawn.fingerprint.size + supportBytes, hash: staged?.copy?.hash,
-            changeCounter: withdrawn.fingerprint.changeCounter ?? 0, storeUUID: options.storeUUID,
+            changeCounter: withdrawn.fingerprint.changeCounter ?? 0, storeUUID: storeUUID,
             retirement: transfer.retirement, assumedClosed: options.assumeClosed)
     }
 }
