@@ -69,7 +69,7 @@ import Testing
                 damaged[Int.random(in: 0..<damaged.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
             }
             try damaged.write(to: fixture.url())
-            do { _ = try fixture.describe() } catch { #expect(error is StoreError) }
+            do { try fixture.readAll() } catch { #expect(error is StoreError) }
         }
     }
 }

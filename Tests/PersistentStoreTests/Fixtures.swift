@@ -66,6 +66,9 @@ struct Fixture {
         }
     }
 
+    /// Each value of each row.
+    func readAll() throws { _ = try difference(from: self) }
+
     func isEmptyOrSchemaOnly() throws -> Bool { try read { try StoreContent($0).isEmptyOrSchemaOnly() } }
 }
 
