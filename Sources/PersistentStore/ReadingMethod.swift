@@ -7,19 +7,19 @@ import SystemPackage
 /// for byte as it was, and the directory may be read-only.
 ///
 /// SQLite itself would leave some: a read-only connection makes a `-shm` and an empty `-wal` where they are missing,
-/// and a hot journal can't be rolled back without writing. Which way is taken depends on the side files.
+/// and a hot journal can't be rolled back without writing. Which way is taken depends on the side files and on
+/// whether another program has the store open. `ReadingVFS` does the rest.
 enum ReadingMethod: Equatable {
     /// A rollback-journal store: `mode=ro` takes SQLite's own locks and creates nothing.
     case locked
-    /// A write-ahead log with its `-shm`: `readonly_shm=1` maps the `-shm` without write access. While other
-    /// programs have the store open, that is a reader like theirs; else SQLite makes an index of the log in its own
-    /// memory (`walBeginShmUnreliable` in SQLite's wal.c).
+    /// A write-ahead log that other programs have open: a reader like theirs, but `readonly_shm=1` maps the `-shm`
+    /// without write access. (As root, SQLite gives a `-shm` that it opens to the database's owner; it is that already
+    /// unless a program that isn't SQLite made it.)
     case lockedLog
-    /// The same with write access to the `-shm`, where a live one has no place for a reader that can't note itself.
+    /// The same with write access to the `-shm`, where no reader's mark stands that one without could use.
     case markedLog
-    /// A write-ahead log without `-shm`, which nobody has open: the VFS `unix-none` and exclusive locking mode keep
-    /// the log's index in memory and take no lock. The database is open for reading only, so that the checkpoint
-    /// which a closing connection tries has no effect; `SQLITE_FCNTL_PERSIST_WAL` keeps the log.
+    /// A write-ahead log that nobody has open, with or without a `-shm`: without locks and in exclusive locking mode
+    /// SQLite makes an index of the log in its own memory.
     case unlockedLog
     /// A header that says write-ahead logging, and no log: `immutable=1` looks for no side file.
     case immutable
@@ -37,10 +37,10 @@ enum ReadingMethod: Equatable {
     /// What SQLite's URI (https://sqlite.org/uri.html) says behind the path.
     var parameters: String {
         switch self {
-        case .locked, .markedLog: "mode=ro"
-        case .lockedLog: "mode=ro&readonly_shm=1"
-        case .unlockedLog: "mode=ro&vfs=unix-none"
-        case .immutable: "mode=ro&immutable=1"
+        case .locked, .markedLog: "mode=ro&vfs=\(ReadingVFS.locking.rawValue)"
+        case .lockedLog: "mode=ro&readonly_shm=1&vfs=\(ReadingVFS.locking.rawValue)"
+        case .unlockedLog: "mode=ro&vfs=\(ReadingVFS.lockless.rawValue)"
+        case .immutable: "mode=ro&immutable=1&vfs=\(ReadingVFS.locking.rawValue)"
         case .copy: "mode=rw"
         }
     }
@@ -61,33 +61,43 @@ struct ReadingPreparation {
         guard let status = footprint.database else { throw StoreError.missing(location.path) }
         guard status.kind == .regular else { throw StoreError.notAFile(location.path) }
         let hot = try RollbackJournal.isHot(location.name.journal, in: location.directory)
-        let descriptor = try Self.open(location)
+        let descriptor = try Self.open(location.name.database, of: location)
         let bytes = try descriptor.read(count: FileFormat.sampleLength, at: 0, path: location.path)
         header = DatabaseHeader(bytes)
         if header == nil, !hot || status.size == 0 {
             throw StoreError.foreign(FileFormat(firstBytes: bytes, size: status.size), location.path)
         }
-        if footprint.wal != nil, footprint.sharedMemory != nil {
-            method = .lockedLog
-        } else if footprint.wal != nil {
-            // A program in exclusive locking mode keeps no -shm; nobody can read beside it.
-            while gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), Self.lockBytes, 512) != 0 {
-                guard !deadline.hasPassed else { throw StoreError.busy(location.path) }
-                pause(.milliseconds(5))
+        if footprint.wal != nil {
+            if footprint.sharedMemory != nil, try Self.isInUse(location) {
+                method = .lockedLog
+            } else {
+                // A program in exclusive locking mode keeps no -shm; nobody can read beside it.
+                while gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), Self.databaseLocks, 512) != 0 {
+                    guard !deadline.hasPassed else { throw StoreError.busy(location.path) }
+                    pause(.milliseconds(5))
+                }
+                method = hot ? .copy : .unlockedLog
             }
-            method = hot ? .copy : .unlockedLog
         } else {
             method = header?.journalMode == .writeAhead && !hot ? .immutable : .locked
         }
     }
 
-    /// Where SQLite locks a database: PENDING_BYTE (https://sqlite.org/src/file/src/os.h).
-    private static let lockBytes: off_t = 0x4000_0000
+    /// Where SQLite locks a database: PENDING_BYTE in its os.h.
+    private static let databaseLocks: off_t = 0x4000_0000
+    /// Where it locks a `-shm`: nine bytes (https://sqlite.org/walformat.html, §2.3), the last of which each
+    /// connection holds as long as it has the file open.
+    private static let sharedMemoryLocks: off_t = 120
+
+    private static func isInUse(_ location: StoreLocation) throws -> Bool {
+        let descriptor = try open(location.name.sharedMemory, of: location)
+        return gs_ofd_conflict(descriptor.raw, Int16(F_WRLCK), sharedMemoryLocks, 9) != 0
+    }
 
     /// A relocation's lease on the file makes an open that doesn't wait fail with EAGAIN.
-    private static func open(_ location: StoreLocation) throws -> Descriptor {
+    private static func open(_ name: FilePath.Component, of location: StoreLocation) throws -> Descriptor {
         do throws(SystemError) {
-            return try location.directory.open(location.name.database, flags: O_RDONLY)
+            return try location.directory.open(name, flags: O_RDONLY)
         } catch {
             if error.errno == .resourceTemporarilyUnavailable { throw StoreError.busy(location.path) }
             throw error

@@ -97,8 +97,11 @@ extension StoreContent {
             let isTheirs = try theirs.step()
             guard isMine || isTheirs else { return nil }
             if isMine && isTheirs && mine.firstDifference(from: theirs) == nil { continue }
-            let named = isMine ? mine : theirs
-            return .schema(type: named.text(0) ?? "", name: named.text(1) ?? "")
+            // Both are sorted: the first of two different names is one that only one of them has.
+            let names = [isMine ? mine : nil, isTheirs ? theirs : nil].compactMap { statement in
+                statement.map { (type: $0.text(0) ?? "", name: $0.text(1) ?? "") }
+            }
+            return names.min(by: <).map { .schema(type: $0.type, name: $0.name) }
         }
     }
 

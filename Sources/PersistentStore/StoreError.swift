@@ -69,3 +69,11 @@ extension StoreError: CustomStringConvertible {
         }
     }
 }
+
+extension StoreError {
+    /// SQLite was refused access.
+    package var isPermission: Bool {
+        guard case .sqlite(let code, _, _) = self else { return false }
+        return [SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY].contains(code & 0xFF)
+    }
+}

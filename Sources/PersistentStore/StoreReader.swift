@@ -57,6 +57,7 @@ package final class StoreReader {
     private init(
         _ location: StoreLocation, _ method: ReadingMethod, _ header: DatabaseHeader?, _ deadline: Deadline
     ) throws {
+        try ReadingVFS.register()
         self.location = location
         self.header = header
         copy = method == .copy ? try PrivateCopy(of: location) : nil
@@ -73,8 +74,6 @@ package final class StoreReader {
         connection = opened
         let wait = deadline.remaining.map { $0.seconds * 1000 } ?? 0
         sqlite3_busy_timeout(opened, Int32(min(wait, 1e9)))
-        var persist: CInt = 1
-        sqlite3_file_control(opened, "main", SQLITE_FCNTL_PERSIST_WAL, &persist)
         acceptUnknownCollations()
         if method == .unlockedLog { try execute("PRAGMA locking_mode = EXCLUSIVE") }
         // What the file says is not trusted to have side effects, and is checked as far as that costs nothing.

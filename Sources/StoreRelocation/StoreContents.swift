@@ -19,10 +19,14 @@ enum StoreContents {
 
     /// Whether no table has a row; nil when `lookingForRows` is false, and then only the schema is read.
     static func isSchemaOnly(_ store: StoreSighting, lookingForRows: Bool) throws -> Bool? {
-        try read(store) { reader in
-            let content = try StoreContent(reader)
-            return lookingForRows ? try content.isEmptyOrSchemaOnly() : nil
+        if lookingForRows { return try read(store) { try StoreContent($0).isEmptyOrSchemaOnly() } }
+        guard isQuickToRead(store) else { return nil }
+        do {
+            _ = try read(store) { try StoreContent($0) }
+        } catch StoreError.busy {
+            // Whoever keeps it locked is waited for later, until the deadline.
         }
+        return nil
     }
 
     static func areEqual(_ one: StoreSighting, _ other: StoreSighting) throws -> Bool {
@@ -34,7 +38,7 @@ enum StoreContents {
 
     /// Core Data's UUID of the store, when it is such a store.
     static func storeUUID(_ store: StoreSighting) throws -> String? {
-        guard store.header != nil else { return nil }
+        guard store.header != nil, isQuickToRead(store) else { return nil }
         return try read(store) { try CoreDataMetadata($0)?.uuid }
     }
 
@@ -66,6 +70,12 @@ enum StoreContents {
             hash.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
             offset += Int64(count)
         }
+    }
+
+    /// Behind a hot journal a store is read from a private copy: not worth it for a large one, when the journal is
+    /// about to be rolled back.
+    private static func isQuickToRead(_ store: StoreSighting) -> Bool {
+        !store.journalIsHot || store.bytes < 64 << 20
     }
 
     private static func read<Result>(_ store: StoreSighting, _ body: (StoreReader) throws -> Result) throws -> Result {

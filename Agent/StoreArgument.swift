@@ -1,0 +1,74 @@
+import AgentProtocol
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// A store as it is named on the command line: a path, or `GROUP_ID/NAME`.
+struct StoreArgument {
+    private let text: String
+
+    init(_ text: String) { self.text = text }
+
+    /// Where the store is, symbolic links followed. What exists as a path is one; only then a group is thought of.
+    ///
+    /// `directory` tells where a configuration puts a group; nil for the group's default place. Throws `StoreError`
+    /// and `SystemError`.
+    func location(directory: (GroupIdentifier) -> FilePath? = { _ in nil }) throws -> StoreLocation {
+        let given = ArgumentBytes.path(text)
+        let path = try Self.resolved(given) ?? groupStore(directory).flatMap(Self.resolved) ?? nil
+        guard let path else { throw StoreError.missing(given) }
+        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
+    }
+
+    private func groupStore(_ directory: (GroupIdentifier) -> FilePath?) -> FilePath? {
+        guard let address = StoreAddress(bytes: ArgumentBytes.path(text).bytes),
+            let group = GroupIdentifier(address.group), let name = FilePath.Component(bytes: address.name)
+        else { return nil }
+        let variables = ["GROUPSTORE_CONTAINERS", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "HOME"]
+        let environment = variables.compactMap { name in getenv(name).map { (name, String(cString: $0)) } }
+        let container =
+            directory(group) ?? group.defaultDirectory(environment: Dictionary(uniqueKeysWithValues: environment))
+        return container?.appending(name)
+    }
+
+    /// Nil when there is nothing by that name.
+    private static func resolved(_ path: FilePath) throws(SystemError) -> FilePath? {
+        guard let found = path.withPlatformString({ realpath($0, nil) }) else {
+            let error = SystemError.last("realpath", path: path)
+            if error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory { return nil }
+            throw error
+        }
+        defer { free(found) }
+        return FilePath(platformString: found)
+    }
+}
+
+extension CommandFailure {
+    init(_ error: StoreError) {
+        let (status, code): (ExitStatus, String) =
+            switch error {
+            case .missing: (.inputOutput, "no_such_store")
+            case .notAFile: (.badData, "not_a_file")
+            case .foreign: (.badData, "not_a_database")
+            case .corrupt: (.badData, "corrupt")
+            case .busy: (.busy, "in_use")
+            case .sqlite: error.isPermission ? (.notPermitted, "not_permitted") : (.inputOutput, "sqlite_error")
+            }
+        self.init(status, code: code, "\(error)", remedy: error.remedy)
+    }
+
+    init(_ error: SystemError) {
+        switch error.errno {
+        case .permissionDenied, .notPermitted:
+            self.init(.notPermitted, code: "not_permitted", "\(error)", remedy: "run this as the owner of these files")
+        case .noSpace, .diskQuotaExceeded:
+            self.init(.inputOutput, code: "no_space", "\(error)", remedy: "free space there, or set TMPDIR")
+        default:
+            self.init(
+                .inputOutput, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k")
+        }
+    }
+}

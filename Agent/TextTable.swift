@@ -1,0 +1,41 @@
+/// Rows whose columns line up. Numbers stand to the right.
+struct TextTable {
+    private var rows: [[Cell]] = []
+
+    enum Cell {
+        case text(String)
+        case number(String)
+
+        fileprivate var content: String {
+            switch self {
+            case .text(let content), .number(let content): content
+            }
+        }
+    }
+
+    mutating func add(_ cells: Cell...) { rows.append(cells) }
+
+    /// The rows, with two spaces between columns and `indent` before the first.
+    func lines(indent: String = "") -> [String] {
+        var widths: [Int] = []
+        for row in rows {
+            for (column, cell) in row.enumerated() {
+                if column == widths.count { widths.append(0) }
+                widths[column] = max(widths[column], cell.content.count)
+            }
+        }
+        return rows.map { row in
+            var line = indent
+            for (column, cell) in row.enumerated() {
+                let padding = String(repeating: " ", count: widths[column] - cell.content.count)
+                switch cell {
+                case .text(let content): line += content + padding
+                case .number(let content): line += padding + content
+                }
+                line += "  "
+            }
+            while line.last == " " { line.removeLast() }
+            return line
+        }
+    }
+}
