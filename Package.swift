@@ -87,7 +87,10 @@ let package = Package(
             name: "GroupStoreAgentTests", dependencies: ["GroupStoreAgent", "TestSupport"],
             swiftSettings: strict),
         .testTarget(
-            name: "EndToEndTests", dependencies: ["TestSupport"], path: "Tests/EndToEnd", swiftSettings: strict),
+            name: "EndToEndTests",
+            // The programs are run, not linked: this builds them first.
+            dependencies: ["AgentProtocol", "GroupStoreCommand", "LegacyWriter", "PersistentStore", "TestSupport"],
+            path: "Tests/EndToEnd", swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

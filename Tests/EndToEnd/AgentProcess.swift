@@ -1,0 +1,114 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+
+/// A `groupstore agent` with a socket of its own.
+final class AgentProcess {
+    static let group = "group.com.example.tests"
+
+    let process: RunningProcess
+    let socket: FilePath
+
+    /// Waits until its socket accepts connections.
+    init(_ arguments: [Word], socket: FilePath, ready: Bool = true) throws {
+        self.socket = socket
+        process = try RunningProcess(
+            Programs.groupstore, ["agent"] + arguments, environment: Self.environment(socket))
+        if ready { try awaitSocket() }
+    }
+
+    /// One group, its directory, and the legacy stores that belong into it.
+    convenience init(_ places: Places, legacy: [FilePath], ready: Bool = true) throws {
+        try self.init(
+            ["--group", "\(Self.group)=" + Word(places.group)] + legacy.flatMap { ["--legacy", Word($0)] },
+            socket: places.scratch("agent.sock"), ready: ready)
+    }
+
+    static func environment(_ socket: FilePath) -> [String: String] { ["GROUPSTORE_SOCKET": socket.string] }
+    var environment: [String: String] { Self.environment(socket) }
+
+    private func awaitSocket() throws {
+        let deadline = Deadline(after: .seconds(30))
+        while (try? UnixSocket.connect(to: socket)) == nil {
+            guard try !process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
+                let said = try process.hasEnded(within: .zero) ? process.wait().errors : "no socket in time"
+                throw Unexpected("agent: \(said)")
+            }
+        }
+    }
+
+    /// A connection that has read the agent's hello.
+    func connect() throws -> AgentConnection { try AgentConnection(socket) }
+
+    /// A connection subscribed to the store of that name.
+    func subscribe(_ name: Word) throws -> AgentConnection {
+        let connection = try connect()
+        var request: JSONObject = ["id": 1, "op": "subscribe"]
+        request.setPath("store", bytes: Array("\(Self.group)/".utf8) + name.bytes)
+        try connection.send(request)
+        let reply = try connection.next { $0["id"] == .integer(1) }
+        guard reply.bool("ok") == true else { throw Unexpected("refused: \(reply.text)") }
+        return connection
+    }
+
+    func stop() throws -> FinishedProcess {
+        process.signal(SIGTERM)
+        return try process.wait(within: .seconds(30))
+    }
+}
+
+/// A subscriber that speaks the wire protocol itself.
+final class AgentConnection {
+    private let socket: Descriptor
+    private var lines = LineBuffer()
+
+    init(_ path: FilePath) throws {
+        socket = try UnixSocket.connect(to: path)
+        let hello = try next { _ in true }
+        guard hello.type == "hello" else { throw Unexpected(hello.text) }
+    }
+
+    func send(_ object: JSONObject) throws { try send(bytes: Array(object.text.utf8) + [0x0A]) }
+
+    func send(bytes: [UInt8]) throws {
+        var done = 0
+        while done < bytes.count { done += try bytes[done...].withUnsafeBytes { try socket.send($0) } }
+    }
+
+    /// The next line that `condition` holds for, those before it left out. Throws at the deadline and at the end.
+    @discardableResult
+    func next(within limit: Duration = .seconds(60), where condition: (JSONObject) -> Bool) throws -> JSONObject {
+        let deadline = Deadline(after: limit)
+        while true {
+            while let line = try lines.next() {
+                guard case .object(let object)? = try? JSONValue(parsing: line) else {
+                    throw Unexpected("no JSON: \(String(decoding: line, as: UTF8.self))")
+                }
+                if condition(object) { return object }
+            }
+            try receive(deadline)
+        }
+    }
+
+    /// The next line with one of these types.
+    @discardableResult
+    func next(_ types: String..., within limit: Duration = .seconds(60)) throws -> JSONObject {
+        try next(within: limit) { object in types.contains { $0 == object.type } }
+    }
+
+    private func receive(_ deadline: Deadline) throws {
+        let milliseconds = (deadline.remaining ?? .seconds(1)).nanoseconds / 1_000_000
+        var wait = pollfd(fd: socket.raw, events: Int16(POLLIN), revents: 0)
+        guard !deadline.hasPassed, poll(&wait, 1, CInt(clamping: milliseconds)) > 0 else {
+            throw Unexpected("the agent sent no such line in time")
+        }
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        let count = try buffer.withUnsafeMutableBytes { try socket.receive(into: $0) }
+        guard let count, count > 0 else {
+            throw Unexpected("the agent closed the connection")
+        }
+        lines.append(buffer[..<count])
+    }
+}

@@ -1,0 +1,142 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What subscribers hear of what other programs commit.
+@Suite struct ChangeTests {
+    private static let writersScript = """
+        import sqlite3, sys
+        store, writer, commits = sys.argv[1], sys.argv[2], int(sys.argv[3])
+        connection = sqlite3.connect(store, isolation_level=None, timeout=60)
+        for number in range(commits):
+            connection.execute("INSERT INTO entry VALUES (?, ?)", (writer, number))
+        """
+
+    private func makeShared(_ places: Places, _ mode: String) throws -> FilePath {
+        let store = places.group.appending("Shared.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = \(mode); CREATE TABLE entry (writer TEXT, number INTEGER)")
+        return store
+    }
+
+    private func entryCount(_ store: FilePath) throws -> Int {
+        let answer = try sqlite(store, "PRAGMA busy_timeout = 30000; SELECT count(*) FROM entry")
+        return Int(answer.split(separator: "\n").last ?? "") ?? -1
+    }
+
+    /// Two Python processes and two shells commit at once; a reader that looks when it is told ends up knowing all.
+    @Test(arguments: ["WAL", "DELETE"])
+    func aReaderThatLooksWhenToldFindsEveryCommitOfABurst(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeShared(places, mode)
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "\(AgentProcess.group)/Shared.sqlite", "--json"],
+            environment: agent.environment)
+        let subscriber = try agent.subscribe("Shared.sqlite")
+
+        let each = 2500
+        let sql = (0..<each).map { "INSERT INTO entry VALUES ('shell', \($0));" }.joined(separator: "\n")
+        var writers: [RunningProcess] = []
+        for name in ["python 1", "python 2"] {
+            writers.append(
+                try RunningProcess("python3", ["-c", Word(Self.writersScript), Word(store), Word(name), "\(each)"]))
+        }
+        let script = places.scratch("burst.sql")
+        try write("PRAGMA busy_timeout = 60000; PRAGMA synchronous = OFF;\n" + sql, to: script)
+        for _ in 1...2 {
+            writers.append(
+                try RunningProcess(
+                    "sqlite3", ["-batch", "-bail", "-init", "/dev/null", Word(store), ".read \(script.string)"]))
+        }
+        for writer in writers { writer.closeInput() }
+
+        var seen = 0
+        while seen < 4 * each {
+            try subscriber.next("change", within: .seconds(120))
+            let found = try entryCount(store)
+            #expect(found >= seen)
+            seen = found
+        }
+        for writer in writers { #expect(try writer.wait().status == 0) }
+        #expect(seen == 4 * each)
+        // The command prints what the wire said.
+        try watch.line { JSONObject(line: $0)?.type == "change" }
+    }
+
+    /// Without a burst to hide in: each commit has a change of its own, and by then it can be read.
+    @Test(arguments: ["WAL", "DELETE", "PERSIST", "TRUNCATE"])
+    func eachCommitIsToldBeforeTheNextOne(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeShared(places, mode)
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
+        let subscriber = try agent.subscribe("Shared.sqlite")
+        let shell = try sqliteShell(store)
+        try shell.execute("PRAGMA journal_mode = \(mode)")
+        var tokens: Set<String> = []
+        for number in 1...300 {
+            try shell.execute("INSERT INTO entry VALUES ('shell', \(number))")
+            let told = try subscriber.next("change")
+            tokens.insert(told.string("token") ?? "")
+            if number.isMultiple(of: 50) { #expect(try entryCount(store) == number) }
+        }
+        #expect(tokens.count == 300)
+    }
+
+    /// One change for the commit after them, and none for themselves.
+    @Test(arguments: ["WAL", "DELETE"])
+    func rollbacksCheckpointsAndReadersAreSilent(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeShared(places, mode)
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
+        let shell = try sqliteShell(store)
+        try shell.execute("INSERT INTO entry VALUES ('before', 0)")
+        let subscriber = try agent.subscribe("Shared.sqlite")
+
+        let silent = [
+            // A cache of one page spills: uncommitted pages reach the disk.
+            """
+            PRAGMA cache_size = 1; BEGIN; INSERT INTO entry SELECT hex(zeroblob(900)), value FROM generate_series(1, 500);
+            ROLLBACK
+            """.replacing("generate_series(1, 500)", with: Self.series),
+            "SELECT count(*) FROM entry",
+            "PRAGMA wal_checkpoint(PASSIVE)", "PRAGMA wal_checkpoint(TRUNCATE)",
+            "BEGIN IMMEDIATE; ROLLBACK",
+        ]
+        for (number, sql) in silent.enumerated() {
+            try shell.execute(sql)
+            _ = try sqlite(store, "SELECT count(*) FROM entry")
+            try shell.execute("INSERT INTO entry VALUES ('marker', \(number))")
+            let told = try subscriber.next("change", "reset")
+            #expect(told.type == "change")
+            let entries = try sqlite(store, "SELECT count(*) FROM entry WHERE writer = 'marker'")
+            #expect(entries == "\(number + 1)\n", "told before the marker was committed, by: \(sql)")
+        }
+        // No line is left over: the next one answers the question.
+        try subscriber.send(["id": "last", "op": "status"])
+        try subscriber.next { line in
+            #expect(line.type != "change" && line.type != "reset", "\(line.text)")
+            return line["id"] == "last" && line["ok"] != nil
+        }
+    }
+
+    private static let series =
+        "(WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 500) SELECT value FROM n)"
+
+    @Test func aStoreThatIsReplacedOrVanishesIsToldAsAReset() throws {
+        let places = try Places()
+        let store = try makeShared(places, "DELETE")
+        let other = places.scratch("other.sqlite")
+        try sqlite(other, "CREATE TABLE entry (writer TEXT, number INTEGER); INSERT INTO entry VALUES ('other', 1)")
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
+        let subscriber = try agent.subscribe("Shared.sqlite")
+        try run("mv", [Word(other), Word(store)])
+        try subscriber.next("reset")
+        try run("rm", [Word(store)])
+        try subscriber.next("reset")
+        try sqlite(store, "CREATE TABLE entry (writer TEXT, number INTEGER)")
+        try subscriber.next("reset", "change")
+    }
+}

@@ -1,0 +1,78 @@
+import AgentProtocol
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A program that knows nothing of groupstore has the legacy store open.
+@Suite struct HoldOffTests {
+    @Test(arguments: ["WAL", "DELETE"])
+    func anOpenShellMakesTheCommandGiveUp(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let shell = try sqliteShell(store.path)
+        try shell.execute("PRAGMA journal_mode = \(mode); INSERT INTO note (text) VALUES ('one more')")
+
+        let refused = try groupstore("relocate", Word(store.path), Word(places.group), "--deadline", "0.5", "--json")
+        #expect(refused.status == 75, "\(refused.errors)")
+        #expect(refused.outcome == "busy")
+        let holders = refused.summary["holders"].flatMap { if case .array(let values) = $0 { values } else { nil } }
+        #expect(
+            holders?.contains(.object(["pid": .integer(Int64(shell.pid)), "program": "sqlite3"])) == true,
+            "\(refused.output)")
+        #expect(try Directory(places.group).names().filter { $0 != ".groupstore" }.isEmpty)
+
+        // The shell goes on undisturbed, and what it commits now is moved too.
+        try shell.execute("INSERT INTO note (text) VALUES ('the last')")
+        shell.closeInput()
+        try shell.wait()
+        let done = try groupstore("relocate", Word(store.path), Word(places.group), "--json")
+        #expect(done.outcome == "relocated", "\(done.output)")
+        let published = places.group.appending("Notes.sqlite")
+        #expect(try noteCount(published) == 12)
+        #expect(try sqlite(published, "PRAGMA journal_mode").lowercased() == "\(mode.lowercased())\n")
+    }
+
+    @Test(arguments: ["WAL", "DELETE"])
+    func theCommandWaitsForAnOpenShell(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let shell = try sqliteShell(store.path)
+        try shell.execute("PRAGMA journal_mode = \(mode); SELECT count(*) FROM note")
+
+        let command = try RunningProcess(
+            Programs.groupstore, ["relocate", Word(store.path), Word(places.group), "--deadline", "60", "--json"])
+        try command.line { JSONObject(line: $0)?.type == "waiting" }
+        try shell.execute("INSERT INTO note (text) VALUES ('the last')")
+        shell.closeInput()
+        let done = try command.wait()
+        #expect(done.status == 0)
+        #expect(done.outcome == "relocated", "\(done.output)")
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == 11)
+    }
+
+    @Test(arguments: ["WAL", "DELETE"])
+    func theAgentRelocatesOnceTheShellHasClosed(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let shell = try sqliteShell(store.path)
+        try shell.execute("PRAGMA journal_mode = \(mode); SELECT count(*) FROM note")
+
+        let agent = try AgentProcess(places, legacy: [store.path])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        let published = places.group.appending("Notes.sqlite")
+        for number in 1...3 {
+            try shell.execute("INSERT INTO note (text) VALUES ('held \(number)')")
+            // An answer to a later question shows that the agent has had its turn.
+            try subscriber.send(["id": .integer(Int64(number + 1)), "op": "status"])
+            try subscriber.next { $0["id"] == .integer(Int64(number + 1)) && $0["ok"] != nil }
+            #expect(try !Directory(places.group).names().contains("Notes.sqlite"))
+        }
+        try shell.execute("INSERT INTO note (text) VALUES ('the last')")
+        shell.closeInput()
+        try subscriber.next("relocated")
+        #expect(try sqlite(published, "SELECT text FROM note ORDER BY id DESC LIMIT 1") == "the last\n")
+        #expect(try noteCount(published) == 14)
+        try shell.wait()
+    }
+}

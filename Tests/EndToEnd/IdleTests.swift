@@ -1,0 +1,49 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@Suite struct IdleTests {
+    /// strace needs the right to trace, which containers often lack.
+    private static let canTrace: Bool = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
+
+    @Test(.enabled(if: canTrace, "strace can't attach here"))
+    func anIdleAgentMakesNoSystemCall() throws {
+        let places = try Places()
+        var legacy: [FilePath] = []
+        for number in 1...20 {
+            try makeStore(places.group.appending("Store \(number)"), rows: 1)
+            legacy.append(places.legacy.appending("Store \(number)"))
+        }
+        let agent = try AgentProcess(places, legacy: legacy)
+        let subscribers = try (1...20).map { number in try agent.subscribe("Store \(number)") }
+        // One change each shows that every subscription is alive, and how the agent looks when it has just worked.
+        for (index, subscriber) in subscribers.enumerated() {
+            try sqlite(places.group.appending("Store \(index + 1)"), "INSERT INTO note (text) VALUES ('a change')")
+            try subscriber.next("change")
+        }
+        try expectSilence(agent, places)
+        withExtendedLifetime(subscribers) {}
+    }
+
+    /// Observes for four seconds. What the agent still has to do after its last event may fall into the first look.
+    private func expectSilence(_ agent: AgentProcess, _ places: Places) throws {
+        var calls: [String] = []
+        for look in 1...3 {
+            calls = try systemCalls(of: agent.process.pid, in: places.scratch("calls \(look)"))
+            if calls.isEmpty { break }
+        }
+        #expect(calls.isEmpty)
+    }
+
+    private func systemCalls(of pid: pid_t, in file: FilePath) throws -> [String] {
+        let strace = try RunningProcess("strace", ["-f", "-c", "-o", Word(file), "-p", "\(pid)"])
+        try strace.line(.errors) { $0.contains("attached") }
+        #expect(try !strace.hasEnded(within: .seconds(4)))
+        strace.signal(SIGINT)
+        try strace.wait()
+        let table = try run("cat", [Word(file)]).lines
+        return table.filter { !$0.hasPrefix("%") && !$0.hasPrefix("-") && !$0.hasSuffix(" total") }
+    }
+}

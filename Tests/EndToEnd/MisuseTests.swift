@@ -1,0 +1,176 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What can't be done: an exit code, one clear line with the remedy, and nothing changed.
+@Suite struct MisuseTests {
+    /// What a command says to a person: one line from `groupstore:` on, and something in brackets that would help.
+    private func expectClear(_ done: FinishedProcess, status: Int32, _ words: String...) {
+        #expect(done.status == status, "\(done.errors)\(done.output)")
+        let said = done.errors.split(separator: "\n").filter { $0.hasPrefix("groupstore: ") }
+        #expect(said.count == 1, "\(done.errors)")
+        #expect(said.first?.hasSuffix(")") == true, "no remedy: \(done.errors)")
+        for word in words { #expect(done.errors.contains(word), "“\(word)” is not in: \(done.errors)") }
+    }
+
+    private func expectRefusal(
+        _ places: Places, _ legacy: FilePath, status: Int32, outcome: String, _ words: String...
+    ) throws {
+        let before = try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group))
+        for extra in ["--dry-run", "--json"] {
+            let done = try groupstore("relocate", Word(legacy), Word(places.group), Word(extra))
+            #expect(done.status == status, "\(done.errors)\(done.output)")
+            if extra == "--json" {
+                #expect(done.outcome == outcome, "\(done.output)")
+                #expect(done.summary.object("error")?.string("hint")?.isEmpty == false)
+            }
+            for word in words { #expect(done.errors.contains(word), "“\(word)” is not in: \(done.errors)") }
+            #expect(try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group)) == before)
+        }
+    }
+
+    @Test func aFileThatIsNoDatabase() throws {
+        for text in ["not a database at all", "<?xml version=\"1.0\"?><database/>", "SQLite format 3\0truncated"] {
+            let places = try Places()
+            let file = places.legacy.appending("Notes.sqlite")
+            try write(text, to: file)
+            try expectRefusal(places, file, status: 65, outcome: "refused", "Notes.sqlite")
+        }
+    }
+
+    @Test func halfAStore() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
+        try run("rm", [Word(store.path)])
+        try expectRefusal(places, store.path, status: 65, outcome: "refused", "Notes.sqlite", "-wal")
+    }
+
+    @Test func aConflict() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        try makeStore(places.group.appending("Notes.sqlite"), rows: 20)
+        try expectRefusal(
+            places, store.path, status: 73, outcome: "conflict", places.legacy.string, places.group.string)
+    }
+
+    @Test func aHardLink() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        try run("ln", [Word(store.path), Word(places.legacy.appending("Other.sqlite"))])
+        try expectRefusal(places, store.path, status: 65, outcome: "refused", "link")
+    }
+
+    @Test func aGroupDirectoryThatIsNotThere() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let before = try DirectorySnapshot(places.legacy)
+        let missing = places.scratch("nowhere")
+        expectClear(try groupstore("relocate", Word(store.path), Word(missing)), status: 74, missing.string)
+        #expect(try DirectorySnapshot(places.legacy) == before)
+        #expect(try Directory(missing.removingLastComponent()).status("nowhere") == nil)
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "only root can become somebody else"))
+    func noPermission() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        try run("chmod", ["755", Word(places.scratch(".")), Word(places.legacy), Word(places.group)])
+        // The program may lie where only root can go.
+        let program = places.scratch("groupstore")
+        try run("cp", [Programs.groupstore, Word(program)])
+        let before = try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group))
+        let done = try run(
+            "setpriv",
+            [
+                "--reuid=65534", "--regid=65534", "--clear-groups", Word(program), "relocate", Word(store.path),
+                Word(places.group),
+            ], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        expectClear(done, status: 77)
+        #expect(try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group)) == before)
+    }
+
+    @Test func noAgent() throws {
+        let places = try Places()
+        let socket = places.scratch("no.sock")
+        let done = try groupstore("watch", "group.example/Notes.sqlite", environment: AgentProcess.environment(socket))
+        expectClear(done, status: 69, socket.string)
+    }
+
+    @Test(arguments: [
+        ("groups:\n  - id: group.example\n    storez: []\n", "storez"),
+        ("groups:\n  - id: group.example\n    directory: 7\n    stores: [{ name: A, legacy: x, settle: soon }]\n", ""),
+        ("groups: [", ""),
+        (
+            """
+            groups:
+              - id: group.example
+                directory: /tmp
+                stores:
+                  - { name: A.sqlite, legacy: [/tmp/old/A.sqlite] }
+                  - { name: A.sqlite, legacy: [/tmp/older/A.sqlite] }
+            """, "A.sqlite"
+        ),
+        (
+            """
+            groups:
+              - id: group.example
+                directory: /tmp
+                stores:
+                  - { name: A.sqlite, legacy: [/tmp/old/A.sqlite] }
+                  - { name: B.sqlite, legacy: [/tmp/old/A.sqlite] }
+            """, "/tmp/old/A.sqlite"
+        ),
+    ])
+    func aBadConfiguration(_ text: String, _ word: String) throws {
+        let places = try Places()
+        let file = places.scratch("config.yaml")
+        try write(text, to: file)
+        let done = try groupstore(
+            "agent", "--config", Word(file), environment: AgentProcess.environment(places.scratch("agent.sock")))
+        expectClear(done, status: 78, file.string, word)
+    }
+
+    @Test func aConfigurationThatIsNotThere() throws {
+        let places = try Places()
+        let file = places.scratch("config.yaml")
+        let done = try groupstore(
+            "agent", "--config", Word(file), environment: AgentProcess.environment(places.scratch("agent.sock")))
+        expectClear(done, status: 78, file.string)
+    }
+
+    @Test(arguments: [
+        ["relocate"], ["relocate", "/a", "/b", "--deadline", "soon"], ["relocate", "/a", "/b", "--retire", "burn"],
+        ["watch"], ["frobnicate"], ["watch", "group.example/Notes.sqlite", "--timeout", "soon"],
+    ])
+    func aUsageError(_ words: [String]) throws {
+        let done = try run(Programs.groupstore, words.map { Word($0) })
+        #expect(done.status == 64, "\(done.errors)")
+        #expect(done.errors.contains("Usage:"))
+    }
+
+    @Test func aDryRunWritesNothing() throws {
+        for fileSystem in Places.FileSystem.allCases {
+            let places = try Places(fileSystem)
+            let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
+            let before = try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group, withBookkeeping: true))
+            let done = try groupstore("relocate", Word(store.path), Word(places.group), "--dry-run", "--json")
+            #expect(done.status == 0, "\(done.errors)")
+            #expect(done.outcome == "relocated")
+            #expect(done.summary.bool("dry_run") == true)
+            let after = try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group, withBookkeeping: true))
+            #expect(after == before)
+        }
+    }
+
+    @Test func nothingToDo() throws {
+        let places = try Places()
+        let done = try groupstore(
+            "relocate", Word(places.legacy.appending("Notes.sqlite")), Word(places.group), "--json")
+        #expect(done.status == 0)
+        #expect(done.outcome == "nothing_to_do")
+        #expect(try DirectorySnapshot(places.group, withBookkeeping: true).entries.isEmpty)
+    }
+}

@@ -1,0 +1,50 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+
+/// The programs under test, as they were built beside this test bundle.
+enum Programs {
+    static let groupstore = Word(directory.appending("groupstore"))
+    static let legacyWriter = Word(directory.appending("LegacyWriter"))
+
+    /// A file of the package, by its path from the root.
+    static func source(_ path: String) -> Word {
+        Word(
+            FilePath(#filePath).removingLastComponent().removingLastComponent().removingLastComponent().appending(path))
+    }
+
+    private static let directory: FilePath = {
+        var buffer = [CChar](repeating: 0, count: 4096)
+        let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
+        let bundle = FilePath(bytes: buffer.prefix(max(0, count)).map { UInt8(bitPattern: $0) }) ?? "."
+        return bundle.removingLastComponent()
+    }()
+}
+
+/// Runs a `groupstore` command to its end. No agent of this user is asked.
+@discardableResult
+func groupstore(
+    _ arguments: Word..., environment: [String: String] = [:], within limit: Duration = .seconds(120)
+) throws -> FinishedProcess {
+    try run(
+        Programs.groupstore, arguments,
+        environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"].merging(environment) { $1 }, within: limit)
+}
+
+extension FinishedProcess {
+    /// The objects that `--json` printed.
+    var objects: [JSONObject] { lines.compactMap(JSONObject.init(line:)) }
+    var summary: JSONObject { objects.last ?? [:] }
+    var outcome: String? { summary.string("outcome") }
+}
+
+extension JSONObject {
+    init?(line: String) {
+        guard case .object(let object)? = try? JSONValue(parsing: line.utf8) else { return nil }
+        self = object
+    }
+
+    var type: String? { string("type") }
+}

@@ -1,0 +1,103 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Every store that an app has written, in `$GROUPSTORE_REAL_STORES`.
+enum RealStores {
+    static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
+
+    static func all() throws -> [StoreFiles] {
+        guard let directory else { return [] }
+        var found: [FilePath] = []
+        try collect(Directory(directory), &found)
+        return try found.sorted { $0.string < $1.string }.map { try StoreFiles($0) }
+    }
+
+    private static func collect(_ directory: Directory, _ found: inout [FilePath]) throws {
+        for name in try directory.names() {
+            switch try directory.status(name)?.kind {
+            case .directory?: try collect(directory.directory(name), &found)
+            case .regular?:
+                let file = try Descriptor(opening: directory.path.appending(name), flags: O_RDONLY)
+                if try file.read(count: 16, at: 0) == Array("SQLite format 3\0".utf8) {
+                    found.append(directory.path.appending(name))
+                }
+            default: break
+            }
+        }
+    }
+}
+
+@Suite(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
+struct RealStoreTests {
+    private struct Content: Equatable {
+        let dump: String
+        let support: DirectorySnapshot?
+
+        init(_ store: StoreFiles) throws {
+            dump = try store.dump()
+            support = try store.supportSnapshot()
+        }
+    }
+
+    @Test(arguments: Places.FileSystem.allCases)
+    func theCommandRelocatesEachWhole(_ fileSystem: Places.FileSystem) throws {
+        let stores = try RealStores.all()
+        try #require(!stores.isEmpty)
+        for original in stores {
+            let places = try Places(fileSystem)
+            let legacy = try original.copy(to: places.legacy)
+            let content = try Content(legacy)
+
+            let done = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
+            #expect(done.status == 0, "\(original.path): \(done.errors)")
+            #expect(done.outcome == "relocated")
+            #expect(done.summary.string("method") == (fileSystem == .same ? "rename" : "copy"))
+            #expect(try Directory(places.legacy).names().isEmpty)
+            let published = try StoreFiles(places.group.appending(legacy.name.database))
+            #expect(try Content(published) == content, "\(original.path)")
+
+            let again = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
+            #expect(again.status == 0, "\(again.errors)")
+            #expect(["already_relocated", "nothing_to_do"].contains(again.outcome))
+            #expect(try Content(published) == content)
+        }
+    }
+
+    @Test(arguments: Places.FileSystem.allCases)
+    func theAgentRelocatesEachWhole(_ fileSystem: Places.FileSystem) throws {
+        let stores = try RealStores.all()
+        try #require(!stores.isEmpty)
+        for original in stores {
+            let places = try Places(fileSystem)
+            let legacy = try original.copy(to: places.legacy)
+            let content = try Content(legacy)
+
+            let agent = try AgentProcess(places, legacy: [legacy.path])
+            try awaitRetirement(of: legacy, agent)
+            #expect(try agent.stop().status == 0)
+            let published = try StoreFiles(places.group.appending(legacy.name.database))
+            #expect(try Content(published) == content, "\(original.path)")
+
+            let again = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
+            #expect(["already_relocated", "nothing_to_do"].contains(again.outcome), "\(again.output)")
+            #expect(again.status == 0)
+        }
+    }
+}
+
+/// Waits until a legacy store is gone and the journal of its relocation with it.
+func awaitRetirement(of legacy: StoreFiles, _ agent: AgentProcess) throws {
+    let connection = try agent.subscribe(Word(legacy.name.database))
+    guard try !Directory(legacy.directory).names().isEmpty else { return }
+    try connection.next("relocated")
+    // `relocated` tells that it is published; what is left of the legacy set goes right after.
+    let deadline = Deadline(after: .seconds(30))
+    while try !legacy.parts().isEmpty {
+        guard !deadline.hasPassed, try !agent.process.hasEnded(within: .milliseconds(5)) else {
+            throw Unexpected("the legacy store is still there: \(try legacy.parts())")
+        }
+    }
+}
