@@ -5,9 +5,14 @@ import SystemPackage
 /// The command line as the kernel passed it: Swift's own copy repairs bytes that are not UTF-8, and a path may
 /// hold any.
 enum ArgumentBytes {
-    /// The path that an argument named, its bytes as they were given.
+    /// The path that an argument named, alone or behind `--option=`, its bytes as they were given.
     static func path(_ repaired: String) -> FilePath {
-        let original = raw.first { String(decoding: $0, as: UTF8.self) == repaired }
+        let candidates =
+            raw
+            + raw.compactMap { argument in
+                argument.firstIndex(of: UInt8(ascii: "=")).map { Array(argument[($0 + 1)...]) }
+            }
+        let original = candidates.first { String(decoding: $0, as: UTF8.self) == repaired }
         return original.flatMap { FilePath(bytes: $0) } ?? FilePath(repaired)
     }
 

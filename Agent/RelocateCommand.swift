@@ -58,7 +58,9 @@ struct RelocateCommand: ParsableCommand {
             let summary = dryRun ? try engine.dryRun() : try engine.run()
             progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
         } catch {
-            progress.fail(error, source: FilePath(sourceStore), seconds: started.duration(to: .now).seconds)
+            progress.fail(
+                error, source: ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory())),
+                seconds: started.duration(to: .now).seconds)
             throw ExitCode(error.exitCode)
         }
     }

@@ -68,7 +68,8 @@ extension CommandFailure {
             self.init(.inputOutput, code: "no_space", "\(error)", remedy: "free space there, or set TMPDIR")
         default:
             self.init(
-                .inputOutput, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k")
+                .inputOutput, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k"
+            )
         }
     }
 }

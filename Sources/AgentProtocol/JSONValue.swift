@@ -51,9 +51,9 @@ package struct JSONObject: Sendable, Equatable, ExpressibleByDictionaryLiteral {
         return nil
     }
 
+    /// The order of members means nothing (RFC 8259, section 4).
     package static func == (left: JSONObject, right: JSONObject) -> Bool {
-        left.members.count == right.members.count
-            && zip(left.members, right.members).allSatisfy { $0.key == $1.key && $0.value == $1.value }
+        left.members.count == right.members.count && left.members.allSatisfy { right[$0.key] == $0.value }
     }
 }
 
