@@ -1,0 +1,103 @@
+import CInotifyTools
+import CLinux
+import Glibc
+import LinuxSystem
+import Synchronization
+import SystemPackage
+
+/// libinotifytools behind owned values. The library has one inotify instance and one static buffer a process, so
+/// there is one of these at a time, and one thread uses it.
+///
+/// Its traps, and what is done about them here: it knows a watch by its path only, and keeps a dead one's path for
+/// ever, so each watch gets a name that was never used before; a request for several events spins, so one is asked
+/// for at a time; it counts time in seconds; its descriptor is inherited by child processes unless that is changed.
+final class InotifyTools {
+    private static let isTaken = Mutex(false)
+    private var generation: UInt64 = 0
+
+    /// One inotify event.
+    struct Event {
+        let watch: CInt
+        let mask: UInt32
+        /// Empty for an event of the watched file itself.
+        let name: [UInt8]
+    }
+
+    /// Throws EBUSY while another one lives, EMFILE when the user has no inotify instance left.
+    init() throws(SystemError) {
+        let isFree = Self.isTaken.withLock { taken in
+            defer { taken = true }
+            return !taken
+        }
+        guard isFree else { throw SystemError("inotify_init", .resourceBusy) }
+        guard inotifytools_initialize() != 0 else {
+            let code = inotifytools_error()
+            Self.isTaken.withLock { $0 = false }
+            throw SystemError("inotify_init", Errno(rawValue: code))
+        }
+        Self.closeOnExec()
+    }
+
+    deinit {
+        // What is left in the static buffer would be the next instance's first events.
+        while inotifytools_next_events(0, 1) != nil {}
+        inotifytools_cleanup()
+        Self.isTaken.withLock { $0 = false }
+    }
+
+    private static func closeOnExec() {
+        guard let directory = try? Directory("/proc/self/fd"), let names = try? directory.names() else { return }
+        for name in names {
+            var target = [CChar](repeating: 0, count: 32)
+            let length = name.withPlatformString { name in
+                readlinkat(directory.raw, name, &target, target.count)
+            }
+            guard length > 0, target.starts(with: "anon_inode:inotify".utf8.map(CChar.init)),
+                let raw = CInt(name.string)
+            else { continue }
+            _ = fcntl(raw, F_SETFD, FD_CLOEXEC)
+        }
+    }
+
+    /// Watches what the descriptor leads to, for events of `mask` and no others, and returns the watch's number: the
+    /// one that it has, when it is watched already.
+    func watch(_ directory: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
+        generation += 1
+        // "/" and "/." lead nowhere else, and spell the generation: this name was never given to the library before.
+        let digits = String(generation, radix: 2).map { $0 == "0" ? "/" : "/." }.joined()
+        return try add("/proc/self/fd/\(directory.raw)\(digits)/.", mask: mask, storedAs: "/", path: path)
+    }
+
+    /// Watches one file by its path, which must never have been watched before.
+    func watch(file path: FilePath, mask: UInt32) throws(SystemError) -> CInt {
+        try add(path.string, mask: mask, storedAs: "", path: path)
+    }
+
+    private func add(
+        _ name: String, mask: UInt32, storedAs suffix: String, path: FilePath
+    ) throws(SystemError) -> CInt {
+        guard inotifytools_watch_file(name, CInt(bitPattern: mask)) != 0 else {
+            throw SystemError("inotify_add_watch", Errno(rawValue: inotifytools_error()), path: path)
+        }
+        let watch = inotifytools_wd_from_filename(name + suffix)
+        guard watch > 0 else { throw SystemError("inotify_add_watch", .noSuchFileOrDirectory, path: path) }
+        return watch
+    }
+
+    /// Ends a watch that lives; never call it for one that the kernel has ended (IN_IGNORED).
+    func remove(_ watch: CInt) { inotifytools_remove_watch_by_wd(watch) }
+
+    /// The next event; nil when none is there. Waits for one when `waits`.
+    func next(waits: Bool) throws(SystemError) -> Event? {
+        guard let event = inotifytools_next_events(waits ? -1 : 0, 1) else {
+            let code = inotifytools_error()
+            if code == 0 || code == EINTR { return nil }
+            throw SystemError("inotify read", Errno(rawValue: code))
+        }
+        // The name is padded with NULs to the event's length.
+        let length = Int(event.pointee.len)
+        let start = UnsafeRawPointer(event).advanced(by: MemoryLayout<inotify_event>.size)
+        let name = UnsafeRawBufferPointer(start: start, count: length).prefix { $0 != 0 }
+        return Event(watch: event.pointee.wd, mask: event.pointee.mask, name: Array(name))
+    }
+}
