@@ -23,6 +23,11 @@ package struct AgentRequest: Sendable, Equatable {
 package struct RefusedLine: Error, Equatable {
     package let id: JSONValue?
     package let error: WireError
+
+    package init(id: JSONValue?, error: WireError) {
+        self.id = id
+        self.error = error
+    }
 }
 
 extension AgentRequest {

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
@@ -173,6 +174,8 @@ int gs_signalfd_read(int descriptor) {
     struct signalfd_siginfo info;
     return read(descriptor, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : -1;
 }
+
+void gs_name_thread(const char *name) { (void)prctl(PR_SET_NAME, name); }
 
 void gs_memory_barrier(void) { __sync_synchronize(); }
 

@@ -31,9 +31,12 @@ package final class EventLoop: Sendable {
         try register(gs_epoll_add, raw, events: gs_epoll_in, token: token)
     }
 
-    /// Whether `wait` also tells that `raw` takes bytes again. May be called on any thread.
-    package func watch(_ raw: CInt, token: UInt64, writable: Bool) throws(SystemError) {
-        let events = writable ? gs_epoll_in | gs_epoll_out : gs_epoll_in
+    /// Which of the two `wait` tells of: that `raw` has bytes (or its peer's end of file), that it takes bytes again.
+    /// May be called on any thread.
+    package func watch(
+        _ raw: CInt, token: UInt64, readable: Bool = true, writable: Bool
+    ) throws(SystemError) {
+        let events = (readable ? gs_epoll_in : 0) | (writable ? gs_epoll_out : 0)
         try register(gs_epoll_modify, raw, events: events, token: token)
     }
 

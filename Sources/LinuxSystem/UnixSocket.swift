@@ -48,6 +48,16 @@ package enum UnixSocket {
         }
     }
 
+    /// Sends what the socket takes without waiting: the number of bytes, 0 when it takes none now.
+    package static func send(_ bytes: ArraySlice<UInt8>, on raw: CInt) throws(SystemError) -> Int {
+        do {
+            return try retrying("send") { bytes.withUnsafeBytes { gs_socket_send(raw, $0.baseAddress, $0.count) } }
+        } catch {
+            if error.errno == .resourceTemporarilyUnavailable { return 0 }
+            throw error
+        }
+    }
+
     package static func peer(of socket: borrowing Descriptor) throws(SystemError) -> PeerCredentials {
         var found = gs_credentials()
         let raw = socket.raw
@@ -57,16 +67,6 @@ package enum UnixSocket {
 }
 
 extension Descriptor {
-    /// Sends what the socket takes without waiting: the number of bytes, 0 when it takes none now.
-    package func send(_ bytes: UnsafeRawBufferPointer) throws(SystemError) -> Int {
-        do {
-            return try retrying("send") { gs_socket_send(raw, bytes.baseAddress, bytes.count) }
-        } catch {
-            if error.errno == .resourceTemporarilyUnavailable { return 0 }
-            throw error
-        }
-    }
-
     /// Receives into the buffer. 0 is the peer's end of file; nil means that nothing is there now.
     package func receive(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int? {
         do {

@@ -78,6 +78,9 @@ int gs_eventfd(void);
 int gs_signalfd(const int *signals, int count);
 int gs_signalfd_read(int descriptor);
 
+// Names the calling thread; at most 15 bytes count.
+void gs_name_thread(const char *name);
+
 // Memory that another process writes, SQLite's wal-index for instance.
 void gs_memory_barrier(void);
 void gs_cpu_relax(void);

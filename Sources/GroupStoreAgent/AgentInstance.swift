@@ -1,0 +1,78 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// This agent's hold on its socket: one agent a socket. A lock file beside it decides, so that the socket of a dead
+/// agent is replaced and that of a live one is not.
+package struct AgentInstance: ~Copyable {
+    package enum Failure: Error, CustomStringConvertible {
+        case alreadyServed(socket: FilePath, by: String)
+        case notASocket(FilePath)
+        case pathTooLong(FilePath)
+
+        package var description: String {
+            switch self {
+            case .alreadyServed(let socket, let holder): "another agent (\(holder)) serves \(PrintablePath(socket))"
+            case .notASocket(let path): "\(PrintablePath(path)) is there and is not a socket"
+            case .pathTooLong(let path):
+                "\(PrintablePath(path)) is longer than a socket's path may be (\(UnixSocket.longestPath) bytes)"
+            }
+        }
+    }
+
+    private let lock: OpenFileLock
+    private let directory: Directory
+    private let name: FilePath.Component
+    package let socket: FilePath
+
+    /// Makes the socket's directory where it is missing. `isShared`: other users are allowed to connect.
+    package init(socket: FilePath, isShared: Bool) throws {
+        guard socket.bytes.count <= UnixSocket.longestPath, let name = socket.lastComponent,
+            let lockName = name.appending(".lock")
+        else { throw Failure.pathTooLong(socket) }
+        let directory = try Self.directory(socket.removingLastComponent(), isShared: isShared)
+        guard let lock = try OpenFileLock(lockName, in: directory) else {
+            throw Failure.alreadyServed(socket: socket, by: Self.holder(lockName, directory))
+        }
+        try lock.write(note: Array("pid \(getpid())\n".utf8))
+        self.lock = lock
+        self.directory = directory
+        self.name = name
+        self.socket = socket
+    }
+
+    private static func holder(_ lockName: FilePath.Component, _ directory: Directory) -> String {
+        let note = String(decoding: OpenFileLock.note(lockName, in: directory).prefix(64), as: UTF8.self)
+        return note.isEmpty ? "pid unknown" : note.split(separator: "\n").first.map(String.init) ?? note
+    }
+
+    private static func directory(_ path: FilePath, isShared: Bool) throws(SystemError) -> Directory {
+        do throws(SystemError) {
+            return try Directory(path)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory, let name = path.lastComponent else { throw error }
+            let parent = try Directory(path.removingLastComponent())
+            do throws(SystemError) {
+                try parent.makeDirectory(name, mode: isShared ? 0o711 : 0o700)
+            } catch {
+                if error.errno != .fileExists { throw error }
+            }
+            return try Directory(path)
+        }
+    }
+
+    /// A listening socket in place of a dead agent's.
+    package borrowing func listen(isShared: Bool) throws -> Descriptor {
+        if let found = try directory.status(name) {
+            guard found.kind == .other else { throw Failure.notASocket(socket) }
+            if (try? UnixSocket.connect(to: socket)) != nil {
+                throw Failure.alreadyServed(socket: socket, by: "a program that does not hold its lock")
+            }
+            try directory.removeFile(name)
+        }
+        return try UnixSocket.listen(at: socket, mode: isShared ? 0o666 : 0o600)
+    }
+
+    /// Takes the socket's name away; the lock goes with this value.
+    package borrowing func removeSocket() { try? directory.removeFile(name) }
+}

@@ -1,0 +1,76 @@
+import AgentProtocol
+
+/// One store's feed: how far it has come, and what a subscriber that comes back must be told. A pure value.
+struct Channel {
+    struct Numbered: Equatable {
+        let event: StoreEvent
+        let number: UInt64
+    }
+
+    /// Of the last event.
+    private(set) var number: UInt64
+    /// Tokens before it say nothing of what happened since.
+    private var lastReset: Numbered?
+    private var lastRelocated: Numbered?
+
+    /// `start`: the number it begins with. Tokens below are of a time when the store was not followed.
+    init(startingAt start: UInt64) {
+        number = start
+        if start > 0 { lastReset = Numbered(event: .reset(.lagged), number: start) }
+    }
+
+    mutating func append(_ event: StoreEvent) -> Numbered {
+        number += 1
+        let numbered = Numbered(event: event, number: number)
+        switch event {
+        case .reset: lastReset = numbered
+        case .relocated: lastRelocated = numbered
+        case .change, .relocating, .relocationEnded: break
+        }
+        return numbered
+    }
+
+    /// What somebody who knows all up to `token` is to be told: nothing, one coalesced change, the last relocation,
+    /// or that its token is worth nothing.
+    func missed(since token: String, epoch: String) -> [Numbered] {
+        guard let token = FeedToken(token), token.epoch == epoch, token.number <= number else {
+            return [Numbered(event: .reset(.epoch), number: number)]
+        }
+        if token.number == number { return [] }
+        if let lastReset, token.number < lastReset.number {
+            return [Numbered(event: lastReset.event, number: number)]
+        }
+        if let lastRelocated, token.number < lastRelocated.number {
+            let later = lastRelocated.number < number ? [Numbered(event: .change, number: number)] : []
+            return [lastRelocated] + later
+        }
+        return [Numbered(event: .change, number: number)]
+    }
+}
+
+/// What a subscriber whose socket is full will be told when it takes bytes again: bounded, whatever happens meanwhile.
+struct Backlog {
+    private(set) var entries: [Channel.Numbered] = []
+    private static let limit = 8
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    /// A change is folded into the change or reset before it; too many other events become one `reset`.
+    mutating func append(_ new: Channel.Numbered) {
+        if new.event == .change, let last = entries.last {
+            switch last.event {
+            case .change, .reset:
+                entries[entries.count - 1] = Channel.Numbered(event: last.event, number: new.number)
+                return
+            case .relocating, .relocated, .relocationEnded: break
+            }
+        }
+        entries.append(new)
+        if entries.count > Self.limit { entries = [Channel.Numbered(event: .reset(.lagged), number: new.number)] }
+    }
+
+    mutating func take() -> [Channel.Numbered] {
+        defer { entries = [] }
+        return entries
+    }
+}

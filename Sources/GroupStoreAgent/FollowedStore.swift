@@ -1,0 +1,110 @@
+import AgentProtocol
+import ChangeFeed
+import DirectoryWatching
+import LinuxSystem
+import PersistentStore
+import Synchronization
+import SystemPackage
+
+/// How it stands with the following of one store.
+package enum FollowingState: String, Sendable {
+    case following
+    /// Nothing is there by that name; it is waited for.
+    case absent
+    /// A program uses it in exclusive mode, or it may not be read.
+    case unreadable
+    /// Let go of, for the time of a relocation.
+    case released
+}
+
+/// The states, for those who ask from another thread.
+package final class FollowingStates: Sendable {
+    private let states = Mutex<[StoreAddress: FollowingState]>([:])
+
+    package init() {}
+
+    package subscript(store: StoreAddress) -> FollowingState? { states.withLock { $0[store] } }
+
+    func set(_ state: FollowingState?, of store: StoreAddress) { states.withLock { $0[store] = state } }
+}
+
+/// One store with its observer.
+final class FollowedStore {
+    let address: StoreAddress
+    let directory: FilePath
+    let name: StoreName
+    private let observer: StoreObserver
+    private(set) var state = FollowingState.absent
+    /// When to look although no event may come.
+    private(set) var lookAt: ContinuousClock.Instant?
+
+    var path: FilePath { directory.appending(name.database) }
+
+    init(_ address: StoreAddress, directory: FilePath, name: StoreName) {
+        self.address = address
+        self.directory = directory
+        self.name = name
+        observer = StoreObserver(directory: directory, name: name)
+    }
+
+    /// Takes what is there now as known.
+    func attach() {
+        observer.attach()
+        state = exists ? .following : .absent
+    }
+
+    func letGo() {
+        observer.letGo()
+        lookAt = nil
+        state = .released
+    }
+
+    /// False when the event can't mean anything to the store.
+    func note(_ event: DirectoryEvent) -> Bool {
+        guard let part = name.part(named: event.name) else { return false }
+        let created = !event.kinds.isDisjoint(with: [.created, .movedIn])
+        let modified = !event.kinds.isDisjoint(with: [.modified, .closedAfterWriting])
+        let removed = !event.kinds.isDisjoint(with: [.deleted, .movedOut])
+        guard created || modified || removed else { return false }
+        observer.note(part, created: created, modified: modified, removed: removed)
+        return true
+    }
+
+    /// What subscribers are to be told; nil when nothing was committed.
+    func look() -> StoreEvent? {
+        let observation = observer.look()
+        lookAt = observation.lookAgain.map { ContinuousClock.now.advanced(by: $0) }
+        switch observation.finding {
+        case .unchanged: return nil
+        case .changed:
+            state = .following
+            return .change
+        case .discontinued(let reason):
+            state = Self.state(after: reason)
+            return .reset(Self.wireReason(reason))
+        }
+    }
+
+    private static func state(after reason: Observation.Reason) -> FollowingState {
+        switch reason {
+        case .replaced, .appeared, .overflow: .following
+        case .vanished: .absent
+        case .unreadable: .unreadable
+        }
+    }
+
+    private static func wireReason(_ reason: Observation.Reason) -> StoreEvent.ResetReason {
+        switch reason {
+        case .replaced: .replaced
+        case .appeared: .appeared
+        case .vanished: .vanished
+        case .overflow: .overflow
+        case .unreadable: .unreadable
+        }
+    }
+
+    private var exists: Bool {
+        guard let directory = try? Directory(directory) else { return false }
+        return (try? directory.status(name.database)) != nil
+    }
+}

@@ -1,0 +1,273 @@
+import AgentProtocol
+import ChangeFeed
+import DirectoryWatching
+import LinuxSystem
+import Logging
+import PersistentStore
+import Synchronization
+import SystemPackage
+
+/// The stores that are configured or subscribed to, and what is known of each. The watch's thread's alone.
+final class FollowedStores {
+    private let source: any EventSource
+    private let hub: Hub
+    private let scheduler: (any RelocationScheduling)?
+    private let states: FollowingStates
+    private let log: Logger
+    private var configuration = Configuration()
+    private var stores: [StoreAddress: FollowedStore] = [:]
+    /// Which stores a file's name may mean something to.
+    private var parts: [FilePath: [FilePath.Component: [FollowedStore]]] = [:]
+    private var watched: [FilePath: DirectoryEvent.Kinds] = [:]
+    private var legacyDirectories: Set<FilePath> = []
+    /// The stores that are to be looked at although no event may come.
+    private var expecting: Set<StoreAddress> = []
+    /// Let go of until `resume`.
+    private var released: Set<StoreAddress> = []
+
+    private static let storeKinds: DirectoryEvent.Kinds = [
+        .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut,
+    ]
+    private static let legacyKinds: DirectoryEvent.Kinds = [
+        .created, .deleted, .movedIn, .movedOut, .closedAfterWriting, .closedAfterReading, .opened,
+    ]
+
+    init(
+        source: any EventSource, hub: Hub, scheduler: (any RelocationScheduling)?, states: FollowingStates,
+        log: Logger
+    ) {
+        self.source = source
+        self.hub = hub
+        self.scheduler = scheduler
+        self.states = states
+        self.log = log
+    }
+}
+
+// MARK: - Notices
+
+extension FollowedStores {
+    /// Nil: only a notice brings news.
+    func timeUntilNextLook() -> Duration? {
+        guard let next = expecting.compactMap({ stores[$0]?.lookAt }).min() else { return nil }
+        return max(.zero, ContinuousClock.now.duration(to: next))
+    }
+
+    /// Sorts all notices first and looks afterwards, once a store: a burst costs one look.
+    func handle(_ notices: [Notice]) {
+        var touched: Set<StoreAddress> = []
+        var overflowed = false
+        for notice in notices {
+            switch notice {
+            case .event(let event): sort(event, &touched)
+            case .directoryAppeared(let directory), .directoryVanished(let directory):
+                for store in stores.values where store.directory == directory { touched.insert(store.address) }
+                scheduler?.notice(notice)
+            case .overflow:
+                overflowed = true
+                scheduler?.notice(notice)
+            case .woken: break
+            }
+        }
+        if overflowed { log.warning("the kernel's queue of file events overflowed; all stores are looked at anew") }
+        let now = ContinuousClock.now
+        for address in overflowed ? Set(stores.keys) : touched.union(expecting) {
+            guard let store = stores[address] else { continue }
+            if overflowed {
+                look(store, atLeast: .reset(.overflow))
+            } else if touched.contains(address) || store.lookAt.map({ $0 <= now }) == true {
+                look(store)
+            }
+        }
+    }
+
+    private func sort(_ event: DirectoryEvent, _ touched: inout Set<StoreAddress>) {
+        for store in parts[event.directory]?[event.name] ?? [] where store.note(event) {
+            touched.insert(store.address)
+        }
+        if legacyDirectories.contains(event.directory), !event.kinds.isDisjoint(with: Self.legacyKinds) {
+            scheduler?.notice(.event(event))
+        }
+    }
+
+    /// `event`: published when the look alone brings nothing worse.
+    private func look(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
+        guard !released.contains(store.address) else { return }
+        let found = store.look()
+        if store.lookAt == nil { expecting.remove(store.address) } else { expecting.insert(store.address) }
+        if case .reset? = found {
+            publish(found, of: store)
+        } else {
+            publish(event ?? found, of: store)
+        }
+    }
+
+    private func publish(_ event: StoreEvent?, of store: FollowedStore) {
+        if let event { hub.publish(event, of: store.address) }
+        states.set(store.state, of: store.address)
+    }
+}
+
+// MARK: - Who is followed
+
+extension FollowedStores {
+    /// Follows what is configured from now on, and no longer what was.
+    func configure(_ new: Configuration) {
+        configuration = new
+        legacyDirectories = Set(
+            new.groups.flatMap(\.stores).flatMap(\.legacy).map { $0.removingLastComponent() })
+        for store in stores.values where new.group(store.address.group)?.directory != store.directory {
+            hub.publish(.reset(.unconfigured), of: store.address)
+            forget(store)
+            _ = hub.close(store.address)
+        }
+        let configured = new.groups.flatMap { group in
+            group.stores.compactMap {
+                StoreAddress(group: group.identifier.rawValue, name: $0.name.database.bytes)
+            }
+        }
+        for store in hub.subscribedStores().union(configured) { follow(store, wasSubscribed: true) }
+        for address in Array(stores.keys) { forgetIfUnused(address) }
+        for failure in refreshWatches() { log.error("\(failure)") }
+    }
+
+    private func isConfigured(_ address: StoreAddress) -> Bool {
+        guard let name = FilePath.Component(bytes: address.name) else { return false }
+        return configuration.group(address.group)?.store(named: name) != nil
+    }
+
+    /// `wasSubscribed`: subscribers may be there that believe to know the store.
+    private func follow(_ address: StoreAddress, wasSubscribed: Bool = false) {
+        guard stores[address] == nil, let group = configuration.group(address.group),
+            let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
+        else { return }
+        let store = FollowedStore(address, directory: group.directory, name: name)
+        stores[address] = store
+        for part in [name.database] + name.sideFiles {
+            parts[group.directory, default: [:]][part, default: []].append(store)
+        }
+        hub.open(address)
+        _ = refreshWatches()
+        if !released.contains(address) { store.attach() }
+        states.set(released.contains(address) ? .released : store.state, of: address)
+        if wasSubscribed, hub.subscribedStores().contains(address) {
+            hub.publish(.reset(store.state == .absent ? .vanished : .appeared), of: address)
+        }
+    }
+
+    /// The channel stays open for its subscribers, if any.
+    private func forget(_ store: FollowedStore) {
+        store.letGo()
+        stores[store.address] = nil
+        expecting.remove(store.address)
+        for part in [store.name.database] + store.name.sideFiles {
+            parts[store.directory]?[part]?.removeAll { $0 === store }
+            if parts[store.directory]?[part]?.isEmpty == true { parts[store.directory]?[part] = nil }
+        }
+        if parts[store.directory]?.isEmpty == true { parts[store.directory] = nil }
+        states.set(nil, of: store.address)
+    }
+
+    func forgetIfUnused(_ address: StoreAddress) {
+        guard !isConfigured(address), hub.close(address), let store = stores[address] else { return }
+        forget(store)
+        _ = refreshWatches()
+    }
+
+    /// Watches the directories that are needed and no others; returns why one can't be watched.
+    private func refreshWatches() -> [String] {
+        var wanted: [FilePath: DirectoryEvent.Kinds] = [:]
+        for directory in parts.keys { wanted[directory, default: []].formUnion(Self.storeKinds) }
+        for directory in legacyDirectories { wanted[directory, default: []].formUnion(Self.legacyKinds) }
+        for directory in watched.keys where wanted[directory] == nil {
+            source.unwatch(directory)
+            watched[directory] = nil
+        }
+        var failures: [String] = []
+        for (directory, kinds) in wanted where watched[directory]?.isSuperset(of: kinds) != true {
+            do {
+                try source.watch(directory, for: kinds)
+                watched[directory, default: []].formUnion(kinds)
+            } catch {
+                failures.append("\(PrintablePath(directory)) can't be watched: \(error)")
+            }
+        }
+        return failures
+    }
+}
+
+// MARK: - Work from other threads
+
+extension FollowedStores {
+    func subscribe(_ connection: UInt64, to address: StoreAddress, since token: String?, id: JSONValue?) {
+        follow(address)
+        guard let store = stores[address] else {
+            return hub.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
+        }
+        guard watched[store.directory] != nil else {
+            let reason = refreshWatches().first ?? "\(PrintablePath(store.directory)) can't be watched"
+            hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
+            return forgetIfUnused(address)
+        }
+        hub.subscribe(connection, to: address, since: token, id: id, path: store.path.bytes)
+        forgetIfUnused(address)
+    }
+
+    func unsubscribe(_ connection: UInt64, from address: StoreAddress, id: JSONValue?) {
+        let wasSubscribed = hub.unsubscribe(connection, from: address)
+        hub.answer(
+            connection, wasSubscribed ? .reply(id: id, [:]) : .failure(id: id, .notSubscribed(address)),
+            wasExpected: true)
+        forgetIfUnused(address)
+    }
+
+    /// What was committed so far is told first.
+    func release(_ address: StoreAddress) {
+        if let store = stores[address] {
+            look(store)
+            store.letGo()
+            expecting.remove(address)
+        }
+        released.insert(address)
+        states.set(.released, of: address)
+    }
+
+    /// `event` says what happened meanwhile; without one, a store that is there may have been written.
+    func resume(_ address: StoreAddress, announcing event: StoreEvent?) {
+        released.remove(address)
+        guard let store = stores[address] else {
+            states.set(nil, of: address)
+            return
+        }
+        store.attach()
+        states.set(store.state, of: address)
+        if let event {
+            hub.publish(event, of: address)
+        } else if store.state != .absent {
+            hub.publish(.change, of: address)
+        }
+    }
+
+    func announce(_ event: StoreEvent, of address: StoreAddress) {
+        if let store = stores[address] { look(store) }
+        hub.publish(event, of: address)
+    }
+
+    func letGoOfAll() { for store in stores.values { store.letGo() } }
+}
+
+extension WireError {
+    static func unknownStore(_ store: StoreAddress) -> WireError {
+        WireError(
+            code: "unknown_store", "no group \(store.group) is served here, or its stores can't have that name",
+            hint: "name a group of the agent's configuration: GROUP_ID/NAME")
+    }
+
+    fileprivate static func unwatchable(_ reason: String) -> WireError {
+        WireError(code: "not_watchable", reason, hint: "groupstore doctor names the limit or permission")
+    }
+
+    fileprivate static func notSubscribed(_ store: StoreAddress) -> WireError {
+        WireError(code: "not_subscribed", "this connection has no subscription to that store")
+    }
+}

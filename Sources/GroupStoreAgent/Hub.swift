@@ -1,0 +1,233 @@
+import AgentProtocol
+import LinuxSystem
+import Synchronization
+
+/// Brings each store's events to its subscribers. A subscription is a cursor, not a queue: one whose socket is full
+/// gets one coalesced event later, and delays nobody.
+///
+/// Any thread may call it; one lock guards everything, and no call that can wait is made under it.
+package final class Hub: Sendable {
+    /// Of this run of the agent, in every token.
+    package let epoch: String
+    private let loop: EventLoop
+    private let state = Mutex(State())
+
+    /// More than this a connection may not have: each costs memory for as long as it is there.
+    package static let mostSubscriptions = 1024
+
+    private struct State {
+        var outlets: [UInt64: Outlet] = [:]
+        var channels: [StoreAddress: Channel] = [:]
+        var subscribers: [StoreAddress: [Subscription]] = [:]
+        /// Every channel that was closed ended below it; a channel opened later begins here.
+        var floor: UInt64 = 0
+        /// Connections that the server should look at: they may be finished.
+        var finished: Set<UInt64> = []
+    }
+
+    package init(loop: EventLoop, epoch: String = Hub.randomEpoch()) {
+        self.loop = loop
+        self.epoch = epoch
+    }
+
+    /// 60 random bits.
+    package static func randomEpoch() -> String {
+        let digits = String(UInt64.random(in: 0..<(1 << 60)), radix: 32)
+        return String(repeating: "0", count: 12 - digits.count) + digits
+    }
+
+    private func line(_ event: Channel.Numbered, _ store: StoreAddress) -> [UInt8] {
+        WireLine.bytes(event.event.json(store: store, token: token(event.number)))
+    }
+
+    private func token(_ number: UInt64) -> String { FeedToken(epoch: epoch, number: number).description }
+
+    private func note(_ outlet: Outlet, _ state: inout State) {
+        if outlet.isFinished, state.finished.insert(outlet.connection).inserted { loop.wake() }
+    }
+}
+
+// MARK: - Stores
+
+extension Hub {
+    /// Numbers a store's events from now on. Nothing when that is done already.
+    package func open(_ store: StoreAddress) {
+        state.withLock { state in
+            if state.channels[store] == nil { state.channels[store] = Channel(startingAt: state.floor) }
+        }
+    }
+
+    /// Stops numbering unless somebody is subscribed; true when it stopped.
+    package func close(_ store: StoreAddress) -> Bool {
+        state.withLock { state in
+            guard state.subscribers[store] == nil, let channel = state.channels.removeValue(forKey: store) else {
+                return false
+            }
+            state.floor = max(state.floor, channel.number + 1)
+            return true
+        }
+    }
+
+    /// Numbers the event and sends it to all subscribers; nothing when the store isn't open.
+    package func publish(_ event: StoreEvent, of store: StoreAddress) {
+        state.withLock { state in
+            guard let numbered = state.channels[store]?.append(event) else { return }
+            guard let subscribers = state.subscribers[store] else { return }
+            let line = line(numbered, store)
+            for subscription in subscribers {
+                subscription.outlet.send(numbered, line: line, of: subscription)
+                note(subscription.outlet, &state)
+            }
+        }
+    }
+
+    package struct StoreStatus: Sendable {
+        package let token: String
+        package let subscribers: Int
+    }
+
+    package func status() -> [StoreAddress: StoreStatus] {
+        state.withLock { state in
+            var result: [StoreAddress: StoreStatus] = [:]
+            for (store, channel) in state.channels {
+                result[store] = StoreStatus(
+                    token: token(channel.number), subscribers: state.subscribers[store]?.count ?? 0)
+            }
+            return result
+        }
+    }
+
+    /// The stores that somebody is subscribed to.
+    package func subscribedStores() -> Set<StoreAddress> { state.withLock { Set($0.subscribers.keys) } }
+}
+
+// MARK: - Subscriptions
+
+extension Hub {
+    /// Subscribes, answers, and tells at once what happened since the token. The store must be open.
+    package func subscribe(
+        _ connection: UInt64, to store: StoreAddress, since token: String?, id: JSONValue?, path: [UInt8]
+    ) {
+        state.withLock { state in
+            guard let outlet = state.outlets[connection], let channel = state.channels[store] else { return }
+            guard outlet.subscriptions.count < Self.mostSubscriptions || outlet.subscriptions[store] != nil else {
+                return answer(.failure(id: id, .tooManySubscriptions), outlet, &state)
+            }
+            remove(store, of: outlet, &state)
+            let subscription = Subscription(store: store, outlet: outlet)
+            outlet.add(subscription)
+            state.subscribers[store, default: []].append(subscription)
+            let missed = token.map { channel.missed(since: $0, epoch: epoch) } ?? []
+            // The token answers "up to where was I told?": with events to follow, no further than before.
+            var reply: JSONObject = ["token": .string(missed.isEmpty ? self.token(channel.number) : token ?? "")]
+            reply.setPath("path", bytes: path)
+            answer(.reply(id: id, reply), outlet, &state)
+            for event in missed { outlet.send(event, line: line(event, store), of: subscription) }
+        }
+    }
+
+    /// False when there was no such subscription.
+    package func unsubscribe(_ connection: UInt64, from store: StoreAddress) -> Bool {
+        state.withLock { state in
+            guard let outlet = state.outlets[connection] else { return false }
+            return remove(store, of: outlet, &state)
+        }
+    }
+
+    @discardableResult
+    private func remove(_ store: StoreAddress, of outlet: Outlet, _ state: inout State) -> Bool {
+        guard let subscription = outlet.subscriptions[store] else { return false }
+        outlet.remove(subscription)
+        state.subscribers[store]?.removeAll { $0 === subscription }
+        if state.subscribers[store]?.isEmpty == true { state.subscribers[store] = nil }
+        return true
+    }
+}
+
+extension WireError {
+    fileprivate static let tooManySubscriptions = WireError(
+        code: "too_many_subscriptions", "a connection has at most \(Hub.mostSubscriptions) subscriptions",
+        hint: "use another connection")
+}
+
+// MARK: - Connections
+
+extension Hub {
+    /// `raw` is a non-blocking socket that the event loop watches under `connection`; it stays open until `remove`.
+    package func add(_ connection: UInt64, raw: CInt) {
+        state.withLock { $0.outlets[connection] = Outlet(connection: connection, raw: raw, loop: loop) }
+    }
+
+    /// Returns the stores that nobody is subscribed to any more.
+    package func remove(_ connection: UInt64) -> [StoreAddress] {
+        state.withLock { state in
+            guard let outlet = state.outlets.removeValue(forKey: connection) else { return [] }
+            state.finished.remove(connection)
+            let stores = Array(outlet.subscriptions.keys)
+            for store in stores { remove(store, of: outlet, &state) }
+            return stores.filter { state.subscribers[$0] == nil }
+        }
+    }
+
+    /// An answer is coming from another thread.
+    package func expectAnswer(_ connection: UInt64) { state.withLock { $0.outlets[connection]?.unanswered += 1 } }
+
+    /// Sends a whole answer, or the last line of one. `wasExpected`: after `expectAnswer`.
+    package func answer(_ connection: UInt64, _ message: AgentMessage, wasExpected: Bool = false) {
+        state.withLock { state in
+            guard let outlet = state.outlets[connection] else { return }
+            if wasExpected { outlet.unanswered -= 1 }
+            answer(message, outlet, &state)
+        }
+    }
+
+    /// Sends lines that belong to an answer; `optional` ones are left out for a client that doesn't keep up.
+    package func send(_ connection: UInt64, _ messages: [AgentMessage], optional: Bool = false) {
+        state.withLock { state in
+            guard let outlet = state.outlets[connection], !(optional && outlet.isCongested) else { return }
+            outlet.send(answer: messages.flatMap { WireLine.bytes($0.json) })
+        }
+    }
+
+    private func answer(_ message: AgentMessage, _ outlet: Outlet, _ state: inout State) {
+        outlet.send(answer: WireLine.bytes(message.json))
+        note(outlet, &state)
+    }
+
+    package func flush(_ connection: UInt64) {
+        state.withLock { state in
+            guard let outlet = state.outlets[connection] else { return }
+            outlet.flush(line: line)
+            note(outlet, &state)
+        }
+    }
+
+    /// The peer ended its side; the connection is kept for as long as there is something to send.
+    package func peerIsSilent(_ connection: UInt64) {
+        state.withLock { state in
+            guard let outlet = state.outlets[connection] else { return }
+            outlet.peerIsSilent = true
+            outlet.setReading(false)
+            note(outlet, &state)
+        }
+    }
+
+    /// Whether the client should take its answers before it asks more; requests aren't read meanwhile.
+    package func pausesIfCongested(_ connection: UInt64) -> Bool {
+        state.withLock { state in
+            guard let outlet = state.outlets[connection], !outlet.peerIsSilent else { return false }
+            outlet.setReading(!outlet.isCongested)
+            return outlet.isCongested
+        }
+    }
+
+    /// Connections on which nothing will ever be sent or asked again.
+    package func takeFinished() -> Set<UInt64> {
+        state.withLock { state in
+            defer { state.finished = [] }
+            return state.finished.filter { state.outlets[$0]?.isFinished == true }
+        }
+    }
+
+    package var isFlushed: Bool { state.withLock { $0.outlets.values.allSatisfy(\.isFlushed) } }
+}

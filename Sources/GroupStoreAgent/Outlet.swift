@@ -1,0 +1,130 @@
+import AgentProtocol
+import LinuxSystem
+
+/// One subscription: a connection's interest in a store. Guarded by the hub's lock.
+final class Subscription {
+    let store: StoreAddress
+    /// The connection; it outlives its subscriptions.
+    unowned let outlet: Outlet
+    var backlog = Backlog()
+
+    init(store: StoreAddress, outlet: Outlet) {
+        self.store = store
+        self.outlet = outlet
+    }
+}
+
+/// The sending half of a connection. Guarded by the hub's lock.
+///
+/// What the socket takes goes out at once, on the thread that has it. What it doesn't take waits here: answers as
+/// bytes, events as each subscription's backlog.
+final class Outlet {
+    let connection: UInt64
+    private let raw: CInt
+    private let loop: EventLoop
+    private var unsent: [UInt8] = []
+    private var lagging: [Subscription] = []
+    private var tellsReadable = true
+    private var tellsWritable = false
+    private(set) var subscriptions: [StoreAddress: Subscription] = [:]
+    /// Requests whose answer comes from another thread.
+    var unanswered = 0
+    /// The peer sends nothing more, but may still read.
+    var peerIsSilent = false
+    /// The peer is gone: nothing is sent any more.
+    private(set) var isBroken = false
+
+    /// Bytes of answers from which on no more requests are read, and progress is left out.
+    private static let congestion = 65_536
+
+    init(connection: UInt64, raw: CInt, loop: EventLoop) {
+        self.connection = connection
+        self.raw = raw
+        self.loop = loop
+    }
+
+    var isCongested: Bool { unsent.count > Self.congestion }
+
+    /// Nothing waits to be sent.
+    var isFlushed: Bool { unsent.isEmpty && lagging.isEmpty }
+
+    /// Nothing will ever be sent or asked again: the connection can be closed.
+    var isFinished: Bool {
+        isBroken || peerIsSilent && unanswered == 0 && subscriptions.isEmpty && isFlushed
+    }
+
+    /// Answers are kept until they are sent.
+    func send(answer line: [UInt8]) {
+        if unsent.isEmpty { transmit(line) } else { unsent += line }
+        updateInterest()
+    }
+
+    /// `line` is the event's line, made once for all subscribers.
+    func send(_ event: Channel.Numbered, line: [UInt8], of subscription: Subscription) {
+        if isFlushed {
+            transmit(line)
+            updateInterest()
+        } else if !isBroken {
+            if subscription.backlog.isEmpty { lagging.append(subscription) }
+            subscription.backlog.append(event)
+        }
+    }
+
+    /// The socket takes bytes again. `line` makes an event's line.
+    func flush(line: (Channel.Numbered, StoreAddress) -> [UInt8]) {
+        let waiting = unsent
+        unsent = []
+        transmit(waiting)
+        while unsent.isEmpty, !lagging.isEmpty {
+            let subscription = lagging.removeFirst()
+            transmit(subscription.backlog.take().flatMap { line($0, subscription.store) })
+        }
+        updateInterest()
+    }
+
+    private func transmit(_ bytes: [UInt8]) {
+        guard !isBroken, !bytes.isEmpty else { return }
+        do throws(SystemError) {
+            var sent = 0
+            while sent < bytes.count {
+                let count = try UnixSocket.send(bytes[sent...], on: raw)
+                if count == 0 { break }
+                sent += count
+            }
+            unsent = sent == bytes.count ? [] : Array(bytes[sent...])
+        } catch {
+            isBroken = true
+            unsent = []
+            lagging = []
+        }
+    }
+
+    /// Whether requests are read.
+    func setReading(_ isReading: Bool) {
+        guard tellsReadable != isReading else { return }
+        tellsReadable = isReading
+        register()
+    }
+
+    private func updateInterest() {
+        guard tellsWritable != !isFlushed else { return }
+        tellsWritable = !isFlushed
+        register()
+    }
+
+    private func register() {
+        do throws(SystemError) {
+            try loop.watch(raw, token: connection, readable: tellsReadable, writable: tellsWritable)
+        } catch {
+            isBroken = true
+        }
+    }
+
+    func add(_ subscription: Subscription) { subscriptions[subscription.store] = subscription }
+
+    func remove(_ subscription: Subscription) {
+        subscriptions[subscription.store] = nil
+        lagging.removeAll { $0 === subscription }
+        updateInterest()
+    }
+}

@@ -1,0 +1,98 @@
+import AgentProtocol
+import LinuxSystem
+import Logging
+import PersistentStore
+import SystemPackage
+
+/// Turns a client's lines into work for the other parts, and their results into answers. Bytes end here.
+package final class RequestHandler {
+    private let hub: Hub
+    private let watch: Watch
+    private let configuration: CurrentConfiguration
+    private let scheduler: (any RelocationScheduling)?
+    private let status: StatusReport
+    private let version: String
+    private let log: Logger
+
+    package init(
+        hub: Hub, watch: Watch, configuration: CurrentConfiguration, scheduler: (any RelocationScheduling)?,
+        status: StatusReport, version: String, log: Logger
+    ) {
+        self.hub = hub
+        self.watch = watch
+        self.configuration = configuration
+        self.scheduler = scheduler
+        self.status = status
+        self.version = version
+        self.log = log
+    }
+
+    /// A connection's first line.
+    var hello: AgentMessage {
+        .hello(protocol: WireLine.protocolVersion, agent: version, longestLine: Int64(WireLine.longest))
+    }
+
+    func handle(_ line: [UInt8], of connection: UInt64, peer: PeerCredentials) {
+        do throws(RefusedLine) {
+            try perform(AgentRequest(parsing: line), connection, peer)
+        } catch {
+            hub.answer(connection, .failure(id: error.id, error.error))
+        }
+    }
+
+    private func perform(
+        _ request: AgentRequest, _ connection: UInt64, _ peer: PeerCredentials
+    ) throws(RefusedLine) {
+        let id = request.id
+        switch request.operation {
+        case .subscribe(let store, let token):
+            guard isServed(store) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
+            hub.expectAnswer(connection)
+            watch.perform { $0.subscribe(connection, to: store, since: token, id: id) }
+        case .unsubscribe(let store):
+            hub.expectAnswer(connection)
+            watch.perform { $0.unsubscribe(connection, from: store, id: id) }
+        case .status(let group):
+            hub.send(connection, status.rows(id: id, group: group))
+            hub.answer(connection, .reply(id: id, status.summary()))
+        case .relocate(let operation): try relocate(operation, id, connection, peer)
+        }
+    }
+
+    private func isServed(_ store: StoreAddress) -> Bool {
+        let name = FilePath.Component(bytes: store.name).flatMap(StoreName.init)
+        return name != nil && configuration.value.group(store.group) != nil
+            && store.name != Array(".groupstore".utf8)
+    }
+
+    private func relocate(
+        _ operation: RelocateOperation, _ id: JSONValue?, _ connection: UInt64, _ peer: PeerCredentials
+    ) throws(RefusedLine) {
+        guard let scheduler else {
+            throw RefusedLine(
+                id: id, error: WireError(code: "not_supported", "this agent relocates no store", hint: nil))
+        }
+        log.info("relocation asked for", metadata: ["pid": "\(peer.pid)", "uid": "\(peer.uid)"])
+        hub.expectAnswer(connection)
+        scheduler.relocate(operation) { [hub] answer in
+            switch answer {
+            case .progress(let type, var object):
+                if let id { object["id"] = id }
+                hub.send(connection, [.event(type: type, object)], optional: true)
+            case .summary(var object):
+                object["type"] = nil
+                hub.answer(connection, .reply(id: id, object), wasExpected: true)
+            case .refused(let error):
+                hub.answer(connection, .failure(id: id, error), wasExpected: true)
+            }
+        }
+    }
+
+    /// The last subscriber of these stores has gone.
+    func abandon(_ stores: [StoreAddress]) {
+        guard !stores.isEmpty else { return }
+        watch.perform { followed in
+            for store in stores { followed.forgetIfUnused(store) }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import Logging
+import SystemPackage
+
+/// The socket's side of the agent, on one thread: takes connections, reads requests, sends what waited.
+package final class Server {
+    /// Who may connect.
+    package struct Admission: Sendable {
+        package var users: Set<uid_t>
+        package var connectionsPerUser = 1100
+
+        package init(users: Set<uid_t>) { self.users = users }
+    }
+
+    /// One client.
+    private final class Connection {
+        let socket: Descriptor
+        let peer: PeerCredentials
+        var lines = LineBuffer()
+        /// Its answers must be taken first.
+        var isPaused = false
+
+        init(_ socket: consuming Descriptor, _ peer: PeerCredentials) {
+            self.socket = socket
+            self.peer = peer
+        }
+    }
+
+    private let loop: EventLoop
+    private let hub: Hub
+    private let requests: RequestHandler
+    private let log: Logger
+    private let listener: Descriptor
+    private var connections: [UInt64: Connection] = [:]
+    private var connectionCounts: [uid_t: Int] = [:]
+    private var nextConnection = firstConnection
+    private var acceptsConnections = true
+    private var buffer = [UInt8](repeating: 0, count: 65_536)
+    package var admission: Admission
+
+    private static let listenerToken: UInt64 = 0
+    private static let signalToken: UInt64 = 1
+    private static let firstConnection: UInt64 = 2
+
+    package init(
+        listener: consuming Descriptor, loop: EventLoop, hub: Hub, requests: RequestHandler, admission: Admission,
+        log: Logger
+    ) throws(SystemError) {
+        self.loop = loop
+        self.hub = hub
+        self.requests = requests
+        self.admission = admission
+        self.log = log
+        let raw = listener.raw
+        self.listener = listener
+        try loop.add(raw, token: Self.listenerToken)
+    }
+
+    /// Serves until `shouldStop`, asked after each wake-up, says so. `signals` is a descriptor to read too, and
+    /// `onSignal` is called when it can be read.
+    package func run(signals: CInt?, onSignal: () throws -> Void, shouldStop: () throws -> Bool) throws {
+        if let signals { try loop.add(signals, token: Self.signalToken) }
+        while try !shouldStop() {
+            for ready in try loop.wait(timeout: nil) {
+                switch ready.token {
+                case Self.listenerToken: accept()
+                case Self.signalToken: try onSignal()
+                default: serve(ready)
+                }
+            }
+            for connection in hub.takeFinished() { close(connection) }
+        }
+    }
+
+    /// Takes nothing more, and sends what waits to those who take it within the time; then closes all.
+    package func drain(within duration: Duration) {
+        try? loop.watch(listener.raw, token: Self.listenerToken, readable: false, writable: false)
+        let deadline = Deadline(after: duration)
+        while !hub.isFlushed, !deadline.hasPassed, let events = try? loop.wait(timeout: deadline.remaining) {
+            for ready in events where connections[ready.token] != nil {
+                if ready.isClosed { close(ready.token) } else { hub.flush(ready.token) }
+            }
+        }
+        for connection in Array(connections.keys) { close(connection) }
+    }
+}
+
+// MARK: - Connections
+
+extension Server {
+    private func accept() {
+        do throws(SystemError) {
+            while let socket = try UnixSocket.accept(on: listener) { try admit(socket) }
+        } catch {
+            // Out of descriptors or memory: those who wait are taken when somebody leaves.
+            log.error("no more connections are taken for now: \(error)")
+            setAccepting(false)
+        }
+    }
+
+    private func setAccepting(_ accepts: Bool) {
+        guard acceptsConnections != accepts else { return }
+        acceptsConnections = accepts
+        try? loop.watch(listener.raw, token: Self.listenerToken, readable: accepts, writable: false)
+    }
+
+    private func admit(_ socket: consuming Descriptor) throws(SystemError) {
+        let peer = try UnixSocket.peer(of: socket)
+        if let refusal = refusal(of: peer) {
+            log.notice("connection refused", metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "why": "\(refusal.code)"])
+            _ = try? UnixSocket.send(WireLine.bytes(AgentMessage.failure(id: nil, refusal).json)[...], on: socket.raw)
+            return
+        }
+        let token = nextConnection
+        nextConnection += 1
+        let connection = Connection(socket, peer)
+        try loop.add(connection.socket.raw, token: token)
+        connections[token] = connection
+        connectionCounts[peer.uid, default: 0] += 1
+        hub.add(token, raw: connection.socket.raw)
+        hub.answer(token, requests.hello)
+    }
+
+    private func refusal(of peer: PeerCredentials) -> WireError? {
+        guard admission.users.contains(peer.uid) else {
+            return WireError(
+                code: "not_permitted", "user \(peer.uid) may not use this agent",
+                hint: "its owner can add the user to socket: allow-uids")
+        }
+        guard connectionCounts[peer.uid, default: 0] < admission.connectionsPerUser else {
+            return WireError(
+                code: "too_many_connections", "user \(peer.uid) has \(admission.connectionsPerUser) connections",
+                hint: "close some; one connection can have many subscriptions")
+        }
+        return nil
+    }
+
+    private func close(_ token: UInt64) {
+        // First out of the hub: nobody may send on the descriptor's number once it is another's.
+        requests.abandon(hub.remove(token))
+        guard let connection = connections.removeValue(forKey: token) else { return }
+        try? loop.remove(connection.socket.raw)
+        let count = connectionCounts[connection.peer.uid, default: 1] - 1
+        connectionCounts[connection.peer.uid] = count == 0 ? nil : count
+        setAccepting(true)
+    }
+}
+
+// MARK: - Requests
+
+extension Server {
+    private func serve(_ ready: EventLoop.Readiness) {
+        guard let connection = connections[ready.token] else { return }
+        if ready.isWritable {
+            hub.flush(ready.token)
+            if connection.isPaused { dispatch(connection, ready.token) }
+        }
+        let hasRead = ready.isReadable && read(connection, ready.token)
+        if ready.isClosed, !hasRead { close(ready.token) }
+    }
+
+    /// Reads once, so that one client's flood doesn't hold up the others; true when something came.
+    private func read(_ connection: Connection, _ token: UInt64) -> Bool {
+        do {
+            let count = try buffer.withUnsafeMutableBytes { try connection.socket.receive(into: $0) }
+            guard let count else { return false }
+            if count == 0 {
+                hub.peerIsSilent(token)
+                return false
+            }
+            connection.lines.append(buffer[..<count])
+            dispatch(connection, token)
+            return true
+        } catch {
+            close(token)
+            return true
+        }
+    }
+
+    private func dispatch(_ connection: Connection, _ token: UInt64) {
+        do throws(LineBuffer.LineTooLong) {
+            repeat {
+                connection.isPaused = hub.pausesIfCongested(token)
+                guard !connection.isPaused, let line = try connection.lines.next() else { return }
+                if line.contains(where: { $0 > 0x20 }) { requests.handle(line, of: token, peer: connection.peer) }
+            } while true
+        } catch {
+            hub.answer(token, .failure(id: nil, .lineTooLong))
+            close(token)
+        }
+    }
+}
+
+extension WireError {
+    fileprivate static let lineTooLong = WireError(
+        code: "line_too_long", "a line is at most \(WireLine.longest) bytes", hint: "the connection is closed")
+}

@@ -1,0 +1,66 @@
+import DirectoryWatching
+import LinuxSystem
+import Logging
+import Synchronization
+
+/// The thread that waits for file events, and does all work on the stores that are followed, in order. Other threads
+/// leave work for it.
+package final class Watch: Sendable {
+    typealias Work = @Sendable (FollowedStores) -> Void
+
+    private struct Mailbox {
+        var work: [Work] = []
+        var isStopping = false
+    }
+
+    /// All but `wake`, which any thread may call, is called by the watch's thread alone once it runs.
+    nonisolated(unsafe) private let source: any EventSource
+    private let mailbox = Mutex(Mailbox())
+    private let thread = Mutex<SystemThread?>(nil)
+    private let log: Logger
+
+    package init(source: any EventSource, log: Logger) {
+        self.source = source
+        self.log = log
+    }
+
+    /// Work for the thread, done after what was left before it, and not before `start`.
+    func perform(_ work: @escaping Work) {
+        mailbox.withLock { $0.work.append(work) }
+        source.wake()
+    }
+
+    /// Makes the thread. `failed` is called on it when no more events can be had.
+    package func start(
+        configuration: Configuration, hub: Hub, scheduler: (any RelocationScheduling)?, states: FollowingStates,
+        failed: @escaping @Sendable (any Error) -> Void
+    ) throws {
+        let started = try SystemThread(name: "gs-watch") { [self] in
+            let stores = FollowedStores(source: source, hub: hub, scheduler: scheduler, states: states, log: log)
+            stores.configure(configuration)
+            do { try run(stores) } catch { failed(error) }
+            stores.letGoOfAll()
+        }
+        thread.withLock { $0 = started }
+    }
+
+    private func run(_ stores: FollowedStores) throws {
+        while true {
+            let (work, isStopping) = mailbox.withLock { mailbox in
+                defer { mailbox.work = [] }
+                return (mailbox.work, mailbox.isStopping)
+            }
+            for item in work { item(stores) }
+            if isStopping { return }
+            stores.handle(try source.next(timeout: stores.timeUntilNextLook()))
+        }
+    }
+
+    /// Ends the thread once the work left so far is done; false when that takes too long.
+    @discardableResult
+    package func stop(within duration: Duration = .seconds(5)) -> Bool {
+        mailbox.withLock { $0.isStopping = true }
+        source.wake()
+        return thread.withLock { $0.take() }?.join(within: duration) ?? true
+    }
+}

@@ -1,0 +1,47 @@
+import CLinux
+import Dispatch
+import Glibc
+import SystemPackage
+
+/// A thread of ours with a name that debuggers and `ps -L` show.
+package final class SystemThread: Sendable {
+    private final class Start {
+        let name: String
+        let body: () -> Void
+        let ended: DispatchSemaphore
+
+        init(name: String, body: @escaping () -> Void, ended: DispatchSemaphore) {
+            self.name = name
+            self.body = body
+            self.ended = ended
+        }
+    }
+
+    private let ended = DispatchSemaphore(value: 0)
+
+    /// Runs `body` on a new thread, with the calling thread's signal mask. `name`: at most 15 bytes.
+    package init(name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
+        let start = Unmanaged.passRetained(Start(name: name, body: body, ended: ended))
+        var thread = pthread_t()
+        let result = pthread_create(
+            &thread, nil,
+            { argument in
+                guard let argument else { return nil }
+                let start = Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+                gs_name_thread(start.name)
+                start.body()
+                start.ended.signal()
+                return nil
+            }, start.toOpaque())
+        guard result == 0 else {
+            start.release()
+            throw SystemError("pthread_create", Errno(rawValue: result))
+        }
+        pthread_detach(thread)
+    }
+
+    /// Waits for the thread's end; false when it did not come in time. Only one thread may wait, and once.
+    package func join(within duration: Duration) -> Bool {
+        ended.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds))) == .success
+    }
+}
