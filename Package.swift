@@ -40,7 +40,7 @@ let package = Package(
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
             ],
             swiftSettings: strict),
-        .target(name: "ChangeFeed", dependencies: ["PersistentStore"], swiftSettings: strict),
+        .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),
         .target(
             name: "StoreRelocation", dependencies: ["CLinux", "CXXHash", "GroupContainer", "PersistentStore"],
             swiftSettings: strict),

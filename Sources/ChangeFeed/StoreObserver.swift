@@ -1,3 +1,5 @@
+import CLinux
+import Glibc
 import LinuxSystem
 import PersistentStore
 import SystemPackage
@@ -28,9 +30,21 @@ package struct Observation: Sendable, Equatable {
 }
 
 /// Watches one store for other processes' commits, without a SQLite connection, a lock or a trace. One thread's.
+///
+/// It reads with descriptors of its own, never by mapping: SQLite truncates a `-shm` that it finds, and memory mapped
+/// from a truncated file ends the process that touches it.
 package final class StoreObserver {
     package let directory: FilePath
     package let name: StoreName
+
+    private var files: StoreFiles?
+    private var known = Known()
+    private var sessions = SessionNotes()
+    private var touched: Set<StorePart> = []
+    private var backoff = Backoff()
+    private var isUnreadable = false
+    /// A rollback journal was seen since the last settled look: what counts as committed then is so for good.
+    private var usesJournal = false
 
     package init(directory: FilePath, name: StoreName) {
         self.directory = directory
@@ -38,14 +52,211 @@ package final class StoreObserver {
     }
 
     /// Takes what is there now as known. Until the first `attach`, and after `letGo`, nothing is open.
-    package func attach() {}
+    package func attach() {
+        letGo()
+        guard let opened = try? StoreFiles(directory, name) else { return }
+        files = opened
+        known = (try? opened.baseline()) ?? Known()
+    }
+
+    /// Closes every descriptor: somebody here is about to open the store through SQLite, or to move it.
+    package func letGo() {
+        files = nil
+        touched = []
+        sessions = SessionNotes()
+        backoff = Backoff()
+        isUnreadable = false
+    }
 
     /// Something happened to one of the store's parts. Cheap; `look` judges.
-    package func note(_ part: StorePart, created: Bool, modified: Bool, removed: Bool) {}
+    package func note(_ part: StorePart, created: Bool, modified: Bool, removed: Bool) {
+        // A write to the log is what most events are, and needs the least looking.
+        if part == .wal, !created, !removed { touched.insert(.wal) } else { touched.formUnion([part, .database]) }
+        if part == .journal { usesJournal = true }
+        sessions.note(part, created: created, modified: modified)
+    }
 
     /// Compares the store with what is known of it.
-    package func look() -> Observation { Observation(.unchanged) }
+    package func look() -> Observation {
+        defer { touched = [] }
+        do {
+            if let files, files.log != nil, touched.isSubset(of: [.wal]) { return try lookAtLog(files) }
+            return try lookAtAll()
+        } catch {
+            return unreadable()
+        }
+    }
 
-    /// Closes every descriptor and mapping: somebody here is about to open the store through SQLite, or to move it.
-    package func letGo() {}
+    /// It may be read again when its owner allows it, or when a lease on it is over.
+    private func unreadable() -> Observation {
+        defer { isUnreadable = true }
+        files = nil
+        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable))
+    }
+
+    // MARK: Everything
+
+    private func lookAtAll() throws -> Observation {
+        let hadStore = files != nil
+        guard let found = try StoreFiles.current(directory, name, unless: files) else {
+            files = nil
+            sessions = SessionNotes()
+            isUnreadable = false
+            return Observation(hadStore ? .discontinued(.vanished) : .unchanged)
+        }
+        guard found === files else {
+            let was = isUnreadable
+            attach()
+            return Observation(was ? .changed : .discontinued(hadStore ? .replaced : .appeared))
+        }
+        let hasChanged = try lookAtSessions(found)
+        let rest =
+            switch try found.header()?.journalMode {
+            case .writeAhead: try lookAtWriteAhead(found)
+            case .rollback: try lookAtRollback(found)
+            // Not yet, or no longer, a database.
+            case nil: Observation(.unchanged)
+            }
+        guard hasChanged, rest.finding == .unchanged else { return rest }
+        return Observation(.changed, lookAgain: rest.lookAgain)
+    }
+
+    /// What the log's index says in the end, though it may have lost its name since; and whether programs came and
+    /// went unseen.
+    private func lookAtSessions(_ files: StoreFiles) throws -> Bool {
+        var hasChanged = try hasCommitted(files)
+        let wasOpened = try files.refreshLog()
+        if wasOpened, try hasCommitted(files) { hasChanged = true }
+        if sessions.haveModified(isObserved: !wasOpened && files.log != nil) { hasChanged = true }
+        return hasChanged
+    }
+
+    // MARK: Write-ahead logging
+
+    private func lookAtWriteAhead(_ files: StoreFiles) throws -> Observation {
+        // The counter counts again when rollback mode comes back.
+        known.changeCounter = try files.header()?.changeCounter
+        guard files.log != nil else { return try lookWithoutIndex(files) }
+        isUnreadable = false
+        return try lookAtLog(files)
+    }
+
+    /// A log without an index: nobody has the store open, or one program in exclusive mode, beside which nobody can
+    /// read.
+    private func lookWithoutIndex(_ files: StoreFiles) throws -> Observation {
+        guard files.isLockedExclusively() else {
+            defer { isUnreadable = false }
+            return Observation(isUnreadable ? .changed : .unchanged)
+        }
+        defer { isUnreadable = true }
+        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable))
+    }
+
+    /// The event of a write to the log comes before its commit can be seen. So the index is read again for some
+    /// microseconds, and then for as long as somebody holds the log's write lock.
+    private func lookAtLog(_ files: StoreFiles) throws -> Observation {
+        var hasChanged = try hasCommitted(files)
+        if !hasChanged {
+            let until = ContinuousClock.now.advanced(by: Self.spin)
+            while !hasChanged, ContinuousClock.now < until {
+                gs_cpu_relax()
+                hasChanged = try hasCommitted(files)
+            }
+        }
+        if files.isLogBeingWritten() {
+            if hasChanged { backoff = Backoff() }
+            return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
+        }
+        // It may have been committed between the last look and the lock's release.
+        if try hasCommitted(files) { hasChanged = true }
+        backoff = Backoff()
+        return Observation(hasChanged ? .changed : .unchanged)
+    }
+
+    private static let spin = Duration.microseconds(40)
+
+    private func hasCommitted(_ files: StoreFiles) throws -> Bool {
+        guard let index = try files.index(), index.checksum != .none, index.checksum != known.checksum else {
+            return false
+        }
+        known.checksum = index.checksum
+        return true
+    }
+
+    // MARK: Rollback mode
+
+    /// The change counter is final when no hot journal is left that could undo it.
+    private func lookAtRollback(_ files: StoreFiles) throws -> Observation {
+        guard try !files.isJournalHot() else { return Observation(.unchanged) }
+        guard let counter = try files.header()?.changeCounter, counter != known.changeCounter else {
+            return settled(.unchanged)
+        }
+        // Without a journal on the disk, the database is written before the transaction is over.
+        if files.waitForWriter(), !usesJournal { return stillLocked() }
+        guard try !files.isJournalHot(), try files.header()?.changeCounter == counter else {
+            return Observation(.unchanged, lookAgain: backoff.next())
+        }
+        known.changeCounter = counter
+        return settled(.changed)
+    }
+
+    private func settled(_ finding: Observation.Finding) -> Observation {
+        backoff = Backoff()
+        usesJournal = false
+        defer { isUnreadable = false }
+        return Observation(isUnreadable ? .changed : finding)
+    }
+
+    /// A commit takes no longer than this; a program in exclusive mode keeps its lock for good, and is noticed again
+    /// when it closes.
+    private func stillLocked() -> Observation {
+        if let again = backoff.nextWithin(.milliseconds(500)) { return Observation(.unchanged, lookAgain: again) }
+        defer { isUnreadable = true }
+        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable))
+    }
+}
+
+/// What was told last.
+struct Known: Equatable {
+    var checksum = FrameChecksum.none
+    var changeCounter: UInt32?
+}
+
+/// How long until the next look for a commit that is on its way: 50 µs, and twice as long each time, to 20 ms.
+private struct Backoff {
+    private var delay = Duration.microseconds(50)
+    private var total = Duration.zero
+
+    mutating func next() -> Duration {
+        defer { delay = min(delay * 2, .milliseconds(20)) }
+        total += delay
+        return delay
+    }
+
+    /// Nil when all the waiting so far is as long as the limit.
+    mutating func nextWithin(_ limit: Duration) -> Duration? { total < limit ? next() : nil }
+}
+
+/// Programs that open a store in WAL mode make its side files, and the last one to close it removes them. When one
+/// came and went between two looks, only the events tell of it.
+private struct SessionNotes {
+    /// A log or an index was made since the last look at the index.
+    private var wasCreated = false
+    /// The database was written after that.
+    private var wasModified = false
+
+    mutating func note(_ part: StorePart, created: Bool, modified: Bool) {
+        switch part {
+        case .wal, .sharedMemory: if created { wasCreated = true }
+        case .database: if modified, wasCreated { wasModified = true }
+        case .journal, .support: break
+        }
+    }
+
+    /// Whether an unseen session wrote the database. `isObserved`: the session that was made is the one whose index
+    /// has been read all along.
+    mutating func haveModified(isObserved: Bool) -> Bool {
+        defer { self = SessionNotes() }
+        return wasModified && !isObserved
+    }
 }

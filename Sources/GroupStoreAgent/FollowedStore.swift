@@ -63,9 +63,10 @@ final class FollowedStore {
     func note(_ event: DirectoryEvent) -> Bool {
         guard let part = name.part(named: event.name) else { return false }
         let created = !event.kinds.isDisjoint(with: [.created, .movedIn])
-        let modified = !event.kinds.isDisjoint(with: [.modified, .closedAfterWriting])
         let removed = !event.kinds.isDisjoint(with: [.deleted, .movedOut])
-        guard created || modified || removed else { return false }
+        // A close is no write, though it was open for writing.
+        let modified = event.kinds.contains(.modified)
+        guard created || modified || removed || event.kinds.contains(.closedAfterWriting) else { return false }
         observer.note(part, created: created, modified: modified, removed: removed)
         return true
     }

@@ -10,15 +10,6 @@ import StoreRelocation
 import Synchronization
 import SystemPackage
 
-/// The feed, as far as a relocation needs it.
-package protocol RelocationFeed: AnyObject, Sendable {
-    /// Closes all that is open of the store here, and returns when that is done. It is not looked at until `resume`.
-    func release(_ store: StoreAddress)
-    func resume(_ store: StoreAddress)
-    /// Tells the store's subscribers, in order with its changes.
-    func announce(_ event: StoreEvent, of store: StoreAddress)
-}
-
 /// Relocates configured stores when they have arrived and nobody has them open, and runs clients' relocations: one
 /// after another, on one thread. It learns from events when to look; while there are none, it sleeps.
 package final class RelocationScheduler: RelocationScheduling {
@@ -33,11 +24,11 @@ package final class RelocationScheduler: RelocationScheduling {
     private let arrived = DispatchSemaphore(value: 0)
     private let ended = DispatchSemaphore(value: 0)
     private let rows = Mutex<[LegacyStatus]>([])
-    private let feed: any RelocationFeed
+    private let feed: FeedControl
     private let logger: Logger
     private let initial: Configuration
 
-    package init(_ configuration: Configuration, feed: any RelocationFeed, logger: Logger) {
+    package init(_ configuration: Configuration, feed: FeedControl, logger: Logger) {
         initial = configuration
         self.feed = feed
         self.logger = logger
@@ -167,10 +158,12 @@ package final class RelocationScheduler: RelocationScheduling {
         // Whoever opens it in this instant is waited for by their close's event, not here.
         request.deadline = .milliseconds(100)
         let opener = FeedOpener(feed: feed, store: store.address)
-        defer { opener.resume() }
         do throws(RelocationFailure) {
-            succeeded(try RelocationEngine(request, opener: opener).run(), store)
+            let summary = try RelocationEngine(request, opener: opener).run()
+            opener.resume(announcing: summary.event)
+            succeeded(summary, store)
         } catch {
+            opener.resume(announcing: error.event)
             failed(error, store)
         }
     }
@@ -196,10 +189,6 @@ package final class RelocationScheduler: RelocationScheduling {
             metadata: ["method": "\(summary.method?.rawValue ?? "none")", "bytes": "\(summary.bytes)"])
         for note in summary.notes { logger.notice("\(note)") }
         store.state = .relocated
-        feed.announce(
-            summary.outcome == .relocated
-                ? .relocated(from: summary.from.bytes, to: summary.to.bytes)
-                : .relocationEnded(outcome: summary.outcome.rawValue, message: ""), of: store.address)
     }
 
     private func failed(_ failure: RelocationFailure, _ store: LegacyStore) {
@@ -214,36 +203,64 @@ package final class RelocationScheduler: RelocationScheduling {
         }
         logger.error("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
         store.state = .failed(state: failure.outcome, detail: "\(failure.message) (\(failure.remedy))")
-        feed.announce(.relocationEnded(outcome: failure.outcome, message: failure.message), of: store.address)
     }
 
 }
 
 /// The feed as something that has the group's store open. It lets go when the engine asks, and takes the store again
-/// when `resume` is called: after the subscribers were told where it is.
+/// when `resume` is called: together with what its subscribers are told.
 private final class FeedOpener: StoreOpener {
-    private let feed: any RelocationFeed
-    private let store: StoreAddress?
-    private let isReleased = Mutex(false)
+    private enum State {
+        case following, released
+        /// The feed did not come to it in time: the engine's lease finds that, and nothing is moved.
+        case stuck
+    }
 
-    init(feed: any RelocationFeed, store: StoreAddress?) {
+    private let feed: FeedControl
+    private let store: StoreAddress?
+    private let state = Mutex(State.following)
+
+    init(feed: FeedControl, store: StoreAddress?) {
         self.feed = feed
         self.store = store
     }
 
     func relinquish(_ path: FilePath) {
-        guard let store,
-            isReleased.withLock({ released in
-                defer { released = true }
-                return !released
-            })
-        else { return }
-        feed.release(store)
+        guard let store else { return }
+        state.withLock { state in
+            guard state == .following else { return }
+            do throws(FeedControl.NotReleased) {
+                try feed.release(store)
+                state = .released
+            } catch {
+                state = .stuck
+            }
+        }
     }
 
     func reacquire(_ path: FilePath) {}
 
-    func resume() { if let store, isReleased.withLock({ $0 }) { feed.resume(store) } }
+    func resume(announcing event: StoreEvent?) {
+        guard let store else { return }
+        if state.withLock({ $0 == .released }) {
+            feed.resume(store, announcing: event)
+        } else if let event {
+            feed.announce(event, of: store)
+        }
+    }
+}
+
+extension RelocationSummary {
+    /// What subscribers of the store are told.
+    fileprivate var event: StoreEvent {
+        outcome == .relocated
+            ? .relocated(from: from.bytes, to: to.bytes)
+            : .relocationEnded(outcome: outcome.rawValue, message: notes.joined(separator: "; "))
+    }
+}
+
+extension RelocationFailure {
+    fileprivate var event: StoreEvent { .relocationEnded(outcome: outcome, message: message) }
 }
 
 // MARK: Clients' relocations
@@ -259,29 +276,23 @@ extension RelocationScheduler {
             if let store, !operation.dryRun { feed.announce(.relocating(waitingFor: []), of: store) }
             let started = ContinuousClock.now
             let opener = FeedOpener(feed: feed, store: store)
-            defer { opener.resume() }
             let engine = RelocationEngine(request, opener: opener) { event in
                 if let line = event.line { events(.progress(type: line.type, line.members)) }
             }
+            var announced: StoreEvent?
             do throws(RelocationFailure) {
                 let summary = operation.dryRun ? try engine.dryRun() : try engine.run()
-                if let store, !operation.dryRun { announce(summary, store) }
-                events(.summary(summary.members(seconds: started.duration(to: .now).seconds)))
+                announced = summary.event
+                events(
+                    .summary(
+                        summary.members(seconds: started.duration(to: .now).seconds, dryRun: operation.dryRun)))
             } catch {
-                if let store, !operation.dryRun {
-                    feed.announce(.relocationEnded(outcome: error.outcome, message: error.message), of: store)
-                }
+                announced = error.event
                 events(.summary(error.members(source: request.source, seconds: started.duration(to: .now).seconds)))
             }
+            opener.resume(announcing: operation.dryRun ? nil : announced)
         } catch {
             events(.refused(error))
         }
-    }
-
-    private func announce(_ summary: RelocationSummary, _ store: StoreAddress) {
-        feed.announce(
-            summary.outcome == .relocated
-                ? .relocated(from: summary.from.bytes, to: summary.to.bytes)
-                : .relocationEnded(outcome: summary.outcome.rawValue, message: ""), of: store)
     }
 }

@@ -1,0 +1,125 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// The descriptors by which a store is watched: its directory, its database, and its log's index while there is one.
+final class StoreFiles {
+    private let directory: Directory
+    private let name: StoreName
+    private let identity: FileIdentity
+    private let database: Descriptor
+    private(set) var log: LogIndex?
+
+    private var path: FilePath { directory.path.appending(name.database) }
+
+    /// Nil when there is no store.
+    init?(_ path: FilePath, _ name: StoreName) throws {
+        guard FileStatus(following: path)?.kind == .directory else { return nil }
+        let directory = try Directory(path)
+        guard let status = try directory.status(name.database), status.kind == .regular else { return nil }
+        let database = try directory.open(name.database, flags: O_RDONLY)
+        identity = try database.status().identity
+        self.directory = directory
+        self.name = name
+        self.database = database
+        log = try LogIndex(name.sharedMemory, in: directory)
+    }
+
+    /// `known` when it is still what its names stand for, else what they stand for now; nil when there is none.
+    static func current(_ path: FilePath, _ name: StoreName, unless known: StoreFiles?) throws -> StoreFiles? {
+        if let known, FileStatus(following: path)?.identity == known.directory.identity,
+            try known.directory.status(name.database)?.identity == known.identity
+        {
+            return known
+        }
+        return try StoreFiles(path, name)
+    }
+
+    /// What a subscriber that begins now knows.
+    func baseline() throws -> Known {
+        var known = Known()
+        known.changeCounter = try header()?.changeCounter
+        if let index = try index() {
+            known.checksum = index.checksum
+        } else if try directory.status(name.wal) != nil {
+            let log = try directory.open(name.wal, flags: O_RDONLY)
+            known.checksum = try WriteAheadLog(log, path: directory.path.appending(name.wal)).checksum
+        }
+        return known
+    }
+
+    func header() throws(SystemError) -> DatabaseHeader? {
+        DatabaseHeader(try database.read(count: DatabaseHeader.length, at: 0, path: path))
+    }
+
+    func isJournalHot() throws(SystemError) -> Bool { try RollbackJournal.isHot(name.journal, in: directory) }
+
+    // MARK: The log's index
+
+    /// The index as it is now; nil without one, or while it is being made. A torn read is tried again.
+    func index() throws(SystemError) -> WriteAheadIndex? {
+        guard let log else { return nil }
+        for _ in 0..<16 {
+            if let index = try log.read() { return index }
+            gs_cpu_relax()
+        }
+        return nil
+    }
+
+    /// Lets go of an index that has lost its name, and takes the one that has it. True when it is another one.
+    func refreshLog() throws -> Bool {
+        let now = try directory.status(name.sharedMemory)?.identity
+        guard now != log?.identity else { return false }
+        log = try LogIndex(name.sharedMemory, in: directory)
+        return log != nil
+    }
+
+    /// Whether somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.
+    func isLogBeingWritten() -> Bool { log?.isLocked(at: 120) ?? false }
+
+    // MARK: The database's locks (https://sqlite.org/lockingv3.html; their bytes are in os.h)
+
+    private static let pendingByte: off_t = 0x4000_0000
+    private static let sharedRange: off_t = 0x4000_0002
+
+    /// Whether a program keeps everybody else from reading.
+    func isLockedExclusively() -> Bool {
+        gs_ofd_conflict(database.raw, Int16(F_RDLCK), Self.sharedRange, 510) == 1
+            || gs_ofd_conflict(database.raw, Int16(F_RDLCK), Self.pendingByte, 1) == 1
+    }
+
+    /// Gives a writer that has just committed a millisecond to release its lock, so that a reader who is told now
+    /// can read now. True when it is still held.
+    func waitForWriter() -> Bool {
+        let until = ContinuousClock.now.advanced(by: .milliseconds(1))
+        while isLockedExclusively() {
+            if ContinuousClock.now >= until { return true }
+            gs_cpu_relax()
+        }
+        return false
+    }
+}
+
+/// An open wal-index. It can be read to its end after it has lost its name.
+final class LogIndex {
+    let identity: FileIdentity
+    private let descriptor: Descriptor
+
+    /// Nil when there is none.
+    init?(_ name: FilePath.Component, in directory: Directory) throws {
+        do throws(SystemError) {
+            let descriptor = try directory.open(name, flags: O_RDONLY)
+            identity = try descriptor.status().identity
+            self.descriptor = descriptor
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+    }
+
+    func read() throws(SystemError) -> WriteAheadIndex? { try WriteAheadIndex(descriptor) }
+
+    func isLocked(at byte: off_t) -> Bool { gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), byte, 1) == 1 }
+}
