@@ -27,10 +27,7 @@ struct StoreArgument {
         guard let address = StoreAddress(bytes: ArgumentBytes.path(text).bytes),
             let group = GroupIdentifier(address.group), let name = FilePath.Component(bytes: address.name)
         else { return nil }
-        let variables = ["GROUPSTORE_CONTAINERS", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "HOME"]
-        let environment = variables.compactMap { name in getenv(name).map { (name, String(cString: $0)) } }
-        let container =
-            directory(group) ?? group.defaultDirectory(environment: Dictionary(uniqueKeysWithValues: environment))
+        let container = directory(group) ?? group.defaultDirectory(environment: ProcessVariables.all)
         return container?.appending(name)
     }
 

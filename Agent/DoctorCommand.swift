@@ -1,0 +1,114 @@
+import AgentProtocol
+import ArgumentParser
+import Glibc
+import GroupContainer
+import GroupStoreAgent
+import LinuxSystem
+import SystemPackage
+
+struct DoctorCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Check whether stores can be relocated and watched on this machine, and say what would help.",
+        discussion: """
+            Checks inotify's limits, leases, the agent's socket, libraries, and each directory named: where stores \
+            are, or are to be. A file stands for its directory. Without PATH, the group containers of this user are \
+            looked at.
+            """)
+
+    @Argument(help: "Directories or stores.", completion: .file())
+    var paths: [String] = []
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        FileLease.ignoreBreakSignal()
+        let findings =
+            SystemDiagnosis.findings() + InotifyDiagnosis().findings + [socket]
+            + directories.flatMap { DirectoryDiagnosis($0).findings() }
+        for finding in findings { print(finding, output) }
+        summarize(findings, output)
+        if let status = findings.lazy.compactMap(\.status).first { throw status.code }
+    }
+
+    private var directories: [FilePath] {
+        if paths.isEmpty { return Self.containers }
+        let working = FilePath(workingDirectory())
+        var named: [FilePath] = []
+        for path in paths.map({ ArgumentBytes.path($0).absolute(in: working) }) {
+            let directory = Self.isDirectory(path) || !Self.exists(path) ? path : path.removingLastComponent()
+            if !named.contains(directory) { named.append(directory) }
+        }
+        return named
+    }
+
+    /// The directory of all default containers, and each container in it.
+    private static var containers: [FilePath] {
+        guard let group = GroupIdentifier("group"),
+            let all = group.defaultDirectory(environment: ProcessVariables.all)?.removingLastComponent()
+        else { return [] }
+        let names = (try? Directory(all).names()) ?? []
+        return [all] + names.filter { !$0.string.hasPrefix(".") }.map(all.appending).filter(isDirectory)
+    }
+
+    private static func exists(_ path: FilePath) -> Bool { path.withPlatformString { access($0, F_OK) } == 0 }
+
+    private static func isDirectory(_ path: FilePath) -> Bool { (try? Directory(path)) != nil }
+
+    private var socket: Finding {
+        let environment = ProcessVariables.all
+        if let path = environment["GROUPSTORE_SOCKET"], !path.isEmpty {
+            return SocketDiagnosis(FilePath(path)).finding()
+        }
+        guard let runtime = environment["XDG_RUNTIME_DIR"], runtime.hasPrefix("/") else {
+            return Finding(
+                "socket", .warning, "neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set: no agent can be found",
+                remedy: "log in through systemd, or set GROUPSTORE_SOCKET to the agent's socket")
+        }
+        return SocketDiagnosis(FilePath(runtime).appending("groupstore").appending("agent.sock")).finding()
+    }
+
+    private func print(_ finding: Finding, _ output: Output) {
+        let padding = String(repeating: " ", count: 9 - finding.word.count)
+        let line = finding.word + padding + finding.message + (finding.remedy.map { " (\($0))" } ?? "")
+        if output.quiet, !output.json {
+            if finding.verdict != .fine { Output.write(line, to: STDERR_FILENO) }
+            return
+        }
+        var object: JSONObject = ["type": "check", "check": .string(finding.check), "verdict": .string(finding.word)]
+        object["message"] = .string(finding.message)
+        object["remedy"] = finding.remedy.map { .string($0) }
+        output.record(object, line)
+    }
+
+    private func summarize(_ findings: [Finding], _ output: Output) {
+        let problems = findings.filter { $0.status != nil }.count
+        let warnings = findings.filter { $0.verdict == .warning }.count
+        output.record(
+            [
+                "type": "summary", "outcome": problems > 0 ? "problems" : warnings > 0 ? "warnings" : "ok",
+                "problems": .integer(Int64(problems)), "warnings": .integer(Int64(warnings)),
+            ], "\(problems) \(problems == 1 ? "problem" : "problems"), \(warnings) \(warnings == 1 ? "warning" : "warnings")")
+    }
+}
+
+extension Finding {
+    fileprivate var word: String {
+        switch verdict {
+        case .fine: "ok"
+        case .warning: "warning"
+        case .problem: "problem"
+        }
+    }
+
+    /// Nil unless it is a problem.
+    fileprivate var status: ExitStatus? {
+        guard case .problem(let cause) = verdict else { return nil }
+        return switch cause {
+        case .inputOutput: .inputOutput
+        case .notPermitted: .notPermitted
+        case .configuration: .configuration
+        }
+    }
+}
