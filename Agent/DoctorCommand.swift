@@ -12,35 +12,62 @@ struct DoctorCommand: ParsableCommand {
         abstract: "Check whether stores can be relocated and watched on this machine, and say what would help.",
         discussion: """
             Checks inotify's limits, leases, the agent's socket, libraries, and each directory named: where stores \
-            are, or are to be. A file stands for its directory. Without PATH, the group containers of this user are \
-            looked at.
+            are, or are to be. A file stands for its directory. Without PATH, those of the configuration are looked \
+            at, else the group containers of this user.
             """)
 
     @Argument(help: "Directories or stores.", completion: .file())
     var paths: [String] = []
+
+    @Option(help: "The configuration; else the agent's standard one.", completion: .file())
+    var config: String?
 
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
         let output = Output(outputOptions)
         FileLease.ignoreBreakSignal()
+        let (configuration, configurationFinding) = configuration()
         let findings =
-            SystemDiagnosis.findings() + InotifyDiagnosis().findings + [socket]
-            + directories.flatMap { DirectoryDiagnosis($0).findings() }
+            SystemDiagnosis.findings() + InotifyDiagnosis().findings + [configurationFinding, socket(configuration)]
+            + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() }
         for finding in findings { print(finding, output) }
         summarize(findings, output)
         if let status = findings.lazy.compactMap(\.status).first { throw status.code }
     }
 
-    private var directories: [FilePath] {
-        if paths.isEmpty { return Self.containers }
-        let working = FilePath(workingDirectory())
-        var named: [FilePath] = []
-        for path in paths.map({ ArgumentBytes.path($0).absolute(in: working) }) {
-            let directory = Self.isDirectory(path) || !Self.exists(path) ? path : path.removingLastComponent()
-            if !named.contains(directory) { named.append(directory) }
+    private func configuration() -> (Configuration?, Finding) {
+        let environment = ProcessVariables.all
+        let named = config.map { ArgumentBytes.path($0) }
+        guard let path = named ?? ConfigurationFile.standardPath(environment: environment) else {
+            return (nil, Finding("configuration", .fine, "no configuration file; default places are used"))
         }
-        return named
+        do throws(ConfigurationError) {
+            let loaded = try ConfigurationFile(path, environment: environment).load()
+            let stores = loaded.groups.reduce(0) { $0 + $1.stores.count }
+            let message = "\(PrintablePath(path)): groups: \(loaded.groups.count), stores: \(stores)"
+            return (loaded, Finding("configuration", .fine, message))
+        } catch {
+            let cause: Finding.Cause = error.kind == .notPermitted ? .notPermitted : .configuration
+            return (nil, Finding("configuration", .problem(cause), "\(error)", remedy: error.remedy))
+        }
+    }
+
+    /// What was named, else what is configured, else the default containers; each once.
+    private func directories(_ configuration: Configuration?) -> [FilePath] {
+        var found: [FilePath] = []
+        func add(_ directory: FilePath) { if !found.contains(directory) { found.append(directory) } }
+        let working = FilePath(workingDirectory())
+        for path in paths.map({ ArgumentBytes.path($0).absolute(in: working) }) {
+            add(Self.isDirectory(path) || !Self.exists(path) ? path : path.removingLastComponent())
+        }
+        if !paths.isEmpty { return found }
+        for group in configuration?.groups ?? [] {
+            add(group.directory)
+            for legacy in group.stores.flatMap(\.legacy) { add(legacy.removingLastComponent()) }
+        }
+        if found.isEmpty { Self.containers.forEach(add) }
+        return found
     }
 
     /// The directory of all default containers, and each container in it.
@@ -56,17 +83,13 @@ struct DoctorCommand: ParsableCommand {
 
     private static func isDirectory(_ path: FilePath) -> Bool { (try? Directory(path)) != nil }
 
-    private var socket: Finding {
-        let environment = ProcessVariables.all
-        if let path = environment["GROUPSTORE_SOCKET"], !path.isEmpty {
-            return SocketDiagnosis(FilePath(path)).finding()
-        }
-        guard let runtime = environment["XDG_RUNTIME_DIR"], runtime.hasPrefix("/") else {
+    private func socket(_ configuration: Configuration?) -> Finding {
+        guard let path = configuration?.socket ?? AgentSocket.path(environment: ProcessVariables.all) else {
             return Finding(
                 "socket", .warning, "neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set: no agent can be found",
                 remedy: "log in through systemd, or set GROUPSTORE_SOCKET to the agent's socket")
         }
-        return SocketDiagnosis(FilePath(runtime).appending("groupstore").appending("agent.sock")).finding()
+        return SocketDiagnosis(path).finding()
     }
 
     private func print(_ finding: Finding, _ output: Output) {
@@ -85,11 +108,12 @@ struct DoctorCommand: ParsableCommand {
     private func summarize(_ findings: [Finding], _ output: Output) {
         let problems = findings.filter { $0.status != nil }.count
         let warnings = findings.filter { $0.verdict == .warning }.count
+        func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
         output.record(
             [
                 "type": "summary", "outcome": problems > 0 ? "problems" : warnings > 0 ? "warnings" : "ok",
                 "problems": .integer(Int64(problems)), "warnings": .integer(Int64(warnings)),
-            ], "\(problems) \(problems == 1 ? "problem" : "problems"), \(warnings) \(warnings == 1 ? "warning" : "warnings")")
+            ], counted(problems, "problem") + ", " + counted(warnings, "warning"))
     }
 }
 
