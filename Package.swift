@@ -77,7 +77,8 @@ let package = Package(
             name: "DirectoryWatchingTests", dependencies: ["DirectoryWatching", "TestSupport"],
             swiftSettings: strict),
         .testTarget(
-            name: "PersistentStoreTests", dependencies: ["PersistentStore", "TestSupport"],
+            name: "PersistentStoreTests",
+            dependencies: ["PersistentStore", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
             swiftSettings: strict),
         .testTarget(name: "ChangeFeedTests", dependencies: ["ChangeFeed", "TestSupport"], swiftSettings: strict),
         .testTarget(

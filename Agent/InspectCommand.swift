@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import GroupStoreAgent
 import LinuxSystem
 import PersistentStore
 
@@ -35,6 +36,8 @@ struct InspectCommand: ParsableCommand {
         } catch let error as StoreError {
             throw CommandFailure(error)
         } catch let error as SystemError {
+            throw CommandFailure(error)
+        } catch let error as ConfigurationError {
             throw CommandFailure(error)
         }
     }

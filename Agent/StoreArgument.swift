@@ -1,6 +1,7 @@
 import AgentProtocol
 import Glibc
 import GroupContainer
+import GroupStoreAgent
 import LinuxSystem
 import PersistentStore
 import SystemPackage
@@ -11,27 +12,27 @@ struct StoreArgument {
 
     init(_ text: String) { self.text = text }
 
-    /// Where the store is, symbolic links followed. What exists as a path is one; only then a group is thought of.
+    /// Where the store is, symbolic links followed. What exists as a path is one; only then a group is thought of,
+    /// whose directory is the standard configuration's, else the default one.
     ///
-    /// `directory` tells where a configuration puts a group; nil for the group's default place. Throws `StoreError`
-    /// and `SystemError`.
-    func location(directory: (GroupIdentifier) -> FilePath? = { _ in nil }) throws -> StoreLocation {
+    /// Throws `StoreError`, `SystemError`, and `ConfigurationError` for a configuration that can't be read.
+    func location() throws -> StoreLocation {
         let given = ArgumentBytes.path(text)
-        let path = try Self.resolved(given) ?? groupStore(directory).flatMap(Self.resolved) ?? nil
+        let path = try Self.resolved(given) ?? groupStore().flatMap(Self.resolved)
         guard let path else { throw StoreError.missing(given) }
         guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
-    private func groupStore(_ directory: (GroupIdentifier) -> FilePath?) -> FilePath? {
+    private func groupStore() throws -> FilePath? {
         guard let address = StoreAddress(bytes: ArgumentBytes.path(text).bytes),
             let group = GroupIdentifier(address.group), let name = FilePath.Component(bytes: address.name)
         else { return nil }
-        let variables = ["GROUPSTORE_CONTAINERS", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "HOME"]
-        let environment = variables.compactMap { name in getenv(name).map { (name, String(cString: $0)) } }
-        let container =
-            directory(group) ?? group.defaultDirectory(environment: Dictionary(uniqueKeysWithValues: environment))
-        return container?.appending(name)
+        let environment = ProcessVariables.all
+        let configured = try ConfigurationFile.standardPath(environment: environment).flatMap { path in
+            try ConfigurationFile(path, environment: environment).load().group(group.rawValue)?.directory
+        }
+        return (configured ?? group.defaultDirectory(environment: environment))?.appending(name)
     }
 
     /// Nil when there is nothing by that name.
@@ -47,6 +48,12 @@ struct StoreArgument {
 }
 
 extension CommandFailure {
+    init(_ error: ConfigurationError) {
+        self.init(
+            error.kind == .notPermitted ? .notPermitted : .configuration, code: "bad_configuration", "\(error)",
+            remedy: error.remedy)
+    }
+
     init(_ error: StoreError) {
         let (status, code): (ExitStatus, String) =
             switch error {

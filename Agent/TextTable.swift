@@ -6,9 +6,14 @@ struct TextTable {
         case text(String)
         case number(String)
 
+        /// A store's own words can't move the cursor or change colours: control characters are escaped.
         fileprivate var content: String {
             switch self {
-            case .text(let content), .number(let content): content
+            case .text(let content), .number(let content):
+                content.unicodeScalars.map { scalar in
+                    scalar.properties.generalCategory == .control
+                        ? "\\u{\(String(scalar.value, radix: 16))}" : String(scalar)
+                }.joined()
             }
         }
     }
@@ -29,8 +34,8 @@ struct TextTable {
             for (column, cell) in row.enumerated() {
                 let padding = String(repeating: " ", count: widths[column] - cell.content.count)
                 switch cell {
-                case .text(let content): line += content + padding
-                case .number(let content): line += padding + content
+                case .text: line += cell.content + padding
+                case .number: line += padding + cell.content
                 }
                 line += "  "
             }

@@ -45,7 +45,9 @@ extension CoreDataMetadata {
         uuid = isThere ? row.text(0) : nil
         var properties: Properties?
         if isThere, let bytes = row.bytes(1, limit: Self.longestPropertyList) {
-            properties = try? PropertyListDecoder().decode(Properties.self, from: Data(bytes))
+            properties =
+                PropertyListNesting.isBounded(bytes)
+                ? try? PropertyListDecoder().decode(Properties.self, from: Data(bytes)) : nil
             problem = properties == nil ? "Z_PLIST is no property list" : nil
         } else {
             problem = !isThere ? "Z_METADATA has no row" : row.isNull(1) ? "Z_PLIST is NULL" : "Z_PLIST is too long"

@@ -7,7 +7,8 @@ import Testing
 @testable import PersistentStore
 
 @Suite struct StoreReaderTests {
-    static let schema = "CREATE TABLE note(id INTEGER PRIMARY KEY, title TEXT); INSERT INTO note VALUES (1, 'a'), (2, 'b');"
+    static let schema =
+        "CREATE TABLE note(id INTEGER PRIMARY KEY, title TEXT); INSERT INTO note VALUES (1, 'a'), (2, 'b');"
     static let log = "PRAGMA journal_mode = WAL; " + schema
     /// A transaction so large that pages of it are in the database file before it is committed.
     static let hot =

@@ -1,0 +1,13 @@
+import Glibc
+
+/// The variables that say where groups, configuration and the agent are.
+enum ProcessVariables {
+    static var all: [String: String] {
+        let names = [
+            "GROUPSTORE_CONTAINERS", "GROUPSTORE_SOCKET", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
+            "XDG_RUNTIME_DIR", "HOME",
+        ]
+        return Dictionary(
+            uniqueKeysWithValues: names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } })
+    }
+}

@@ -1,0 +1,28 @@
+/// What one check of `groupstore doctor` found.
+package struct Finding: Equatable, Sendable {
+    package enum Verdict: Equatable, Sendable {
+        case fine
+        /// It works, but not always or not well.
+        case warning
+        /// Something that groupstore does can't work.
+        case problem(Cause)
+    }
+
+    package enum Cause: Equatable, Sendable {
+        case inputOutput, notPermitted, configuration
+    }
+
+    /// A word for scripts, such as `inotify_instances`.
+    package let check: String
+    package let verdict: Verdict
+    package let message: String
+    /// What to do about it, in a line.
+    package let remedy: String?
+
+    package init(_ check: String, _ verdict: Verdict, _ message: String, remedy: String? = nil) {
+        self.check = check
+        self.verdict = verdict
+        self.message = message
+        self.remedy = remedy
+    }
+}

@@ -1,0 +1,104 @@
+/// How deep a property list nests. Foundation decodes one by recursion, so that bytes made for it, or damaged ones,
+/// would exhaust the stack.
+enum PropertyListNesting {
+    /// Core Data's metadata nests three deep; an app's own values a little more.
+    private static let deepest = 64
+    /// An object that is referred to often counts each time.
+    private static let mostObjects = 1_000_000
+
+    /// Whether the bytes are a binary or XML property list that is not too deep. That they are well-formed is not
+    /// said.
+    static func isBounded(_ bytes: [UInt8]) -> Bool {
+        if bytes.starts(with: Array("bplist00".utf8)) { return BinaryPropertyList(bytes)?.isBounded ?? false }
+        guard bytes.first == UInt8(ascii: "<") else { return false }
+        return isBoundedXML(bytes)
+    }
+
+    /// Elements that are open at once; comments and text only make the answer stricter.
+    private static func isBoundedXML(_ bytes: [UInt8]) -> Bool {
+        var depth = 0
+        for index in bytes.indices.dropLast() where bytes[index] == UInt8(ascii: "<") {
+            switch bytes[index + 1] {
+            case UInt8(ascii: "/"): depth -= 1
+            case UInt8(ascii: "?"), UInt8(ascii: "!"): continue
+            default:
+                let end = bytes[index...].firstIndex(of: UInt8(ascii: ">")) ?? index
+                if end > index, bytes[end - 1] == UInt8(ascii: "/") { continue }
+                depth += 1
+            }
+            if depth > deepest { return false }
+        }
+        return true
+    }
+
+    /// The format is described in CFBinaryPList.c of Apple's CoreFoundation (opensource.apple.com).
+    private struct BinaryPropertyList {
+        private let bytes: [UInt8]
+        private let offsetSize: Int
+        private let referenceSize: Int
+        private let count: Int
+        private let top: Int
+        private let table: Int
+
+        /// Nil when the trailer can't be right.
+        init?(_ bytes: [UInt8]) {
+            guard bytes.count >= 40 else { return nil }
+            self.bytes = bytes
+            let trailer = bytes.count - 32
+            offsetSize = Int(bytes[trailer + 6])
+            referenceSize = Int(bytes[trailer + 7])
+            guard (1...8).contains(offsetSize), (1...8).contains(referenceSize),
+                let count = Self.integer(bytes, trailer + 8, 8), let top = Self.integer(bytes, trailer + 16, 8),
+                let table = Self.integer(bytes, trailer + 24, 8), table <= trailer,
+                count <= (trailer - table) / offsetSize, top < count
+            else { return nil }
+            (self.count, self.top, self.table) = (count, top, table)
+        }
+
+        private static func integer(_ bytes: [UInt8], _ start: Int, _ size: Int) -> Int? {
+            guard start >= 0, size <= bytes.count, start <= bytes.count - size else { return nil }
+            let value = bytes[start..<start + size].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+            return Int(exactly: value)
+        }
+
+        /// Walks from the top without recursion.
+        var isBounded: Bool {
+            var waiting = [(object: top, depth: 1)]
+            var seen = 0
+            while let (object, depth) = waiting.popLast() {
+                seen += 1
+                guard depth <= deepest, seen <= mostObjects, let references = references(of: object),
+                    references.count <= mostObjects - seen
+                else { return false }
+                waiting += references.map { ($0, depth + 1) }
+            }
+            return true
+        }
+
+        /// The objects in an array, set or dictionary, keys too; none for any other object; nil when out of bounds.
+        private func references(of object: Int) -> [Int]? {
+            guard object < count, let start = Self.integer(bytes, table + object * offsetSize, offsetSize),
+                start < table
+            else { return nil }
+            let marker = bytes[start]
+            guard [0xA0, 0xB0, 0xC0, 0xD0].contains(marker & 0xF0) else { return [] }
+            var elements = Int(marker & 0x0F)
+            var position = start + 1
+            if elements == 15 {
+                // The number follows as an integer object: 0x1N, 2^N bytes.
+                guard position < table, bytes[position] & 0xF0 == 0x10, bytes[position] & 0x0F <= 3 else { return nil }
+                let size = 1 << Int(bytes[position] & 0x0F)
+                guard let long = Self.integer(bytes, position + 1, size) else { return nil }
+                elements = long
+                position += 1 + size
+            }
+            guard elements <= table / 2 else { return nil }
+            if marker & 0xF0 == 0xD0 { elements *= 2 }
+            guard elements <= (table - position) / referenceSize else { return nil }
+            let found = (0..<elements).compactMap {
+                Self.integer(bytes, position + $0 * referenceSize, referenceSize)
+            }
+            return found.count == elements ? found : nil
+        }
+    }
+}

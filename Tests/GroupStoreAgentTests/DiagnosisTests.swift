@@ -1,0 +1,106 @@
+import Foundation
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStoreAgent
+
+@Suite struct DiagnosisTests {
+    @Test func ampleLimitsAreFine() {
+        var inotify = InotifyDiagnosis()
+        (inotify.instances, inotify.usedInstances, inotify.refusal) = (128, 12, nil)
+        (inotify.watches, inotify.usedWatches, inotify.queuedEvents) = (65536, 100, 16384)
+        #expect(inotify.findings.map(\.verdict) == [.fine, .fine, .fine])
+        #expect(inotify.findings[0].message == "fs.inotify.max_user_instances is 128, 12 seen in use by this user")
+    }
+
+    @Test func aLimitThatIsNearlyReachedIsNamed() {
+        var inotify = InotifyDiagnosis()
+        (inotify.instances, inotify.usedInstances, inotify.refusal) = (128, 110, nil)
+        (inotify.watches, inotify.usedWatches, inotify.queuedEvents) = (65536, 65000, 100)
+        #expect(inotify.findings.map(\.verdict) == [.warning, .warning, .warning])
+        #expect(inotify.findings[0].remedy == "raise it: sysctl -w fs.inotify.max_user_instances=256")
+        #expect(inotify.findings[1].remedy == "raise it: sysctl -w fs.inotify.max_user_watches=131072")
+    }
+
+    @Test func noFurtherInstanceIsAProblem() {
+        var inotify = InotifyDiagnosis()
+        (inotify.instances, inotify.refusal) = (128, .tooManyOpenFiles)
+        #expect(inotify.findings[0].verdict == .problem(.configuration))
+    }
+
+    @Test func whatIsUsedIsCounted() throws {
+        let before = InotifyDiagnosis()
+        let raw = inotify_init1(Int32(0))
+        defer { close(raw) }
+        let directory = try TemporaryDirectory()
+        _ = directory.path.withPlatformString { inotify_add_watch(raw, $0, UInt32(IN_CREATE)) }
+        let after = InotifyDiagnosis()
+        #expect(try #require(after.usedWatches) >= 1)
+        #expect(try #require(after.usedInstances) >= 1)
+        #expect(before.instances == after.instances)
+    }
+
+    @Test func aDirectoryIsCheckedAndLeftAsItWas() throws {
+        let directory = try TemporaryDirectory()
+        let findings = DirectoryDiagnosis(directory.path).findings()
+        #expect(findings.map(\.check) == ["directory", "file_system", "lease"])
+        #expect(findings[0].verdict == .fine)
+        #expect(findings[2].verdict == .fine)
+        #expect(try Directory(directory.path).names().isEmpty)
+    }
+
+    @Test func aMissingDirectoryIsWaitedFor() throws {
+        let directory = try TemporaryDirectory()
+        let findings = DirectoryDiagnosis(directory.path.appending("later")).findings()
+        #expect(findings.map(\.verdict) == [.warning])
+    }
+
+    @Test func aFileInPlaceOfADirectoryIsAProblem() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path.appending("file")
+        try Data().write(to: URL(fileURLWithPath: path.string))
+        #expect(DirectoryDiagnosis(path).findings().map(\.verdict) == [.problem(.configuration)])
+    }
+
+    @Test func socketsAreToldApart() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path.appending("agent.sock")
+        #expect(SocketDiagnosis(path).finding().message.hasSuffix("no agent runs here"))
+
+        do {
+            let listener = try UnixSocket.listen(at: path)
+            let raw = listener.raw
+            let server = Thread { Self.greet(on: raw) }
+            server.start()
+            let finding = SocketDiagnosis(path).finding()
+            #expect(finding.verdict == .fine)
+            #expect(finding.message.hasSuffix("agent 0.1.0 answers"))
+        }
+        let stale = SocketDiagnosis(path).finding()
+        #expect(stale.verdict == .warning)
+        #expect(stale.message.contains("gone"))
+
+        let long = directory.path.appending(String(repeating: "x", count: 120))
+        #expect(SocketDiagnosis(long).finding().verdict == .problem(.configuration))
+    }
+
+    /// Answers one connection as an agent does.
+    private static func greet(on listener: CInt) {
+        var ready = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
+        guard poll(&ready, 1, 10_000) == 1 else { return }
+        let peer = accept(listener, nil, nil)
+        let line = Array("{\"type\":\"hello\",\"proto\":1,\"agent\":\"0.1.0\",\"max_line\":32768}\n".utf8)
+        // In two pieces: a line may come in any.
+        _ = line.withUnsafeBytes { write(peer, $0.baseAddress, 10) }
+        _ = line.withUnsafeBytes { write(peer, $0.baseAddress?.advanced(by: 10), line.count - 10) }
+        close(peer)
+    }
+
+    @Test func theSystemIsDescribed() {
+        let findings = SystemDiagnosis.findings()
+        #expect(Set(findings.map(\.check)).isSuperset(of: ["proc", "leases", "sqlite", "kernel", "swift"]))
+        #expect(findings.first { $0.check == "sqlite" }?.message.contains("libsqlite3.so") == true)
+    }
+}
