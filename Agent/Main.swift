@@ -6,5 +6,8 @@ struct GroupStoreCommand: ParsableCommand {
         commandName: "groupstore",
         abstract: "Shared SQLite and Core Data stores: relocate them into a group container, and hear of each change.",
         version: "0.1.0",
-        subcommands: [RelocateCommand.self, InspectCommand.self, DoctorCommand.self])
+        subcommands: [
+            AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
+            DoctorCommand.self,
+        ])
 }

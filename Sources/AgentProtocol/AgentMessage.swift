@@ -13,12 +13,12 @@ package enum AgentMessage: Sendable, Equatable {
         guard case .object(let object)? = try? JSONValue(parsing: line) else {
             throw WireError(code: "bad_json", "the agent sent something that is no JSON object")
         }
-        if let type = object.string("type") {
-            self = type == "hello" ? Self.hello(object) : .event(type: type, object)
-        } else if object.bool("ok") == true {
-            self = .reply(id: object["id"], object)
-        } else {
-            self = .failure(id: object["id"], WireError(object.object("error") ?? [:]))
+        switch (object.bool("ok"), object.string("type")) {
+        case (true?, _): self = .reply(id: object["id"], object)
+        case (false?, _): self = .failure(id: object["id"], WireError(object.object("error") ?? [:]))
+        case (nil, "hello"?): self = Self.hello(object)
+        case (nil, let type?): self = .event(type: type, object)
+        case (nil, nil): throw WireError(code: "bad_message", "the agent sent neither an answer nor an event")
         }
     }
 

@@ -67,7 +67,7 @@ package final class Agent {
         let states = FollowingStates()
         let watch = Watch(source: source, log: log)
         let scheduler = try parts.scheduler?(
-            FeedControl(watch: watch, configuration: current), configuration, log)
+            FeedControl(watch: watch, log: log), configuration, log)
         let status = StatusReport(
             hub: hub, configuration: current, states: states, scheduler: scheduler, socket: socket,
             version: Self.version)

@@ -1,55 +1,36 @@
 import AgentProtocol
 import Dispatch
-import GroupContainer
 import LinuxSystem
+import Logging
 import Synchronization
-import SystemPackage
 
-/// What the scheduler of relocations may ask of the feed. Any thread but the watch's may call it.
-package final class FeedControl: Sendable {
-    /// The thread that watches did not come to it in time.
-    package struct NotReleased: Error, CustomStringConvertible {
-        package let store: StoreAddress
-        package var description: String { "the agent's own feed did not let go of the store in time" }
-    }
-
+/// The feed as relocations see it. Any thread but the watch's may call it.
+package final class FeedControl: RelocationFeed {
     private let watch: Watch
-    private let configuration: CurrentConfiguration
+    private let log: Logger
+    /// The watch's thread never waits, so that only a bug makes it miss this.
+    private static let patience = Duration.seconds(5)
 
-    package init(watch: Watch, configuration: CurrentConfiguration) {
+    package init(watch: Watch, log: Logger) {
         self.watch = watch
-        self.configuration = configuration
+        self.log = log
     }
 
-    /// Closes every descriptor that the feed has of the store, and opens none until `resume`; returns when that is
-    /// done. What was committed before is told before. Each `release` wants one `resume`, unless it throws.
-    package func release(_ store: StoreAddress, within duration: Duration = .seconds(5)) throws(NotReleased) {
-        let isWaitedFor = Promise()
+    /// What was committed before is told before. Each `release` wants one `resume`.
+    package func release(_ store: StoreAddress) {
+        let promise = Promise()
         watch.perform { stores in
-            isWaitedFor.fulfil { stores.release(store) }
+            promise.fulfil { stores.release(store) }
         }
-        guard isWaitedFor.wait(duration) else { throw NotReleased(store: store) }
+        if !promise.wait(Self.patience) {
+            log.error("the feed did not let go of \(store.group)/\(String(decoding: store.name, as: UTF8.self)) in time")
+        }
     }
 
-    /// Follows the store again. `event` says what happened to it meanwhile (`relocated`, or a `reset`); without one,
-    /// subscribers of a store that is there are told of a change, since somebody may have written it.
-    package func resume(_ store: StoreAddress, announcing event: StoreEvent? = nil) {
-        watch.perform { $0.resume(store, announcing: event) }
-    }
+    package func resume(_ store: StoreAddress) { watch.perform { $0.resume(store) } }
 
-    /// Tells the subscribers, after what was committed until now.
     package func announce(_ event: StoreEvent, of store: StoreAddress) {
         watch.perform { $0.announce(event, of: store) }
-    }
-
-    /// Whose store a path is; nil when no configured group has that directory.
-    package func address(of path: FilePath) -> StoreAddress? {
-        guard let name = path.lastComponent, let directory = try? Directory(path.removingLastComponent()),
-            let group = configuration.value.groups.first(where: { group in
-                (try? Directory(group.directory))?.identity == directory.identity
-            })
-        else { return nil }
-        return StoreAddress(group: group.identifier.rawValue, name: name.bytes)
     }
 }
 

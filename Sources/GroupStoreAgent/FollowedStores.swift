@@ -22,8 +22,8 @@ final class FollowedStores {
     private var legacyDirectories: Set<FilePath> = []
     /// The stores that are to be looked at although no event may come.
     private var expecting: Set<StoreAddress> = []
-    /// Let go of until `resume`.
-    private var released: Set<StoreAddress> = []
+    /// Let go of until `resume`, with what is to be told then.
+    private var released: [StoreAddress: [StoreEvent]] = [:]
 
     private static let storeKinds: DirectoryEvent.Kinds = [
         .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut,
@@ -92,7 +92,7 @@ extension FollowedStores {
 
     /// `event`: published when the look alone brings nothing worse.
     private func look(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
-        guard !released.contains(store.address) else { return }
+        guard released[store.address] == nil else { return }
         let found = store.look()
         if store.lookAt == nil { expecting.remove(store.address) } else { expecting.insert(store.address) }
         if case .reset? = found {
@@ -148,8 +148,9 @@ extension FollowedStores {
         }
         hub.open(address)
         _ = refreshWatches()
-        if !released.contains(address) { store.attach() }
-        states.set(released.contains(address) ? .released : store.state, of: address)
+        let isReleased = released[address] != nil
+        if !isReleased { store.attach() }
+        states.set(isReleased ? .released : store.state, of: address)
         if wasSubscribed, hub.subscribedStores().contains(address) {
             hub.publish(.reset(store.state == .absent ? .vanished : .appeared), of: address)
         }
@@ -228,29 +229,34 @@ extension FollowedStores {
             store.letGo()
             expecting.remove(address)
         }
-        released.insert(address)
+        released[address] = released[address] ?? []
         states.set(.released, of: address)
     }
 
-    /// `event` says what happened meanwhile; without one, a store that is there may have been written.
-    func resume(_ address: StoreAddress, announcing event: StoreEvent?) {
-        released.remove(address)
-        guard let store = stores[address] else {
-            states.set(nil, of: address)
-            return
+    /// What was announced meanwhile is told once the store is followed again, so that no commit falls in between.
+    /// When that was nothing, a store that is there may have been written.
+    func resume(_ address: StoreAddress) {
+        guard let announced = released.removeValue(forKey: address) else { return }
+        let store = stores[address]
+        store?.attach()
+        states.set(store?.state, of: address)
+        let saysAll = announced.contains { event in
+            switch event {
+            case .relocated, .reset: true
+            case .change, .relocating, .relocationEnded: false
+            }
         }
-        store.attach()
-        states.set(store.state, of: address)
-        if let event {
-            hub.publish(event, of: address)
-        } else if store.state != .absent {
-            hub.publish(.change, of: address)
-        }
+        if !saysAll, let store, store.state != .absent { hub.publish(.change, of: address) }
+        for event in announced { hub.publish(event, of: address) }
     }
 
     func announce(_ event: StoreEvent, of address: StoreAddress) {
-        if let store = stores[address] { look(store) }
-        hub.publish(event, of: address)
+        if released[address] != nil {
+            released[address]?.append(event)
+        } else {
+            if let store = stores[address] { look(store) }
+            hub.publish(event, of: address)
+        }
     }
 
     func letGoOfAll() { for store in stores.values { store.letGo() } }

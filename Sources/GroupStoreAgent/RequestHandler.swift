@@ -80,7 +80,7 @@ package final class RequestHandler {
                 if let id { object["id"] = id }
                 hub.send(connection, [.event(type: type, object)], optional: true)
             case .summary(var object):
-                object["type"] = nil
+                object["type"] = "summary"
                 hub.answer(connection, .reply(id: id, object), wasExpected: true)
             case .refused(let error):
                 hub.answer(connection, .failure(id: id, error), wasExpected: true)

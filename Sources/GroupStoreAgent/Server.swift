@@ -180,12 +180,14 @@ extension Server {
         }
     }
 
+    private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 || byte == 0x0D }
+
     private func dispatch(_ connection: Connection, _ token: UInt64) {
         do throws(LineBuffer.LineTooLong) {
             repeat {
                 connection.isPaused = hub.pausesIfCongested(token)
                 guard !connection.isPaused, let line = try connection.lines.next() else { return }
-                if line.contains(where: { $0 > 0x20 }) { requests.handle(line, of: token, peer: connection.peer) }
+                if !line.allSatisfy(Self.isBlank) { requests.handle(line, of: token, peer: connection.peer) }
             } while true
         } catch {
             hub.answer(token, .failure(id: nil, .lineTooLong))

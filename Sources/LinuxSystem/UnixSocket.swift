@@ -29,10 +29,18 @@ package enum UnixSocket {
         return socket
     }
 
-    /// A connected, blocking socket.
-    package static func connect(to path: FilePath) throws(SystemError) -> Descriptor {
+    /// A connected, blocking socket. EAGAIN when the listener takes nobody within `timeout`; nil: no time-out.
+    package static func connect(to path: FilePath, timeout: Duration? = nil) throws(SystemError) -> Descriptor {
         let socket = Descriptor(owning: try retrying("socket", path: path) { gs_socket_stream() })
         let raw = socket.raw
+        if let timeout {
+            // Zero would mean for ever (socket(7), SO_SNDTIMEO, which connect(2) heeds).
+            let microseconds = max(1, timeout.nanoseconds / 1000)
+            var limit = timeval(tv_sec: Int(microseconds / 1_000_000), tv_usec: Int(microseconds % 1_000_000))
+            try retrying("setsockopt SO_SNDTIMEO") {
+                setsockopt(raw, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+            }
+        }
         try retrying("connect", path: path) { path.withPlatformString { gs_socket_connect(raw, $0) } }
         return socket
     }
@@ -48,10 +56,14 @@ package enum UnixSocket {
         }
     }
 
-    /// Sends what the socket takes without waiting: the number of bytes, 0 when it takes none now.
+    /// As `Descriptor.send`, on a socket that somebody else owns.
     package static func send(_ bytes: ArraySlice<UInt8>, on raw: CInt) throws(SystemError) -> Int {
+        try untilFull { bytes.withUnsafeBytes { gs_socket_send(raw, $0.baseAddress, $0.count) } }
+    }
+
+    fileprivate static func untilFull(_ send: () -> Int) throws(SystemError) -> Int {
         do {
-            return try retrying("send") { bytes.withUnsafeBytes { gs_socket_send(raw, $0.baseAddress, $0.count) } }
+            return try retrying("send", send)
         } catch {
             if error.errno == .resourceTemporarilyUnavailable { return 0 }
             throw error
@@ -67,6 +79,11 @@ package enum UnixSocket {
 }
 
 extension Descriptor {
+    /// Sends what the socket takes without waiting: the number of bytes, 0 when it takes none now.
+    package func send(_ bytes: UnsafeRawBufferPointer) throws(SystemError) -> Int {
+        try UnixSocket.untilFull { gs_socket_send(raw, bytes.baseAddress, bytes.count) }
+    }
+
     /// Receives into the buffer. 0 is the peer's end of file; nil means that nothing is there now.
     package func receive(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int? {
         do {

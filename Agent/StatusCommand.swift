@@ -1,0 +1,137 @@
+import AgentProtocol
+import ArgumentParser
+import FoundationEssentials
+import GroupContainer
+import GroupStore
+import LinuxSystem
+import SystemPackage
+
+struct StatusCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Show which stores there are, where they came from, and who is subscribed.",
+        discussion: "Of a group directory it tells without an agent too: what is in it, and what was done there.")
+
+    @Argument(help: "A group container's directory; without it, all that the agent serves.", completion: .directory)
+    var groupDir: String?
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            if let groupDir { try show(ArgumentBytes.path(groupDir), output) } else { try showAgent(output) }
+        }
+    }
+
+    private func showAgent(_ output: Output) throws {
+        do throws(AgentConnectionError) {
+            show(try AgentStatus(environment: ProcessInfo.processInfo.environment), output)
+        } catch {
+            switch error {
+            case .noAgent, .noSocketPath, .lost:
+                throw CommandFailure(
+                    .noAgent, code: "no_agent", error.message,
+                    remedy: "\(error.remedy); groupstore status GROUP_DIR tells of a directory without one")
+            default: throw CommandFailure(error)
+            }
+        }
+    }
+
+    private func show(_ status: AgentStatus, _ output: Output) {
+        for row in status.rows { output.record(row.object, row.line) }
+        var summary: JSONObject = ["type": "summary", "outcome": "served"]
+        for member in status.summary.members where member.key != "id" && member.key != "ok" {
+            summary[member.key] = member.value
+        }
+        output.record(summary, status.summaryLine)
+    }
+
+    private func show(_ directory: FilePath, _ output: Output) throws {
+        do {
+            let path = directory.absolute(in: FilePath(workingDirectory()))
+            let contents = try GroupDirectoryStatus(path)
+            // Who is subscribed only an agent knows; that there is none is no failure here.
+            let agent = try? AgentStatus(environment: ProcessInfo.processInfo.environment, directory: path)
+            for row in contents.rows { output.record(row.object, row.line) }
+            for row in agent?.rows ?? [] where row.type != "group" { output.record(row.object, row.line) }
+            var summary: JSONObject = ["type": "summary", "outcome": "read"]
+            summary.setPath("directory", bytes: path.bytes)
+            summary["stores"] = .integer(Int64(contents.storeCount))
+            summary["interrupted"] = .bool(contents.isInterrupted)
+            summary["agent"] = .bool(agent?.rows.isEmpty == false)
+            output.record(
+                summary, agent?.rows.isEmpty == false ? agent?.summaryLine ?? "" : "no agent serves this directory")
+        } catch let error as SystemError {
+            throw CommandFailure(error)
+        } catch let error as UnreadableRecord {
+            throw CommandFailure(
+                .badData, code: "unreadable_record", "\(error)", remedy: "use the version that wrote it")
+        }
+    }
+}
+
+/// One line of the answer.
+struct StatusRow {
+    let type: String
+    let object: JSONObject
+    let line: String
+
+    init(_ type: String, _ members: JSONObject, _ line: String) {
+        self.type = type
+        self.line = line
+        var object: JSONObject = ["type": .string(type)]
+        for member in members.members where member.key != "type" && member.key != "id" {
+            object[member.key] = member.value
+        }
+        self.object = object
+    }
+}
+
+/// What the agent tells of itself.
+struct AgentStatus {
+    private(set) var rows: [StatusRow] = []
+    let summary: JSONObject
+
+    /// `directory`: only of the group that has it; no rows when none has.
+    init(environment: [String: String], directory: FilePath? = nil) throws(AgentConnectionError) {
+        let connection = try AgentConnection(AgentConnection.standardSocket(environment: environment))
+        let only = try directory.map { directory throws(AgentConnectionError) in
+            try ServedGroups(connection).group(at: directory) ?? ""
+        }
+        var found: [StatusRow] = []
+        summary = try connection.request(.status(group: only), deadline: Deadline(after: .seconds(10))) { type, row in
+            found.append(StatusRow(type, row, Self.line(type, row)))
+        }
+        rows = found
+    }
+
+    var summaryLine: String {
+        let socket = Self.printable("socket", summary)
+        return "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), socket \(socket), "
+            + "\(summary.integer("subscribers") ?? 0) subscribers"
+    }
+
+    private static func line(_ type: String, _ row: JSONObject) -> String {
+        switch type {
+        case "group":
+            let missing = row.bool("exists") == false ? "  (not there yet)" : ""
+            return "\(row.string("group") ?? "")  \(printable("directory", row))\(missing)"
+        case "legacy":
+            let detail = row.string("detail").map { ": \($0)" } ?? ""
+            return "    legacy \(printable("path", row))  \(row.string("state") ?? "")\(detail)"
+        default:
+            let last = row.object("last_relocation").map { "\n    \(Self.relocation($0))" } ?? ""
+            return "  \(printable("store", row))  \(row.string("state") ?? "")  "
+                + "\(row.integer("subscribers") ?? 0) subscribers\(last)"
+        }
+    }
+
+    static func relocation(_ object: JSONObject) -> String {
+        "relocated \(object.string("at") ?? "") from \(printable("from", object)) (\(object.string("method") ?? ""))"
+    }
+
+    static func printable(_ key: String, _ object: JSONObject) -> String {
+        object.path(key).flatMap { FilePath(bytes: $0) }.map { PrintablePath($0).description } ?? ""
+    }
+}

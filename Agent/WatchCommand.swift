@@ -1,0 +1,126 @@
+import AgentProtocol
+import ArgumentParser
+import FoundationEssentials
+import Glibc
+import GroupStore
+import LinuxSystem
+import SystemPackage
+
+struct WatchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "watch",
+        abstract: "Print a line for each change of a store, as the agent tells it.",
+        discussion: """
+            When the agent goes, it is waited for up to 30 s, and nothing that happened meanwhile is missed without \
+            a reset event. For --exec, GROUPSTORE_STORE, GROUPSTORE_EVENT, GROUPSTORE_TOKEN and GROUPSTORE_PATH are \
+            set; changes during a run cause one more run.
+            """)
+
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    var store: String
+
+    @Option(help: "Tell first of what happened after this token.")
+    var since: String?
+
+    @Option(help: ArgumentHelp("Run this with /bin/sh at each event, one run at a time.", valueName: "command"))
+    var exec: String?
+
+    @Flag(help: "End after the first event that means: read the store again.")
+    var once = false
+
+    @Option(help: "End with exit code 75 when there was no event for that many seconds.")
+    var timeout: Double?
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        if let timeout, !(0...31_536_000).contains(timeout) {
+            throw ValidationError("--timeout is 0 to 31536000 seconds")
+        }
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            do {
+                let feed = try StoreFeed(store, since: since)
+                announce(feed, output)
+                try follow(feed, output)
+            } catch let error as AgentConnectionError {
+                throw CommandFailure(error)
+            } catch let error as SystemError {
+                throw CommandFailure(error)
+            }
+        }
+    }
+
+    private func follow(_ feed: StoreFeed, _ output: Output) throws {
+        let runner = exec.map { EventCommand($0) }
+        defer { runner?.finish() }
+        while true {
+            let deadline = timeout.map { Deadline(after: .milliseconds(Int64($0 * 1000))) } ?? .none
+            guard let event = try feed.next(deadline: deadline) else {
+                throw CommandFailure(
+                    .busy, code: "timed_out", "no event of \(feed.name) within \(timeout.map { "\($0)" } ?? "0") s",
+                    remedy: "wait longer, or without --timeout")
+            }
+            output.record(event.object, "\(Self.timeOfDay())  \(event.type)  \(feed.name)  \(event.words)")
+            try runner?.run(event, feed)
+            if once, event.meansReading { return summarize(feed, output) }
+        }
+    }
+
+    /// Says that from now on nothing is missed; for people on standard error, since it is no event.
+    private func announce(_ feed: StoreFeed, _ output: Output) {
+        if output.json {
+            var line: JSONObject = ["type": "subscribed"]
+            line.setPath("store", bytes: feed.address.bytes)
+            line.setPath("path", bytes: feed.path.bytes)
+            line["token"] = .string(feed.token)
+            output.record(line, "")
+        } else if !output.quiet {
+            Output.write("watching \(PrintablePath(feed.path)), token \(feed.token)", to: STDERR_FILENO)
+        }
+    }
+
+    private func summarize(_ feed: StoreFeed, _ output: Output) {
+        guard output.json else { return }
+        output.record(["type": "summary", "outcome": "event", "token": .string(feed.token)], "")
+    }
+
+    /// Local time with milliseconds.
+    private static func timeOfDay() -> String {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        var parts = tm()
+        localtime_r(&now.tv_sec, &parts)
+        func padded(_ value: Int, _ width: Int) -> String {
+            let digits = String(value)
+            return String(repeating: "0", count: max(0, width - digits.count)) + digits
+        }
+        let clock = [parts.tm_hour, parts.tm_min, parts.tm_sec].map { padded(Int($0), 2) }.joined(separator: ":")
+        return clock + "." + padded(now.tv_nsec / 1_000_000, 3)
+    }
+}
+
+extension CommandFailure {
+    init(_ error: AgentConnectionError) {
+        let (status, code): (ExitStatus, String) =
+            switch error {
+            case .noSocketPath, .noAgent: (.noAgent, "no_agent")
+            case .lost: (.noAgent, "agent_lost")
+            case .timedOut: (.busy, "agent_silent")
+            case .notUnderstood: (.noAgent, "not_understood")
+            case .refused(let refusal): (Self.status(of: refusal), refusal.code)
+            }
+        self.init(status, code: code, error.message, remedy: error.remedy)
+    }
+
+    private static func status(of refusal: WireError) -> ExitStatus {
+        switch refusal.code {
+        case "not_permitted": .notPermitted
+        case "too_many_connections", "too_many_subscriptions": .busy
+        default: .noAgent
+        }
+    }
+}

@@ -1,0 +1,173 @@
+import AgentProtocol
+import Glibc
+import GroupContainer
+import LinuxSystem
+import SystemPackage
+
+/// Why the agent could not be asked, or what it answered.
+package enum AgentConnectionError: Error, Equatable {
+    /// Neither variable says where the socket is.
+    case noSocketPath
+    case noAgent(FilePath, SystemError)
+    /// The connection ended.
+    case lost(FilePath)
+    case timedOut(FilePath)
+    /// What came is not this protocol.
+    case notUnderstood(FilePath, String)
+    case refused(WireError)
+
+    package var message: String {
+        switch self {
+        case .noSocketPath: "where the agent listens is not known: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set"
+        case .noAgent(let socket, let error): "no agent at \(PrintablePath(socket)): \(error.errno)"
+        case .lost(let socket): "the agent at \(PrintablePath(socket)) ended the connection"
+        case .timedOut(let socket): "the agent at \(PrintablePath(socket)) did not answer in time"
+        case .notUnderstood(let socket, let why): "what answers at \(PrintablePath(socket)) is no agent: \(why)"
+        case .refused(let error): error.message
+        }
+    }
+
+    package var remedy: String {
+        switch self {
+        case .noSocketPath: "set GROUPSTORE_SOCKET to the agent's socket"
+        case .noAgent(_, let error):
+            error.errno == .permissionDenied
+                ? "the agent's owner can add this user to socket: allow-uids" : "start one: groupstore agent"
+        case .lost: "look at the agent's log, or start it: groupstore agent"
+        case .timedOut: "is it stopped? look at its log"
+        case .notUnderstood: "check GROUPSTORE_SOCKET, and that both are of the same version"
+        case .refused(let error): error.hint ?? "see the agent's log"
+        }
+    }
+}
+
+/// A connection to the agent, used by one thread, which waits for what it asks.
+package final class AgentConnection {
+    package let socket: FilePath
+    /// The agent's version.
+    package private(set) var agent = ""
+    private let descriptor: Descriptor
+    private var lines = LineBuffer()
+    private var events: [AgentMessage] = []
+    private var nextEvent = 0
+    private var nextIdentifier: Int64 = 1
+
+    /// The socket that the environment names. Throws `AgentConnectionError`.
+    package static func standardSocket(
+        environment: [String: String]
+    ) throws(AgentConnectionError) -> FilePath {
+        guard let path = AgentSocket.path(environment: environment) else { throw .noSocketPath }
+        return path
+    }
+
+    /// Connects and reads the agent's greeting.
+    package init(
+        _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10))
+    ) throws(AgentConnectionError) {
+        self.socket = socket
+        do {
+            descriptor = try UnixSocket.connect(to: socket, timeout: deadline.remaining)
+        } catch {
+            if error.errno == .resourceTemporarilyUnavailable { throw .timedOut(socket) }
+            throw .noAgent(socket, error)
+        }
+        switch try receive(deadline) {
+        case .hello(let version, let agent, _)? where version == WireLine.protocolVersion: self.agent = agent
+        case .hello(let version, _, _)?: throw .notUnderstood(socket, "it speaks protocol \(version)")
+        case .failure(_, let error)?: throw .refused(error)
+        case nil: throw .timedOut(socket)
+        default: throw .notUnderstood(socket, "it does not say hello")
+        }
+    }
+
+    /// Asks, and waits for the answer; lines that belong to it go to `part`. Events that come meanwhile are kept.
+    package func request(
+        _ operation: AgentRequest.Operation, deadline: Deadline,
+        part: (_ type: String, JSONObject) -> Void = { _, _ in }
+    ) throws(AgentConnectionError) -> JSONObject {
+        let id = JSONValue.integer(nextIdentifier)
+        nextIdentifier += 1
+        try send(WireLine.bytes(AgentRequest(id: id, operation).json), deadline)
+        while let message = try receive(deadline) {
+            switch message {
+            case .reply(id, let object): return object
+            case .failure(id, let error), .failure(nil, let error): throw .refused(error)
+            case .event(let type, let object) where object["id"] == id: part(type, object)
+            case .event: events.append(message)
+            case .hello, .reply, .failure: break
+            }
+        }
+        throw .timedOut(socket)
+    }
+
+    /// The next event; nil when none came in time.
+    package func event(
+        deadline: Deadline
+    ) throws(AgentConnectionError) -> (type: String, object: JSONObject)? {
+        while true {
+            if nextEvent < events.count, case .event(let type, let object) = events[nextEvent] {
+                nextEvent += 1
+                return (type, object)
+            }
+            events = []
+            nextEvent = 0
+            guard let message = try receive(deadline) else { return nil }
+            if case .event = message { events.append(message) }
+        }
+    }
+}
+
+// MARK: - Bytes
+
+extension AgentConnection {
+    /// The next message, or nil when the deadline passes first.
+    private func receive(_ deadline: Deadline) throws(AgentConnectionError) -> AgentMessage? {
+        while true {
+            if let line = try nextLine() { return try message(line) }
+            guard try wait(for: Int16(POLLIN), deadline) else { return nil }
+            var buffer = [UInt8](repeating: 0, count: 65_536)
+            let count = recv(descriptor.raw, &buffer, buffer.count, 0)
+            if count > 0 { lines.append(buffer[..<count]) }
+            if count == 0 || count < 0 && errno != EINTR && errno != EAGAIN { throw .lost(socket) }
+        }
+    }
+
+    private func nextLine() throws(AgentConnectionError) -> [UInt8]? {
+        do throws(LineBuffer.LineTooLong) {
+            return try lines.next()
+        } catch {
+            throw .notUnderstood(socket, "a line is longer than \(WireLine.longest) bytes")
+        }
+    }
+
+    private func message(_ line: [UInt8]) throws(AgentConnectionError) -> AgentMessage {
+        do throws(WireError) {
+            return try AgentMessage(parsing: line)
+        } catch {
+            throw .notUnderstood(socket, error.message)
+        }
+    }
+
+    private func send(_ bytes: [UInt8], _ deadline: Deadline) throws(AgentConnectionError) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            do throws(SystemError) {
+                rest = rest.dropFirst(try UnixSocket.send(rest, on: descriptor.raw))
+            } catch {
+                throw .lost(socket)
+            }
+            if !rest.isEmpty, try !wait(for: Int16(POLLOUT), deadline) { throw .timedOut(socket) }
+        }
+    }
+
+    private func wait(for events: Int16, _ deadline: Deadline) throws(AgentConnectionError) -> Bool {
+        while true {
+            var one = pollfd(fd: descriptor.raw, events: events, revents: 0)
+            let milliseconds = deadline.remaining.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
+            let count = poll(&one, 1, milliseconds)
+            if count > 0 { return true }
+            if count < 0, errno != EINTR { throw .lost(socket) }
+            if deadline.hasPassed { return false }
+        }
+    }
+}

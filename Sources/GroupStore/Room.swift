@@ -1,1 +1,0 @@
-// Raised by the first change that fills this room.

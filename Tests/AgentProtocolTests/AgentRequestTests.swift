@@ -1,0 +1,79 @@
+import Testing
+
+@testable import AgentProtocol
+
+@Suite struct AgentRequestTests {
+    private let store = StoreAddress(group: "group.example", name: Array("Notes.sqlite".utf8))
+    private let oddStore = StoreAddress(group: "group.example", name: [0xFF, 0x0A, 0x22, 0x20])
+
+    private func refusal(of text: String) -> RefusedLine? {
+        do throws(RefusedLine) {
+            _ = try AgentRequest(parsing: Array(text.utf8))
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test func everyRequestComesBackAsItWas() throws {
+        var relocate = RelocateOperation(source: Array("/old/A b".utf8), group: [0x2F, 0xFE])
+        let plain = relocate
+        relocate.sourceIdentity = .init(device: .max, inode: 7)
+        relocate.groupIdentity = .init(device: 1, inode: 1 << 60)
+        relocate.name = [0xC3, 0x28]
+        relocate.onConflict = "keep-group"
+        relocate.retire = "symlink"
+        relocate.deadline = 1.5
+        relocate.dryRun = true
+        relocate.opaque = true
+        relocate.assumeClosed = true
+        let store = try #require(store)
+        let operations: [AgentRequest.Operation] = [
+            .subscribe(store, since: nil), .subscribe(try #require(oddStore), since: "e-7"), .unsubscribe(store),
+            .status(group: nil), .status(group: "group.example"), .relocate(plain), .relocate(relocate),
+        ]
+        for operation in operations {
+            for id in [nil, JSONValue.integer(1), .string("x\n"), .number(1.5)] {
+                let request = AgentRequest(id: id, operation)
+                let line = WireLine.bytes(request.json)
+                #expect(line.filter { $0 == 0x0A }.count == 1)
+                #expect(try AgentRequest(parsing: line.dropLast()) == request)
+            }
+        }
+    }
+
+    @Test func unknownMembersAreIgnored() throws {
+        let line = Array(#"{"op":"status","later":{"a":[1,2]},"id":9}"#.utf8)
+        #expect(try AgentRequest(parsing: line) == AgentRequest(id: 9, .status(group: nil)))
+    }
+
+    @Test(arguments: [
+        ("", "bad_json"), ("[]", "bad_json"), ("{\"op\":", "bad_json"), ("nonsense", "bad_json"),
+        ("{}", "bad_request"), (#"{"op":7}"#, "bad_request"), (#"{"op":"dance"}"#, "unknown_op"),
+        (#"{"op":"subscribe"}"#, "bad_request"), (#"{"op":"subscribe","store":"noslash"}"#, "bad_request"),
+        (#"{"op":"subscribe","store":"g/"}"#, "bad_request"), (#"{"op":"subscribe","store":"g/a/b"}"#, "bad_request"),
+        (#"{"op":"subscribe","store":"g/.."}"#, "bad_request"), (#"{"op":"subscribe","store":"/a"}"#, "bad_request"),
+        (#"{"op":"subscribe","store":"g/a","since":4}"#, "bad_request"),
+        (#"{"op":"subscribe","store_b64":"%%"}"#, "bad_request"),
+        (#"{"op":"status","id":[1]}"#, "bad_request"), (#"{"op":"status","id":true}"#, "bad_request"),
+        (#"{"op":"relocate","source":"rel","group":"/g"}"#, "bad_request"),
+        (#"{"op":"relocate","source":"/s"}"#, "bad_request"),
+        (#"{"op":"relocate","source":"/s","group":"/g","name":"a/b"}"#, "bad_request"),
+        (#"{"op":"relocate","source":"/s","group":"/g","deadline":-1}"#, "bad_request"),
+        (#"{"op":"relocate","source":"/s","group":"/g","source_file":{"dev":1}}"#, "bad_request"),
+    ])
+    func whatIsNoRequestIsRefusedWithAWord(_ line: String, _ code: String) {
+        #expect(refusal(of: line)?.error.code == code)
+    }
+
+    @Test func aRefusalKeepsTheIdentifier() {
+        #expect(refusal(of: #"{"id":"q","op":"dance"}"#)?.id == "q")
+        #expect(refusal(of: #"{"id":4}"#)?.id == 4)
+        #expect(refusal(of: "{")?.id == nil)
+    }
+
+    @Test func deepNestingIsRefusedNotFollowed() {
+        let nested = String(repeating: "[", count: 16_000) + String(repeating: "]", count: 16_000)
+        #expect(refusal(of: #"{"op":"status","x":"# + nested + "}")?.error.code == "bad_json")
+    }
+}

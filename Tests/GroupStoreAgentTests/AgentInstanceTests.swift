@@ -1,0 +1,85 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStoreAgent
+
+@Suite struct AgentInstanceTests {
+    private let scratch: TemporaryDirectory
+    private var socket: FilePath { scratch.path.appending("run").appending("agent.sock") }
+
+    init() throws { scratch = try TemporaryDirectory() }
+
+    private func mode(_ path: FilePath) -> mode_t? { FileStatus(following: path)?.permissions }
+
+    @Test func onlyItsOwnerReachesTheSocket() throws {
+        let instance = try AgentInstance(socket: socket, isShared: false)
+        let listener = try instance.listen(isShared: false)
+        #expect(mode(socket) == 0o600)
+        #expect(mode(socket.removingLastComponent()) == 0o700)
+        #expect(throws: Never.self) { _ = try UnixSocket.connect(to: socket) }
+        withExtendedLifetime(listener) { _ in }
+        instance.removeSocket()
+        #expect(mode(socket) == nil)
+    }
+
+    @Test func whereOthersAreAllowedTheyCanConnect() throws {
+        let instance = try AgentInstance(socket: socket, isShared: true)
+        let listener = try instance.listen(isShared: true)
+        #expect(mode(socket) == 0o666)
+        #expect(mode(socket.removingLastComponent()) == 0o711)
+        withExtendedLifetime(listener) { _ in }
+        instance.removeSocket()
+    }
+
+    @Test func aSecondAgentIsRefusedByNameOfTheFirst() throws {
+        let first = try AgentInstance(socket: socket, isShared: false)
+        let listener = try first.listen(isShared: false)
+        #expect {
+            _ = try AgentInstance(socket: socket, isShared: false)
+        } throws: { "\($0)".contains("pid \(getpid())") && "\($0)".contains(PrintablePath(socket).description) }
+        #expect(throws: Never.self) { _ = try UnixSocket.connect(to: socket) }
+        withExtendedLifetime(listener) { _ in }
+        first.removeSocket()
+    }
+
+    /// What an agent that was killed leaves: its socket's name, and a lock file that nobody holds.
+    @Test func aDeadAgentsSocketIsReplaced() throws {
+        do {
+            let dead = try AgentInstance(socket: socket, isShared: false)
+            _ = try dead.listen(isShared: false)
+        }
+        #expect(mode(socket) != nil)
+        #expect(throws: SystemError.self) { _ = try UnixSocket.connect(to: socket) }
+        let next = try AgentInstance(socket: socket, isShared: false)
+        let listener = try next.listen(isShared: false)
+        #expect(throws: Never.self) { _ = try UnixSocket.connect(to: socket) }
+        withExtendedLifetime(listener) { _ in }
+        next.removeSocket()
+    }
+
+    @Test func aProgramThatListensThereIsLeftAlone() throws {
+        try Directory(scratch.path).makeDirectory("run", mode: 0o700)
+        let other = try UnixSocket.listen(at: socket)
+        let instance = try AgentInstance(socket: socket, isShared: false)
+        #expect(throws: AgentInstance.Failure.self) { _ = try instance.listen(isShared: false) }
+        #expect(throws: Never.self) { _ = try UnixSocket.connect(to: socket) }
+        withExtendedLifetime(other) { _ in }
+    }
+
+    @Test func aFileInItsPlaceIsLeftAlone() throws {
+        try Directory(scratch.path).makeDirectory("run", mode: 0o700)
+        let run = try Directory(socket.removingLastComponent())
+        try DurableFile.write([1, 2, 3], as: "agent.sock", in: run, mode: 0o600)
+        let instance = try AgentInstance(socket: socket, isShared: false)
+        #expect(throws: AgentInstance.Failure.self) { _ = try instance.listen(isShared: false) }
+        #expect(try DurableFile.read("agent.sock", in: run) == [1, 2, 3])
+    }
+
+    @Test func aPathThatIsTooLongIsNamed() {
+        let long = scratch.path.appending(String(repeating: "x", count: 120))
+        #expect(throws: AgentInstance.Failure.self) { _ = try AgentInstance(socket: long, isShared: false) }
+    }
+}

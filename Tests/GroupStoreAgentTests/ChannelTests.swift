@@ -1,0 +1,81 @@
+import AgentProtocol
+import Testing
+
+@testable import GroupStoreAgent
+
+@Suite struct ChannelTests {
+    private let epoch = "e"
+    private let moved = StoreEvent.relocated(from: [1], to: [2])
+
+    private func missed(_ channel: Channel, since number: UInt64, epoch: String = "e") -> [StoreEvent] {
+        channel.missed(since: FeedToken(epoch: epoch, number: number).description, epoch: self.epoch).map(\.event)
+    }
+
+    @Test func whoKnowsAllIsToldNothing() {
+        var channel = Channel(startingAt: 0)
+        #expect(missed(channel, since: 0) == [])
+        let last = channel.append(.change)
+        #expect(missed(channel, since: last.number) == [])
+    }
+
+    @Test func manyChangesAreOne() {
+        var channel = Channel(startingAt: 0)
+        for _ in 1...5 { _ = channel.append(.change) }
+        #expect(channel.missed(since: "e-2", epoch: epoch) == [.init(event: .change, number: 5)])
+    }
+
+    @Test(arguments: ["other-1", "e-99", "nonsense", "", "e-"])
+    func anUnknownTokenIsReset(_ token: String) {
+        var channel = Channel(startingAt: 0)
+        _ = channel.append(.change)
+        #expect(channel.missed(since: token, epoch: epoch).map(\.event) == [.reset(.epoch)])
+    }
+
+    @Test func aResetSinceTheTokenOutweighsChanges() {
+        var channel = Channel(startingAt: 0)
+        let before = channel.append(.change)
+        let reset = channel.append(.reset(.overflow))
+        _ = channel.append(.change)
+        #expect(missed(channel, since: before.number) == [.reset(.overflow)])
+        #expect(missed(channel, since: reset.number) == [.change])
+    }
+
+    @Test func aRelocationIsToldToWhoMissedIt() {
+        var channel = Channel(startingAt: 0)
+        let relocated = channel.append(moved)
+        #expect(channel.missed(since: "e-0", epoch: epoch) == [relocated])
+        let change = channel.append(.change)
+        #expect(channel.missed(since: "e-0", epoch: epoch) == [relocated, change])
+        #expect(missed(channel, since: relocated.number) == [.change])
+    }
+
+    /// Nobody followed the store before the channel's start: a token from then can't be answered.
+    @Test func aTokenFromBeforeTheStartHasLagged() {
+        let channel = Channel(startingAt: 7)
+        #expect(missed(channel, since: 6) == [.reset(.lagged)])
+        #expect(missed(channel, since: 7) == [])
+    }
+
+    @Test func aBacklogFoldsChanges() {
+        var backlog = Backlog()
+        for number in 1...1000 { backlog.append(.init(event: .change, number: UInt64(number))) }
+        #expect(backlog.entries == [.init(event: .change, number: 1000)])
+    }
+
+    @Test func aBacklogKeepsTheOrderOfOtherEvents() {
+        var backlog = Backlog()
+        let events: [StoreEvent] = [.change, .relocating(waitingFor: []), moved, .change, .change]
+        for (index, event) in events.enumerated() { backlog.append(.init(event: event, number: UInt64(index))) }
+        #expect(backlog.take().map(\.event) == [.change, .relocating(waitingFor: []), moved, .change])
+        #expect(backlog.isEmpty)
+    }
+
+    @Test func aBacklogThatGrowsTooLongIsOneReset() {
+        var backlog = Backlog()
+        for number in 1...100 { backlog.append(.init(event: .relocating(waitingFor: []), number: UInt64(number))) }
+        #expect(backlog.entries.count <= 8)
+        #expect(backlog.entries.first?.event == .reset(.lagged))
+        backlog.append(.init(event: .change, number: 101))
+        #expect(backlog.entries.last?.number == 101)
+    }
+}

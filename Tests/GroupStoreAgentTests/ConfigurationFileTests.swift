@@ -1,0 +1,125 @@
+import Glibc
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStoreAgent
+
+@Suite struct ConfigurationFileTests {
+    private let home: TemporaryDirectory
+
+    init() throws { home = try TemporaryDirectory() }
+
+    private func parse(_ text: String, _ extra: [String: String] = [:]) throws(ConfigurationError) -> Configuration {
+        let environment = ["HOME": home.path.string].merging(extra) { $1 }
+        return try ConfigurationFile("/etc/test.yaml", environment: environment)
+            .parse(text.replacing("HOME", with: home.path.string))
+    }
+
+    private func mistakeFound(in text: String) -> ConfigurationError? {
+        do throws(ConfigurationError) {
+            _ = try parse(text)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test func everythingThatCanBeSaid() throws {
+        let configuration = try parse(
+            """
+            socket: { path: ~/run/agent.sock, allow-uids: [1001, 1002] }
+            claim-deadline: 90s
+            groups:
+              - id: group.com.example.notes
+                directory: ~/notes
+                stores:
+                  - name: Notes.sqlite
+                    legacy: [~/old/Notes.sqlite, "/var/old/my notes"]
+                    on-conflict: keep-group
+                    retire: symlink
+                    settle: 250ms
+                  - name: data.data
+              - id: group.com.example.empty
+            """, ["GROUPSTORE_CONTAINERS": "/containers"])
+        let home = home.path
+        #expect(configuration.socket == home.appending("run").appending("agent.sock"))
+        #expect(configuration.allowedUsers == [1001, 1002])
+        #expect(configuration.claimDeadline == .seconds(90))
+        #expect(configuration.groups.map(\.directory) == [home.appending("notes"), "/containers/group.com.example.empty"])
+        let notes = try #require(configuration.groups.first?.stores.first)
+        #expect(notes.name.database == "Notes.sqlite")
+        #expect(notes.legacy == [home.appending("old").appending("Notes.sqlite"), "/var/old/my notes"])
+        #expect(notes.onConflict == .keepGroup)
+        #expect(notes.retirement == .symlink)
+        #expect(notes.settle == .milliseconds(250))
+        let data = try #require(configuration.groups.first?.stores.last)
+        #expect(data.legacy.isEmpty)
+        #expect(data.onConflict == .refuse)
+        #expect(data.retirement == .delete)
+        #expect(data.settle == .seconds(1))
+    }
+
+    struct Mistake: CustomTestStringConvertible, Sendable {
+        let line: Int?
+        let word: String
+        let text: String
+        var testDescription: String { word }
+    }
+
+    static let mistakes = [
+        Mistake(line: nil, word: "empty", text: ""),
+        Mistake(line: 1, word: "not a mapping", text: "- a"),
+        Mistake(line: 2, word: "not YAML", text: "groups:\n\t- id: a"),
+        Mistake(line: 3, word: "unknown key storez", text: "groups:\n  - id: a\n    storez: []"),
+        Mistake(line: 1, word: "unknown key group", text: "group: []"),
+        Mistake(line: 1, word: "has no groups", text: "claim-deadline: 3s"),
+        Mistake(line: 1, word: "not a list", text: "groups: a"),
+        Mistake(line: nil, word: "no group to serve", text: "groups: []"),
+        Mistake(line: 2, word: "has no id", text: "groups:\n  - directory: HOME"),
+        Mistake(line: 2, word: "no group identifier", text: "groups:\n  - id: a/b"),
+        Mistake(line: 1, word: "is no duration", text: "claim-deadline: 30\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "is no duration", text: "claim-deadline: 30 s\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "is no duration", text: "claim-deadline: 99999999999d\ngroups: [{ id: a }]"),
+        Mistake(line: 2, word: "not an absolute path", text: "groups:\n  - { id: a, directory: notes }"),
+        Mistake(line: 1, word: "no user's number", text: "socket: { allow-uids: [root] }\ngroups: [{ id: a }]"),
+        Mistake(
+            line: 4, word: "group a is there twice",
+            text: "groups:\n  - id: a\n    directory: HOME\n  - { id: a, directory: HOME/b }"),
+        Mistake(
+            line: 3, word: "is the directory of a too",
+            text: "groups:\n  - { id: a, directory: HOME }\n  - { id: b, directory: HOME }"),
+        Mistake(line: 2, word: "is there twice in the entry", text: "groups:\n  - id: a\n    id: b"),
+        Mistake(line: 5, word: "is no file name", text: store("name: a/b")),
+        Mistake(line: 5, word: "has no name", text: store("settle: 1s")),
+        Mistake(line: 5, word: "name is not a text", text: store("name:")),
+        Mistake(line: 6, word: "can't be burn", text: store("name: A\n        retire: burn")),
+        Mistake(line: 6, word: "can't be overwrite", text: store("name: A\n        on-conflict: overwrite")),
+        Mistake(line: 6, word: "model is not supported by this version", text: store("name: A\n        model: /m")),
+        Mistake(line: 6, word: "history is not supported", text: store("name: A\n        history: { keep: 7d }")),
+        Mistake(line: 6, word: "two stores for one file", text: store("name: A\n      - name: A")),
+        Mistake(
+            line: 6, word: "two stores for one file", text: store("name: A\n        legacy: [HOME/x, HOME/y, HOME/x]")),
+        Mistake(line: 6, word: "two stores for one file", text: store("name: A\n        legacy: [HOME/A]")),
+        Mistake(line: 6, word: "names no file", text: store("name: A\n        legacy: [/]")),
+        Mistake(line: 2, word: "neither does", text: "groups:\n  - { id: a, directory: HOME/no/where }"),
+        Mistake(line: 2, word: "not a directory", text: "groups:\n  - { id: a, directory: /etc/passwd }"),
+        Mistake(line: 2, word: "not a directory", text: "groups:\n  - { id: a, directory: /etc/passwd/x }"),
+    ]
+
+    /// A group with a store whose entry begins on line 5.
+    private static func store(_ lines: String) -> String {
+        "groups:\n  - directory: HOME\n    id: a\n    stores:\n      - \(lines)"
+    }
+
+    @Test(arguments: mistakes)
+    func aMistakeIsNamedWithItsLine(_ mistake: Mistake) throws {
+        let error = try #require(mistakeFound(in: mistake.text))
+        #expect(error.message.contains(mistake.word), "\(error)")
+        #expect(error.line == mistake.line, "\(error)")
+        #expect(!error.remedy.isEmpty)
+        #expect(error.description.hasPrefix("/etc/test.yaml"))
+    }
+}

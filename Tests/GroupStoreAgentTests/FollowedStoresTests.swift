@@ -1,0 +1,109 @@
+import AgentProtocol
+import DirectoryWatching
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStoreAgent
+
+@Suite struct FollowedStoresTests {
+    private let store: StoreAddress
+    private let notes: Configuration.Store
+
+    init() throws {
+        store = try #require(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8)))
+        notes = Configuration.Store(name: try #require(StoreName("Notes.sqlite")), legacy: ["/nowhere/old/Notes.sqlite"])
+    }
+
+    private func subscribed(_ server: RunningServer) throws -> TestClient {
+        let client = try server.connect()
+        let reply = try client.ask(#"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#, id: 1)
+        #expect(reply.bool("ok") == true)
+        return client
+    }
+
+    private func types(_ count: Int, _ client: TestClient) throws -> [String?] {
+        try (0..<count).map { _ in try client.next()?.string("type") }
+    }
+
+    @Test func configuredStoresAreWatchedWithoutSubscribers() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        #expect(server.source.watched[server.group]?.contains(.modified) == true)
+        #expect(server.source.watched["/nowhere/old"]?.contains(.closedAfterReading) == true)
+        #expect(server.source.watched["/nowhere/old"]?.contains(.modified) == false)
+        withExtendedLifetime(client) {}
+    }
+
+    @Test func theSchedulerHearsOfLegacyDirectories() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        let event = DirectoryEvent(directory: "/nowhere/old", name: "Notes.sqlite", kinds: .movedIn)
+        let other = DirectoryEvent(directory: server.group, name: "Notes.sqlite-wal", kinds: .modified)
+        server.source.emit(.event(other), .event(event), .directoryVanished("/nowhere/old"), .overflow)
+        // The reset comes after the scheduler was told.
+        #expect(try types(1, client) == ["reset"])
+        #expect(Array(server.scheduler.seen.suffix(3)) == [.event(event), .directoryVanished("/nowhere/old"), .overflow])
+        #expect(!server.scheduler.seen.contains(.event(other)))
+    }
+
+    @Test func whatIsAnnouncedDuringAReleaseIsToldAtItsEnd() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        server.feed.announce(.relocating(waitingFor: []), of: store)
+        server.feed.release(store)
+        #expect(try types(1, client) == ["relocating"])
+        let status = try client.ask(#"{"id":2,"op":"status"}"#, id: 2)
+        #expect(status.bool("ok") == true)
+        try DurableFile.write([], as: "Notes.sqlite", in: Directory(server.group), mode: 0o600)
+        server.feed.announce(.relocated(from: [0x2F], to: [0x2F]), of: store)
+        server.feed.resume(store)
+        server.feed.announce(.reset(.overflow), of: store)
+        #expect(try types(2, client) == ["relocated", "reset"])
+    }
+
+    /// Somebody may have written the store while nobody looked.
+    @Test func aReleaseThatEndsWithoutARelocationIsAChange() throws {
+        let server = try RunningServer(stores: [notes])
+        try DurableFile.write([], as: "Notes.sqlite", in: Directory(server.group), mode: 0o600)
+        let client = try subscribed(server)
+        server.feed.release(store)
+        server.feed.announce(.relocationEnded(outcome: "busy", message: ""), of: store)
+        server.feed.resume(store)
+        #expect(try types(2, client) == ["change", "relocation_ended"])
+    }
+
+    /// One that isn't followed yet when it is released isn't opened by a subscription in between.
+    @Test func aSubscriptionDuringAReleaseDoesNotEndIt() throws {
+        let server = try RunningServer()
+        server.feed.release(store)
+        let client = try subscribed(server)
+        var states: [String?] = []
+        try client.send(#"{"id":2,"op":"status"}"# + "\n")
+        while let line = try client.next(), line["ok"] == nil {
+            if line.string("type") == "store" { states.append(line.string("state")) }
+        }
+        #expect(states == ["released"])
+        server.feed.announce(.relocated(from: [0x2F], to: [0x2F]), of: store)
+        server.feed.resume(store)
+        #expect(try types(1, client) == ["relocated"])
+    }
+
+    @Test func aGroupThatIsConfiguredNoMoreIsAReset() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        server.watch.perform { $0.configure(Configuration()) }
+        let gone = try client.next()
+        #expect(gone?.string("reason") == "unconfigured")
+        let identifier = try #require(GroupIdentifier("group.example"))
+        let group = Configuration.Group(identifier: identifier, directory: server.group, stores: [])
+        server.watch.perform { $0.configure(Configuration(groups: [group])) }
+        #expect(try client.next()?.string("type") == "reset")
+        server.source.emit(.overflow)
+        #expect(try client.next()?.string("reason") == "overflow")
+    }
+}

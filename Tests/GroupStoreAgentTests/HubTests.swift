@@ -1,0 +1,159 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import TestSupport
+import Testing
+
+@testable import GroupStoreAgent
+
+@Suite struct HubTests {
+    private let loop: EventLoop
+    private let hub: Hub
+    private let store: StoreAddress
+
+    init() throws {
+        loop = try EventLoop()
+        hub = Hub(loop: loop, epoch: "e")
+        store = try #require(StoreAddress(bytes: Array("g/Notes.sqlite".utf8)))
+    }
+
+    private func subscriber(_ connection: UInt64, capacity: CInt? = nil, since: String? = nil) throws -> SocketPair {
+        let pair = try SocketPair(capacity: capacity)
+        try loop.add(pair.served.raw, token: connection)
+        hub.add(connection, raw: pair.served.raw)
+        hub.open(store)
+        hub.subscribe(connection, to: store, since: since, id: 1, path: [0x2F])
+        return pair
+    }
+
+    private func numbers(_ objects: [JSONObject]) -> [UInt64] {
+        objects.compactMap { $0.string("token").flatMap { FeedToken($0) }?.number }
+    }
+
+    @Test func everySubscriberIsToldInOrder() throws {
+        let pairs = [try subscriber(1), try subscriber(2)]
+        for event in [StoreEvent.change, .relocating(waitingFor: []), .relocated(from: [1], to: [2]), .change] {
+            hub.publish(event, of: store)
+        }
+        for pair in pairs {
+            let lines = try pair.received()
+            #expect(lines.first?.bool("ok") == true)
+            #expect(lines.dropFirst().map { $0.string("type") } == ["change", "relocating", "relocated", "change"])
+            #expect(numbers(lines) == [0, 1, 2, 3, 4])
+        }
+    }
+
+    @Test func othersHearNothing() throws {
+        let pair = try subscriber(1)
+        let other = try #require(StoreAddress(bytes: Array("g/Other.sqlite".utf8)))
+        hub.open(other)
+        hub.publish(.change, of: other)
+        #expect(try pair.received().count == 1)
+        #expect(hub.unsubscribe(1, from: store))
+        hub.publish(.change, of: store)
+        #expect(try pair.received().isEmpty)
+    }
+
+    /// A subscriber that doesn't read gets what its socket took, then one change; the one beside it gets every one.
+    @Test func whoLagsGetsOneChangeAndDelaysNobody() throws {
+        let slow = try subscriber(1, capacity: 4608)
+        let fast = try subscriber(2)
+        _ = try fast.received()
+        for number in 1...2000 {
+            hub.publish(.change, of: store)
+            #expect(try numbers(fast.received()) == [UInt64(number)])
+        }
+        let taken = numbers(try slow.received())
+        #expect(taken.count < 1000)
+        #expect(taken == taken.sorted())
+        #expect(try loop.wait(timeout: .seconds(5)).contains { $0.token == 1 && $0.isWritable })
+        hub.flush(1)
+        let late = try slow.received()
+        // Where a line was cut in the middle, its rest comes first.
+        #expect(late.count <= 2)
+        #expect(late.last?.string("type") == "change")
+        #expect(numbers(late).last == 2000)
+        #expect(hub.isFlushed)
+        hub.publish(.change, of: store)
+        #expect(numbers(try slow.received()) == [2001])
+    }
+
+    @Test func aRelocationThatALaggardMissedComesLate() throws {
+        let slow = try subscriber(1, capacity: 4608)
+        for _ in 1...500 { hub.publish(.change, of: store) }
+        hub.publish(.relocated(from: [1], to: [2]), of: store)
+        hub.publish(.change, of: store)
+        var late: [JSONObject] = try slow.received()
+        while !hub.isFlushed {
+            hub.flush(1)
+            late += try slow.received()
+        }
+        #expect(late.suffix(2).map { $0.string("type") } == ["relocated", "change"])
+        #expect(numbers(late).last == 502)
+    }
+
+    @Test func tooManyMissedEventsAreAReset() throws {
+        let slow = try subscriber(1, capacity: 4608)
+        for _ in 1...500 { hub.publish(.relocating(waitingFor: []), of: store) }
+        var late: [JSONObject] = try slow.received()
+        while !hub.isFlushed {
+            hub.flush(1)
+            late += try slow.received()
+        }
+        #expect(late.contains { $0.string("type") == "reset" && $0.string("reason") == "lagged" })
+        #expect(numbers(late).last == 500)
+    }
+
+    @Test func aTokenBringsWhatWasMissed() throws {
+        let first = try subscriber(1)
+        hub.publish(.change, of: store)
+        let second = try subscriber(2, since: "e-0")
+        let lines = try second.received()
+        #expect(lines.map { $0.string("type") } == [nil, "change"])
+        #expect(lines.map { $0.string("token") } == ["e-0", "e-1"])
+        let third = try subscriber(3, since: "before-1")
+        #expect(try third.received().last?.string("reason") == "epoch")
+        withExtendedLifetime(first) {}
+    }
+
+    /// Nobody followed the store for a while: a token from before is worth nothing.
+    @Test func aStoreThatWasNotFollowedIsReset() throws {
+        let first = try subscriber(1)
+        hub.publish(.change, of: store)
+        #expect(!hub.close(store))
+        #expect(hub.remove(1) == [store])
+        #expect(hub.close(store))
+        let second = try subscriber(2, since: "e-1")
+        #expect(try second.received().last?.string("reason") == "lagged")
+        withExtendedLifetime(first) {}
+    }
+
+    @Test func aPeerThatIsGoneHarmsNobody() throws {
+        let gone = try subscriber(1)
+        let other = try subscriber(2)
+        gone.hangUp()
+        hub.publish(.change, of: store)
+        #expect(try other.received().count == 2)
+        #expect(hub.takeFinished().contains(1))
+        #expect(hub.remove(1) == [])
+    }
+
+    @Test func subscriptionsAreLimited() throws {
+        let pair = try subscriber(1)
+        for number in 1...Hub.mostSubscriptions {
+            let other = try #require(StoreAddress(group: "g", name: Array("\(number)".utf8)))
+            hub.open(other)
+            hub.subscribe(1, to: other, since: nil, id: nil, path: [])
+            _ = try pair.received()
+        }
+        let last = try #require(StoreAddress(group: "g", name: [0x61]))
+        hub.open(last)
+        hub.subscribe(1, to: last, since: nil, id: "last", path: [])
+        #expect(try pair.received().last?.object("error")?.string("code") == "too_many_subscriptions")
+    }
+
+    @Test func epochsDiffer() {
+        #expect(Hub.randomEpoch() != Hub.randomEpoch())
+        #expect(Hub.randomEpoch().utf8.count == 12)
+    }
+}

@@ -1,0 +1,50 @@
+import DirectoryWatching
+import Dispatch
+import LinuxSystem
+import Synchronization
+import SystemPackage
+
+/// Notices as a test wants them.
+final class MemoryEventSource: EventSource, Sendable {
+    private struct State {
+        var notices: [Notice] = []
+        var watched: [FilePath: DirectoryEvent.Kinds] = [:]
+        var refused: Set<FilePath> = []
+    }
+
+    private let state = Mutex(State())
+    private let arrived = DispatchSemaphore(value: 0)
+
+    struct Refused: Error {}
+
+    var watched: [FilePath: DirectoryEvent.Kinds] { state.withLock { $0.watched } }
+
+    func refuse(_ directory: FilePath) { _ = state.withLock { $0.refused.insert(directory) } }
+
+    func emit(_ notices: Notice...) {
+        state.withLock { $0.notices += notices }
+        arrived.signal()
+    }
+
+    func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws {
+        try state.withLock { state in
+            if state.refused.contains(directory) { throw Refused() }
+            state.watched[directory, default: []].formUnion(kinds)
+            state.notices.append(.directoryAppeared(directory))
+        }
+        arrived.signal()
+    }
+
+    func unwatch(_ directory: FilePath) { state.withLock { $0.watched[directory] = nil } }
+
+    func next(timeout: Duration?) throws -> [Notice] {
+        let limit = timeout.map { DispatchTime.now() + .nanoseconds(Int($0.nanoseconds)) } ?? .distantFuture
+        _ = arrived.wait(timeout: limit)
+        return state.withLock { state in
+            defer { state.notices = [] }
+            return state.notices
+        }
+    }
+
+    func wake() { emit(.woken) }
+}

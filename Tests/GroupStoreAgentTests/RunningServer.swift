@@ -1,0 +1,163 @@
+import AgentProtocol
+import Dispatch
+import DirectoryWatching
+import Glibc
+import GroupContainer
+import LinuxSystem
+import Logging
+import Synchronization
+import SystemPackage
+import TestSupport
+
+@testable import GroupStoreAgent
+
+/// An agent's server in this process, on a real socket, with events from memory. Ended when the test lets go of it.
+final class RunningServer {
+    let scratch: TemporaryDirectory
+    let socket: FilePath
+    let source = MemoryEventSource()
+    let scheduler = RecordingScheduler()
+    let hub: Hub
+    let feed: FeedControl
+    let watch: Watch
+    private let loop: EventLoop
+    private let thread: SystemThread
+    private let isStopping = Flag()
+
+    var group: FilePath { scratch.path.appending("group") }
+
+    init(
+        stores: [Configuration.Store] = [], users: Set<uid_t> = [geteuid()], connectionsPerUser: Int = 1100
+    ) throws {
+        scratch = try TemporaryDirectory()
+        try Directory(scratch.path).makeDirectory("group", mode: 0o700)
+        socket = scratch.path.appending("agent.sock")
+        let identifier = try Self.required(GroupIdentifier("group.example"))
+        let configuration = Configuration(groups: [
+            .init(identifier: identifier, directory: scratch.path.appending("group"), stores: stores)
+        ])
+        let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        loop = try EventLoop()
+        hub = Hub(loop: loop, epoch: "e")
+        watch = Watch(source: source, log: log)
+        feed = FeedControl(watch: watch, log: log)
+        let current = CurrentConfiguration(configuration)
+        let states = FollowingStates()
+        let listener = try UnixSocket.listen(at: socket).release()
+        let started = Mutex<(any Error)?>(nil)
+        let isReady = DispatchSemaphore(value: 0)
+        thread = try SystemThread(name: "test-server") { [loop, hub, watch, scheduler, socket, isStopping] in
+            do {
+                let status = StatusReport(
+                    hub: hub, configuration: current, states: states, scheduler: scheduler, socket: socket,
+                    version: "test")
+                let requests = RequestHandler(
+                    hub: hub, watch: watch, configuration: current, scheduler: scheduler, status: status,
+                    version: "test", log: log)
+                var admission = Server.Admission(users: users)
+                admission.connectionsPerUser = connectionsPerUser
+                let server = try Server(
+                    listener: Descriptor(owning: listener), loop: loop, hub: hub, requests: requests,
+                    admission: admission, log: log)
+                isReady.signal()
+                try server.run(signals: nil, onSignal: {}, shouldStop: { isStopping.isSet })
+                server.drain(within: .seconds(2))
+            } catch {
+                started.withLock { $0 = error }
+                isReady.signal()
+            }
+        }
+        isReady.wait()
+        if let error = started.withLock({ $0 }) { throw error }
+        try watch.start(configuration: configuration, hub: hub, scheduler: scheduler, states: states) { _ in }
+    }
+
+    static func required<Value>(_ value: Value?) throws -> Value {
+        guard let value else { throw Unexpected("nil") }
+        return value
+    }
+
+    func connect() throws -> TestClient { try TestClient(socket) }
+
+    /// False when it did not end in time.
+    @discardableResult
+    func stop() -> Bool {
+        guard !isStopping.isSet else { return true }
+        watch.stop()
+        isStopping.set()
+        loop.wake()
+        return thread.join(within: .seconds(10))
+    }
+
+    deinit { stop() }
+}
+
+final class Flag: Sendable {
+    private let value = Mutex(false)
+    var isSet: Bool { value.withLock { $0 } }
+    func set() { value.withLock { $0 = true } }
+}
+
+/// Notes what it is told.
+final class RecordingScheduler: RelocationScheduling {
+    private let notices = Mutex<[Notice]>([])
+    var seen: [Notice] { notices.withLock { $0 } }
+
+    func start() {}
+    func configurationChanged(_ configuration: Configuration) {}
+    func notice(_ notice: Notice) { notices.withLock { $0.append(notice) } }
+    func stop() {}
+    func statusRows() -> [LegacyStatus] { [] }
+
+    func relocate(_ operation: RelocateOperation, events: @escaping @Sendable (RelocateAnswer) -> Void) {
+        events(.progress(type: "plan", ["text": "as planned"]))
+        events(.summary(["outcome": "relocated"]))
+    }
+}
+
+/// A client that may also misbehave.
+final class TestClient {
+    private let socket: Descriptor
+    private var lines = LineBuffer()
+
+    init(_ path: FilePath) throws { socket = try UnixSocket.connect(to: path) }
+
+    func send(_ text: String) throws {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let count = try UnixSocket.send(rest, on: socket.raw)
+            rest = rest.dropFirst(count)
+            if count == 0 {
+                var one = pollfd(fd: socket.raw, events: Int16(POLLOUT), revents: 0)
+                guard poll(&one, 1, 10_000) > 0 else { throw Unexpected("the server reads nothing") }
+            }
+        }
+    }
+
+    func endSending() { shutdown(socket.raw, CInt(SHUT_WR)) }
+
+    /// The next line; nil at the connection's end.
+    func next() throws -> JSONObject? {
+        while true {
+            if let line = try lines.next() {
+                guard case .object(let object) = try JSONValue(parsing: line) else { throw Unexpected("no object") }
+                return object
+            }
+            var one = pollfd(fd: socket.raw, events: Int16(POLLIN), revents: 0)
+            guard poll(&one, 1, 10_000) > 0 else { throw Unexpected("no line in time") }
+            var buffer = [UInt8](repeating: 0, count: 65_536)
+            let count = recv(socket.raw, &buffer, buffer.count, 0)
+            if count <= 0 { return nil }
+            lines.append(buffer[..<count])
+        }
+    }
+
+    /// Sends a request and returns the line with its identifier that ends the answer.
+    func ask(_ request: String, id: JSONValue) throws -> JSONObject {
+        try send(request + "\n")
+        while let line = try next() {
+            if line["id"] == id, line["ok"] != nil { return line }
+        }
+        throw Unexpected("the connection ended")
+    }
+}

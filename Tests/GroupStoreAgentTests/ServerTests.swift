@@ -1,0 +1,202 @@
+import AgentProtocol
+import Glibc
+import GroupStore
+import LinuxSystem
+import TestSupport
+import Testing
+
+@testable import GroupStoreAgent
+
+@Suite struct ServerTests {
+    private static let subscribe = #"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#
+
+    @Test func aSubscriberHearsOfAReset() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        let hello = try client.next()
+        #expect(hello?.string("type") == "hello")
+        #expect(hello?.integer("proto") == 1)
+        let reply = try client.ask(Self.subscribe, id: 1)
+        #expect(reply.bool("ok") == true)
+        #expect(reply.string("path") == server.group.appending("Notes.sqlite").string)
+        #expect(server.source.watched.keys.contains(server.group))
+        server.source.emit(.overflow)
+        let event = try client.next()
+        #expect(event?.string("type") == "reset")
+        #expect(event?.string("token") != reply.string("token"))
+    }
+
+    @Test func theLastUnsubscriptionEndsTheWatching() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        _ = try client.ask(Self.subscribe, id: 1)
+        let other = try server.connect()
+        _ = try other.ask(Self.subscribe, id: 1)
+        let unsubscribe = #"{"id":2,"op":"unsubscribe","store":"group.example/Notes.sqlite"}"#
+        #expect(try client.ask(unsubscribe, id: 2).bool("ok") == true)
+        #expect(server.source.watched.keys.contains(server.group))
+        #expect(try client.ask(unsubscribe, id: 2).object("error")?.string("code") == "not_subscribed")
+        #expect(try other.ask(unsubscribe, id: 2).bool("ok") == true)
+        // What the watch does after it has answered is done before its next answer.
+        _ = try other.ask(unsubscribe, id: 2)
+        #expect(server.source.watched.isEmpty)
+    }
+
+    @Test func whatIsNotServedIsRefused() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        for store in ["group.other/Notes.sqlite", "group.example/.groupstore"] {
+            let reply = try client.ask(#"{"id":1,"op":"subscribe","store":"\#(store)"}"#, id: 1)
+            #expect(reply.object("error")?.string("code") == "unknown_store")
+        }
+        server.source.refuse(server.group)
+        #expect(try client.ask(Self.subscribe, id: 1).object("error")?.string("code") == "not_watchable")
+        #expect(server.source.watched.isEmpty)
+    }
+
+    /// Garbage is answered, and what comes behind it is understood.
+    @Test func malformedLinesHarmNothing() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        _ = try client.next()
+        for line in ["garbage", "{", "[1]", "\u{0}\u{1}", #"{"op":"dance","id":3}"#] {
+            try client.send(line + "\n\n  \n")
+            #expect(try client.next()?.bool("ok") == false)
+        }
+        #expect(try client.ask(#"{"id":4,"op":"status"}"#, id: 4).bool("ok") == true)
+    }
+
+    @Test func aRequestMayComeByteByByte() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        let other = try server.connect()
+        let request = #"{"id":4,"op":"status"}"#
+        for character in request {
+            try client.send(String(character))
+            // The other one isn't held up by the half line.
+            #expect(try other.ask(request, id: 4).bool("ok") == true)
+        }
+        #expect(try client.ask("", id: 4).bool("ok") == true)
+    }
+
+    @Test func anEndlessLineEndsTheConnection() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        _ = try client.next()
+        try client.send(String(repeating: "x", count: WireLine.longest))
+        #expect(try client.next()?.object("error")?.string("code") == "line_too_long")
+        #expect(try client.next() == nil)
+        #expect(try server.connect().next() != nil)
+    }
+
+    /// `printf … | nc` ends its side at once, and still wants the answer.
+    @Test func whoSendsNoMoreIsStillAnswered() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        try client.send(#"{"id":"s","op":"status"}"# + "\n" + #"{"half"#)
+        client.endSending()
+        #expect(try client.next()?.string("type") == "hello")
+        var types: [String?] = []
+        while let line = try client.next() { types.append(line.string("type")) }
+        #expect(types == ["group", nil])
+
+        let subscriber = try server.connect()
+        try subscriber.send(Self.subscribe + "\n")
+        subscriber.endSending()
+        _ = try subscriber.next()
+        #expect(try subscriber.next()?.bool("ok") == true)
+        server.source.emit(.overflow)
+        #expect(try subscriber.next()?.string("type") == "reset")
+    }
+
+    @Test func aClientThatAsksWithoutReadingIsHeldBack() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        let line = #"{"id":1,"op":"status"}"# + "\n"
+        // Asked from another thread: the server stops reading until its answers are taken.
+        let asked = 5000
+        let sender = try SystemThread(name: "test-sender") { [client = Unchecked(client)] in
+            for _ in 1...asked { try? client.value.send(line) }
+        }
+        #expect(try server.connect().ask(#"{"id":2,"op":"status"}"#, id: 2).bool("ok") == true)
+        var answers = 0
+        while answers < asked, let line = try client.next() {
+            if line["ok"] != nil { answers += 1 }
+        }
+        #expect(answers == asked)
+        #expect(sender.join(within: .seconds(10)))
+    }
+
+    @Test func strangersAreRefusedWithOneLine() throws {
+        let server = try RunningServer(users: [geteuid() + 1])
+        let client = try server.connect()
+        #expect(try client.next()?.object("error")?.string("code") == "not_permitted")
+        #expect(try client.next() == nil)
+    }
+
+    @Test func oneUserCannotTakeAllConnections() throws {
+        let server = try RunningServer(connectionsPerUser: 2)
+        let first = try server.connect()
+        var second: TestClient? = try server.connect()
+        #expect(try first.next() != nil)
+        #expect(try second?.next() != nil)
+        let third = try server.connect()
+        #expect(try third.next()?.object("error")?.string("code") == "too_many_connections")
+        second = nil
+        let deadline = Deadline(after: .seconds(10))
+        while try server.connect().next()?.string("type") != "hello" {
+            try #require(!deadline.hasPassed, "the place of the one that left is not given away")
+        }
+    }
+
+    @Test func aRelocationIsAnsweredToItsEnd() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        _ = try client.next()
+        try client.send(#"{"id":7,"op":"relocate","source":"/s","group":"/g"}"# + "\n")
+        let plan = try client.next()
+        #expect(plan?.string("type") == "plan")
+        #expect(plan?["id"] == 7)
+        let summary = try client.next()
+        #expect(summary?.string("type") == "summary")
+        #expect(summary?.string("outcome") == "relocated")
+        #expect(summary?["id"] == 7)
+    }
+
+    @Test func whatWaitsIsSentBeforeTheEnd() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        _ = try client.ask(Self.subscribe, id: 1)
+        server.hub.publish(.change, of: try RunningServer.required(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8))))
+        #expect(server.stop())
+        #expect(try client.next()?.string("type") == "change")
+        #expect(try client.next() == nil)
+        #expect(throws: SystemError.self) { _ = try server.connect() }
+    }
+
+    /// The client's side of it.
+    @Test func aConnectionAsksAndListens() throws {
+        let server = try RunningServer()
+        let connection = try AgentConnection(server.socket)
+        #expect(connection.agent == "test")
+        let store = try RunningServer.required(StoreAddress(bytes: Array("group.example/A b".utf8)))
+        let deadline = Deadline(after: .seconds(10))
+        _ = try connection.request(.subscribe(store, since: nil), deadline: deadline)
+        server.hub.publish(.change, of: store)
+        var rows: [String] = []
+        // The event comes before the answer, and is kept.
+        let summary = try connection.request(.status(group: nil), deadline: deadline) { type, _ in rows.append(type) }
+        #expect(rows == ["group", "store"])
+        #expect(summary.integer("subscribers") == 1)
+        #expect(try connection.event(deadline: deadline)?.type == "change")
+        #expect(try connection.event(deadline: Deadline(after: .milliseconds(1))) == nil)
+        server.stop()
+        #expect(throws: AgentConnectionError.lost(server.socket)) { _ = try connection.event(deadline: deadline) }
+    }
+}
+
+/// The test sees to it that two threads don't do the same with it: one sends, one receives.
+private struct Unchecked<Value>: @unchecked Sendable {
+    let value: Value
+    init(_ value: Value) { self.value = value }
+}
