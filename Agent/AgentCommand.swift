@@ -68,7 +68,7 @@ struct AgentCommand: ParsableCommand {
         try Agent(
             configuration: configuration, socket: socket,
             parts: Agent.Parts(
-                source: { try InotifySource() },
+                source: { try InotifySource(privateDirectory: socket.removingLastComponent()) },
                 scheduler: { feed, configuration, log in
                     RelocationScheduler(configuration, feed: feed, logger: log)
                 },

@@ -29,14 +29,15 @@ final class ObserverRig {
         _ = try source.next(timeout: .zero)
     }
 
-    /// All that the observer finds until it has taken in every event there is and expects nothing more.
+    /// All that the observer finds until it has taken in every event there is and expects nothing more, or has come to
+    /// look at its slowest for a transaction that is left open.
     func findings() throws -> [Observation.Finding] {
         var found: [Observation.Finding] = []
         var wait = Duration.zero
         while true {
             let notices = try source.next(timeout: wait)
             for case .event(let event) in notices { note(event) }
-            if notices.isEmpty, wait == .zero { return found }
+            if notices.isEmpty, wait == .zero || wait >= .milliseconds(20) { return found }
             let observation = observer.look()
             if observation.finding != .unchanged { found.append(observation.finding) }
             wait = observation.lookAgain ?? .zero
@@ -51,10 +52,15 @@ final class ObserverRig {
     }
 
     func letGo() { observer.letGo() }
-    func attach() { observer.attach() }
+
+    /// What happened until now is not looked at.
+    func attach() throws {
+        _ = try source.next(timeout: .zero)
+        observer.attach()
+    }
 
     /// A `sqlite3` shell that has the store open.
-    func shell() throws -> Shell { try Shell(store) }
+    func shell(_ first: String = "") throws -> Shell { try Shell(store, first) }
 
     /// One shell for one script, which has closed when this returns.
     func once(_ sql: String) throws { try Self.once(store, sql) }
@@ -69,9 +75,10 @@ final class ObserverRig {
 final class Shell {
     private let process: RunningProcess
 
-    init(_ store: FilePath) throws {
+    /// `first` comes before anything is read.
+    init(_ store: FilePath, _ first: String = "") throws {
         process = try RunningProcess("sqlite3", ["-batch", "-init", "/dev/null", Word(store)])
-        try execute("PRAGMA busy_timeout = 10000; SELECT count(*) FROM sqlite_schema")
+        try execute("\(first); PRAGMA busy_timeout = 10000; SELECT count(*) FROM sqlite_schema")
     }
 
     func execute(_ sql: String) throws {

@@ -178,13 +178,13 @@ import Testing
 
     @Test func aProgramInExclusiveModeIsToldAsUnreadable() throws {
         let rig = try rig("WAL")
-        let shell = try rig.shell()
-        try shell.execute("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')")
-        _ = try rig.findings()
+        let shell = try rig.shell("PRAGMA locking_mode = EXCLUSIVE")
+        try shell.execute("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings() == [.discontinued(.unreadable)])
         try shell.execute("INSERT INTO note (text) VALUES ('y')")
-        _ = try rig.findings()
+        #expect(try rig.findings() == [])
         try shell.close()
-        #expect(try rig.findings().isEmpty == false)
+        #expect(try rig.findings() == [.changed])
         try rig.once("INSERT INTO note (text) VALUES ('z')")
         #expect(try rig.findings() == [.changed])
     }
@@ -193,7 +193,7 @@ import Testing
         let rig = try rig("WAL")
         rig.letGo()
         try rig.once("INSERT INTO note (text) VALUES ('x')")
-        rig.attach()
+        try rig.attach()
         #expect(try rig.findings() == [])
         try rig.once("INSERT INTO note (text) VALUES ('y')")
         #expect(try rig.findings() == [.changed])

@@ -10,6 +10,16 @@ import StoreRelocation
 import Synchronization
 import SystemPackage
 
+/// The feed, as far as a relocation needs it.
+package protocol RelocationFeed: AnyObject, Sendable {
+    /// Closes all that is open of the store here, and returns when that is done. It is not looked at until `resume`.
+    func release(_ store: StoreAddress)
+    /// Follows the store again. What was announced meanwhile is told then.
+    func resume(_ store: StoreAddress)
+    /// Tells the store's subscribers, in order with its changes.
+    func announce(_ event: StoreEvent, of store: StoreAddress)
+}
+
 /// Relocates configured stores when they have arrived and nobody has them open, and runs clients' relocations: one
 /// after another, on one thread. It learns from events when to look; while there are none, it sleeps.
 package final class RelocationScheduler: RelocationScheduling {
@@ -24,11 +34,11 @@ package final class RelocationScheduler: RelocationScheduling {
     private let arrived = DispatchSemaphore(value: 0)
     private let ended = DispatchSemaphore(value: 0)
     private let rows = Mutex<[LegacyStatus]>([])
-    private let feed: FeedControl
+    private let feed: any RelocationFeed
     private let logger: Logger
     private let initial: Configuration
 
-    package init(_ configuration: Configuration, feed: FeedControl, logger: Logger) {
+    package init(_ configuration: Configuration, feed: any RelocationFeed, logger: Logger) {
         initial = configuration
         self.feed = feed
         self.logger = logger
@@ -210,43 +220,29 @@ package final class RelocationScheduler: RelocationScheduling {
 /// The feed as something that has the group's store open. It lets go when the engine asks, and takes the store again
 /// when `resume` is called: together with what its subscribers are told.
 private final class FeedOpener: StoreOpener {
-    private enum State {
-        case following, released
-        /// The feed did not come to it in time: the engine's lease finds that, and nothing is moved.
-        case stuck
-    }
-
-    private let feed: FeedControl
+    private let feed: any RelocationFeed
     private let store: StoreAddress?
-    private let state = Mutex(State.following)
+    private let isReleased = Mutex(false)
 
-    init(feed: FeedControl, store: StoreAddress?) {
+    init(feed: any RelocationFeed, store: StoreAddress?) {
         self.feed = feed
         self.store = store
     }
 
     func relinquish(_ path: FilePath) {
-        guard let store else { return }
-        state.withLock { state in
-            guard state == .following else { return }
-            do throws(FeedControl.NotReleased) {
-                try feed.release(store)
-                state = .released
-            } catch {
-                state = .stuck
-            }
+        let wasReleased = isReleased.withLock { released in
+            defer { released = true }
+            return released
         }
+        if let store, !wasReleased { feed.release(store) }
     }
 
     func reacquire(_ path: FilePath) {}
 
     func resume(announcing event: StoreEvent?) {
         guard let store else { return }
-        if state.withLock({ $0 == .released }) {
-            feed.resume(store, announcing: event)
-        } else if let event {
-            feed.announce(event, of: store)
-        }
+        if let event { feed.announce(event, of: store) }
+        if isReleased.withLock({ $0 }) { feed.resume(store) }
     }
 }
 
