@@ -1,7 +1,6 @@
 import AgentProtocol
 import ArgumentParser
 import DirectoryWatching
-import FoundationEssentials
 import GroupContainer
 import GroupStoreAgent
 import LinuxSystem
@@ -56,7 +55,7 @@ struct AgentCommand: ParsableCommand {
     }
 
     private func serve(_ output: Output) throws {
-        let environment = ProcessInfo.processInfo.environment
+        let environment = ProcessVariables.all
         let file = try configurationFile(environment)
         let configuration = try file?.load() ?? commandLine(environment)
         guard let socket = configuration.socket ?? AgentSocket.path(environment: environment) else {
@@ -68,7 +67,7 @@ struct AgentCommand: ParsableCommand {
         try Agent(
             configuration: configuration, socket: socket,
             parts: Agent.Parts(
-                source: { try InotifySource(privateDirectory: socket.removingLastComponent()) },
+                source: { try InotifySource(privateDirectory: $0) },
                 scheduler: { feed, configuration, log in
                     RelocationScheduler(configuration, feed: feed, logger: log)
                 },
@@ -145,12 +144,6 @@ extension AgentCommand {
 }
 
 extension CommandFailure {
-    init(_ error: ConfigurationError) {
-        self.init(
-            error.kind == .notPermitted ? .notPermitted : .configuration, code: "configuration", "\(error)",
-            remedy: error.remedy)
-    }
-
     init(_ failure: AgentInstance.Failure) {
         switch failure {
         case .alreadyServed:

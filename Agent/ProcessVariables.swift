@@ -6,6 +6,7 @@ enum ProcessVariables {
         let names = [
             "GROUPSTORE_CONTAINERS", "GROUPSTORE_SOCKET", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
             "XDG_RUNTIME_DIR", "HOME",
+            "NOTIFY_SOCKET",
         ]
         return Dictionary(
             uniqueKeysWithValues: names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } })

@@ -1,6 +1,5 @@
 import AgentProtocol
 import ArgumentParser
-import FoundationEssentials
 import GroupContainer
 import GroupStore
 import LinuxSystem
@@ -26,7 +25,7 @@ struct StatusCommand: ParsableCommand {
 
     private func showAgent(_ output: Output) throws {
         do throws(AgentConnectionError) {
-            show(try AgentStatus(environment: ProcessInfo.processInfo.environment), output)
+            show(try AgentStatus(environment: ProcessVariables.all), output)
         } catch {
             switch error {
             case .noAgent, .noSocketPath, .lost:
@@ -52,7 +51,7 @@ struct StatusCommand: ParsableCommand {
             let path = directory.absolute(in: FilePath(workingDirectory()))
             let contents = try GroupDirectoryStatus(path)
             // Who is subscribed only an agent knows; that there is none is no failure here.
-            let agent = try? AgentStatus(environment: ProcessInfo.processInfo.environment, directory: path)
+            let agent = try? AgentStatus(environment: ProcessVariables.all, directory: path)
             for row in contents.rows { output.record(row.object, row.line) }
             for row in agent?.rows ?? [] where row.type != "group" { output.record(row.object, row.line) }
             var summary: JSONObject = ["type": "summary", "outcome": "read"]

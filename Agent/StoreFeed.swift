@@ -1,5 +1,4 @@
 import AgentProtocol
-import FoundationEssentials
 import Glibc
 import GroupStore
 import LinuxSystem
@@ -41,7 +40,7 @@ final class StoreFeed {
 
     /// Connects and subscribes. `store`: a path, or `GROUP_ID/NAME`.
     init(_ store: String, since token: String?) throws(AgentConnectionError) {
-        socket = try AgentConnection.standardSocket(environment: ProcessInfo.processInfo.environment)
+        socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
         let connection = try AgentConnection(socket)
         self.connection = connection
         address = try ServedGroups(connection).address(of: ArgumentBytes.path(store))

@@ -1,6 +1,5 @@
 import AgentProtocol
 import ArgumentParser
-import FoundationEssentials
 import Glibc
 import GroupStore
 import LinuxSystem

@@ -11,15 +11,15 @@ import SystemPackage
 package final class Agent {
     /// What the agent is made of; tests put in others.
     package struct Parts {
-        /// Where file events come from.
-        package var source: () throws -> any EventSource
+        /// Where file events come from; gets a directory that no other program uses.
+        package var source: (FilePath) throws -> any EventSource
         /// Relocates legacy stores; nil: this agent only tells of changes.
         package var scheduler: ((FeedControl, Configuration, Logger) throws -> any RelocationScheduling)?
         /// Reads the configuration anew; nil: there is no file to read.
         package var reload: (() throws -> Configuration)?
 
         package init(
-            source: @escaping () throws -> any EventSource,
+            source: @escaping (FilePath) throws -> any EventSource,
             scheduler: ((FeedControl, Configuration, Logger) throws -> any RelocationScheduling)?,
             reload: (() throws -> Configuration)?
         ) {
@@ -58,7 +58,8 @@ package final class Agent {
         let isShared = !configuration.allowedUsers.isEmpty
         let instance = try AgentInstance(socket: socket, isShared: isShared)
         // select(2) inside libinotifytools takes no descriptor above 1023, so its comes before the limit is raised.
-        let source = try parts.source()
+        let source = try parts.source(instance.makePrivateDirectory())
+        defer { instance.removePrivateDirectory() }
         DescriptorLimit.raise()
 
         let loop = try EventLoop()
@@ -67,7 +68,7 @@ package final class Agent {
         let states = FollowingStates()
         let watch = Watch(source: source, log: log)
         let scheduler = try parts.scheduler?(
-            FeedControl(watch: watch, log: log), configuration, log)
+            FeedControl(watch: watch), configuration, log)
         let status = StatusReport(
             hub: hub, configuration: current, states: states, scheduler: scheduler, socket: socket,
             version: Self.version)

@@ -73,6 +73,20 @@ package struct AgentInstance: ~Copyable {
         return try UnixSocket.listen(at: socket, mode: isShared ? 0o666 : 0o600)
     }
 
+    /// A directory beside the socket for this agent's own files, empty: what a dead agent left in it is removed.
+    package borrowing func makePrivateDirectory() throws(SystemError) -> FilePath {
+        guard let name = name.appending(".private") else {
+            throw SystemError("mkdir", .fileNameTooLong, path: socket)
+        }
+        try directory.removeTree(name)
+        try directory.makeDirectory(name, mode: 0o700)
+        return directory.path.appending(name)
+    }
+
+    package borrowing func removePrivateDirectory() {
+        if let name = name.appending(".private") { try? directory.removeTree(name) }
+    }
+
     /// Takes the socket's name away; the lock goes with this value.
     package borrowing func removeSocket() { try? directory.removeFile(name) }
 }

@@ -1,34 +1,38 @@
 import AgentProtocol
 import Dispatch
 import LinuxSystem
-import Logging
 import Synchronization
 
 /// The feed as relocations see it. Any thread but the watch's may call it.
-package final class FeedControl: RelocationFeed {
-    private let watch: Watch
-    private let log: Logger
-    /// The watch's thread never waits, so that only a bug makes it miss this.
-    private static let patience = Duration.seconds(5)
-
-    package init(watch: Watch, log: Logger) {
-        self.watch = watch
-        self.log = log
+package final class FeedControl: Sendable {
+    /// The thread that watches did not come to it in time.
+    package struct NotReleased: Error, CustomStringConvertible {
+        package let store: StoreAddress
+        package var description: String { "the agent's own feed did not let go of the store in time" }
     }
 
-    /// What was committed before is told before. Each `release` wants one `resume`.
-    package func release(_ store: StoreAddress) {
+    private let watch: Watch
+
+    package init(watch: Watch) { self.watch = watch }
+
+    /// Closes every descriptor that the feed has of the store, and opens none until `resume`; returns when that is
+    /// done. What was committed before is told before. Each `release` wants one `resume`, unless it throws.
+    package func release(_ store: StoreAddress, within duration: Duration = .seconds(5)) throws(NotReleased) {
         let promise = Promise()
         watch.perform { stores in
             promise.fulfil { stores.release(store) }
         }
-        if !promise.wait(Self.patience) {
-            log.error("the feed did not let go of \(store.group)/\(String(decoding: store.name, as: UTF8.self)) in time")
-        }
+        guard promise.wait(duration) else { throw NotReleased(store: store) }
     }
 
-    package func resume(_ store: StoreAddress) { watch.perform { $0.resume(store) } }
+    /// Follows the store again, then tells `event`. Where that doesn't say that the store is another one now
+    /// (`relocated` or `reset`), a change comes first if it is there: somebody may have written it meanwhile.
+    package func resume(_ store: StoreAddress, announcing event: StoreEvent? = nil) {
+        watch.perform { $0.resume(store, announcing: event) }
+    }
 
+    /// Tells the subscribers, after what was committed until now; after `resume` while the store is released, except
+    /// for `relocating`.
     package func announce(_ event: StoreEvent, of store: StoreAddress) {
         watch.perform { $0.announce(event, of: store) }
     }

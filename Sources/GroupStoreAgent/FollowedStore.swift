@@ -64,9 +64,10 @@ final class FollowedStore {
         guard let part = name.part(named: event.name) else { return false }
         let created = !event.kinds.isDisjoint(with: [.created, .movedIn])
         let removed = !event.kinds.isDisjoint(with: [.deleted, .movedOut])
-        // A close is no write, though it was open for writing.
+        // A close is no write, though it was open for writing. Attributes: it may be readable now.
         let modified = event.kinds.contains(.modified)
-        guard created || modified || removed || event.kinds.contains(.closedAfterWriting) else { return false }
+        let mayMatter = !event.kinds.isDisjoint(with: [.closedAfterWriting, .attributes])
+        guard created || modified || removed || mayMatter else { return false }
         observer.note(part, created: created, modified: modified, removed: removed)
         return true
     }

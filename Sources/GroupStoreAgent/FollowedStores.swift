@@ -26,7 +26,7 @@ final class FollowedStores {
     private var released: [StoreAddress: [StoreEvent]] = [:]
 
     private static let storeKinds: DirectoryEvent.Kinds = [
-        .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut,
+        .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut, .attributes,
     ]
     private static let legacyKinds: DirectoryEvent.Kinds = [
         .created, .deleted, .movedIn, .movedOut, .closedAfterWriting, .closedAfterReading, .opened,
@@ -233,10 +233,11 @@ extension FollowedStores {
         states.set(.released, of: address)
     }
 
-    /// What was announced meanwhile is told once the store is followed again, so that no commit falls in between.
-    /// When that was nothing, a store that is there may have been written.
-    func resume(_ address: StoreAddress) {
-        guard let announced = released.removeValue(forKey: address) else { return }
+    /// What was announced meanwhile, and `event`, are told once the store is followed again, so that no commit falls
+    /// in between. When they don't say that it is another store, one that is there may have been written.
+    func resume(_ address: StoreAddress, announcing event: StoreEvent?) {
+        guard let held = released.removeValue(forKey: address) else { return }
+        let announced = held + (event.map { [$0] } ?? [])
         let store = stores[address]
         store?.attach()
         states.set(store?.state, of: address)
@@ -251,7 +252,7 @@ extension FollowedStores {
     }
 
     func announce(_ event: StoreEvent, of address: StoreAddress) {
-        if released[address] != nil {
+        if released[address] != nil, !event.isRelocating {
             released[address]?.append(event)
         } else {
             if let store = stores[address] { look(store) }
@@ -260,6 +261,12 @@ extension FollowedStores {
     }
 
     func letGoOfAll() { for store in stores.values { store.letGo() } }
+}
+
+extension StoreEvent {
+    fileprivate var isRelocating: Bool {
+        if case .relocating = self { true } else { false }
+    }
 }
 
 extension WireError {

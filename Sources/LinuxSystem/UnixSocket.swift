@@ -20,10 +20,11 @@ package enum UnixSocket {
     package static func listen(at path: FilePath, mode: mode_t = 0o600) throws(SystemError) -> Descriptor {
         let socket = Descriptor(owning: try retrying("socket", path: path) { gs_socket_stream() })
         let raw = socket.raw
-        // The mode is set before the first bind can be reached: umask narrows what bind(2) creates.
-        let mask = umask(0o777 & ~mode)
-        defer { umask(mask) }
+        // bind(2) gives the file the socket's own mode, less the umask, so that it is never wider than asked; the
+        // umask itself is the whole process's and stays as it is.
+        try retrying("fchmod", path: path) { fchmod(raw, mode) }
         try retrying("bind", path: path) { path.withPlatformString { gs_socket_bind(raw, $0) } }
+        try retrying("chmod", path: path) { path.withPlatformString { chmod($0, mode) } }
         try retrying("listen", path: path) { Glibc.listen(raw, 128) }
         _ = fcntl(raw, F_SETFL, O_NONBLOCK)
         return socket

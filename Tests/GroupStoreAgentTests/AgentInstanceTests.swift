@@ -78,6 +78,16 @@ import Testing
         #expect(try DurableFile.read("agent.sock", in: run) == [1, 2, 3])
     }
 
+    @Test func whatADeadAgentLeftIsRemoved() throws {
+        let instance = try AgentInstance(socket: socket, isShared: false)
+        let place = try instance.makePrivateDirectory()
+        #expect(mode(place) == 0o700)
+        try DurableFile.write([], as: "left", in: Directory(place), mode: 0o600)
+        #expect(try Directory(instance.makePrivateDirectory()).names().isEmpty)
+        instance.removePrivateDirectory()
+        #expect(mode(place) == nil)
+    }
+
     @Test func aPathThatIsTooLongIsNamed() {
         let long = scratch.path.appending(String(repeating: "x", count: 120))
         #expect(throws: AgentInstance.Failure.self) { _ = try AgentInstance(socket: long, isShared: false) }

@@ -55,7 +55,7 @@ import Testing
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)
         server.feed.announce(.relocating(waitingFor: []), of: store)
-        server.feed.release(store)
+        try server.feed.release(store)
         #expect(try types(1, client) == ["relocating"])
         let status = try client.ask(#"{"id":2,"op":"status"}"#, id: 2)
         #expect(status.bool("ok") == true)
@@ -68,19 +68,17 @@ import Testing
 
     /// Somebody may have written the store while nobody looked.
     @Test func aReleaseThatEndsWithoutARelocationIsAChange() throws {
-        let server = try RunningServer(stores: [notes])
-        try DurableFile.write([], as: "Notes.sqlite", in: Directory(server.group), mode: 0o600)
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
-        server.feed.release(store)
-        server.feed.announce(.relocationEnded(outcome: "busy", message: ""), of: store)
-        server.feed.resume(store)
+        try server.feed.release(store)
+        server.feed.resume(store, announcing: .relocationEnded(outcome: "busy", message: ""))
         #expect(try types(2, client) == ["change", "relocation_ended"])
     }
 
     /// One that isn't followed yet when it is released isn't opened by a subscription in between.
     @Test func aSubscriptionDuringAReleaseDoesNotEndIt() throws {
         let server = try RunningServer()
-        server.feed.release(store)
+        try server.feed.release(store)
         let client = try subscribed(server)
         var states: [String?] = []
         try client.send(#"{"id":2,"op":"status"}"# + "\n")
@@ -88,8 +86,7 @@ import Testing
             if line.string("type") == "store" { states.append(line.string("state")) }
         }
         #expect(states == ["released"])
-        server.feed.announce(.relocated(from: [0x2F], to: [0x2F]), of: store)
-        server.feed.resume(store)
+        server.feed.resume(store, announcing: .relocated(from: [0x2F], to: [0x2F]))
         #expect(try types(1, client) == ["relocated"])
     }
 

@@ -27,10 +27,12 @@ final class RunningServer {
     var group: FilePath { scratch.path.appending("group") }
 
     init(
-        stores: [Configuration.Store] = [], users: Set<uid_t> = [geteuid()], connectionsPerUser: Int = 1100
+        stores: [Configuration.Store] = [], files: [FilePath.Component] = [], users: Set<uid_t> = [geteuid()], connectionsPerUser: Int = 1100
     ) throws {
         scratch = try TemporaryDirectory()
         try Directory(scratch.path).makeDirectory("group", mode: 0o700)
+        let directory = try Directory(scratch.path.appending("group"))
+        for file in files { try DurableFile.write([], as: file, in: directory, mode: 0o600) }
         socket = scratch.path.appending("agent.sock")
         let identifier = try Self.required(GroupIdentifier("group.example"))
         let configuration = Configuration(groups: [
@@ -40,7 +42,7 @@ final class RunningServer {
         loop = try EventLoop()
         hub = Hub(loop: loop, epoch: "e")
         watch = Watch(source: source, log: log)
-        feed = FeedControl(watch: watch, log: log)
+        feed = FeedControl(watch: watch)
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
         let listener = try UnixSocket.listen(at: socket).release()
