@@ -80,7 +80,9 @@ let package = Package(
             name: "PersistentStoreTests",
             dependencies: ["PersistentStore", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
             swiftSettings: strict),
-        .testTarget(name: "ChangeFeedTests", dependencies: ["ChangeFeed", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "ChangeFeedTests", dependencies: ["ChangeFeed", "DirectoryWatching", "TestSupport"],
+            swiftSettings: strict),
         .testTarget(
             name: "StoreRelocationTests", dependencies: ["StoreRelocation", "TestSupport"],
             swiftSettings: strict),

@@ -74,7 +74,9 @@ final class AgentConnection {
 
     func send(bytes: [UInt8]) throws {
         var done = 0
-        while done < bytes.count { done += try bytes[done...].withUnsafeBytes { try socket.send($0) } }
+        while done < bytes.count {
+            done += try UnixSocket.send(bytes[done...], on: socket.raw)
+        }
     }
 
     /// The next line that `condition` holds for, those before it left out. Throws at the deadline and at the end.

@@ -1,0 +1,89 @@
+import ChangeFeed
+import DirectoryWatching
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+import TestSupport
+import Testing
+
+/// An observer that hears the kernel's events, and programs that write its store.
+final class ObserverRig {
+    let directory: TemporaryDirectory
+    let store: FilePath
+    private let privateDirectory: TemporaryDirectory
+    private let source: InotifySource
+    private let observer: StoreObserver
+    private let name: StoreName
+
+    init(_ file: FilePath.Component = "Notes.sqlite", prepare: (FilePath) throws -> Void = { _ in }) throws {
+        directory = try TemporaryDirectory()
+        privateDirectory = try TemporaryDirectory()
+        store = directory.path.appending(file)
+        name = try #require(StoreName(file))
+        try prepare(store)
+        source = try InotifySource(privateDirectory: privateDirectory.path)
+        try source.watch(
+            directory.path, for: [.modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut])
+        observer = StoreObserver(directory: directory.path, name: name)
+        observer.attach()
+        _ = try source.next(timeout: .zero)
+    }
+
+    /// All that the observer finds until it has taken in every event there is and expects nothing more.
+    func findings() throws -> [Observation.Finding] {
+        var found: [Observation.Finding] = []
+        var wait = Duration.zero
+        while true {
+            let notices = try source.next(timeout: wait)
+            for case .event(let event) in notices { note(event) }
+            if notices.isEmpty, wait == .zero { return found }
+            let observation = observer.look()
+            if observation.finding != .unchanged { found.append(observation.finding) }
+            wait = observation.lookAgain ?? .zero
+        }
+    }
+
+    private func note(_ event: DirectoryEvent) {
+        guard let part = name.part(named: event.name) else { return }
+        observer.note(
+            part, created: !event.kinds.isDisjoint(with: [.created, .movedIn]),
+            modified: event.kinds.contains(.modified), removed: !event.kinds.isDisjoint(with: [.deleted, .movedOut]))
+    }
+
+    func letGo() { observer.letGo() }
+    func attach() { observer.attach() }
+
+    /// A `sqlite3` shell that has the store open.
+    func shell() throws -> Shell { try Shell(store) }
+
+    /// One shell for one script, which has closed when this returns.
+    func once(_ sql: String) throws { try Self.once(store, sql) }
+
+    static func once(_ store: FilePath, _ sql: String) throws {
+        let done = try run("sqlite3", ["-batch", "-bail", "-init", "/dev/null", Word(store), Word(sql)])
+        guard done.status == 0 else { throw Unexpected("sqlite3: \(done.errors)") }
+    }
+}
+
+/// A `sqlite3` shell that runs one script after another on one connection.
+final class Shell {
+    private let process: RunningProcess
+
+    init(_ store: FilePath) throws {
+        process = try RunningProcess("sqlite3", ["-batch", "-init", "/dev/null", Word(store)])
+        try execute("PRAGMA busy_timeout = 10000; SELECT count(*) FROM sqlite_schema")
+    }
+
+    func execute(_ sql: String) throws {
+        process.send("\(sql); SELECT 'done';")
+        try process.line { $0 == "done" }
+    }
+
+    func close() throws {
+        process.closeInput()
+        try process.wait()
+    }
+
+    /// As a crash does: nothing is rolled back, checkpointed or removed.
+    func kill() throws { try process.killAtOnce() }
+}

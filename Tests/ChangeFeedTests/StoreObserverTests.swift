@@ -1,0 +1,213 @@
+import ChangeFeed
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// One inotify instance a process: these run one after another.
+@Suite(.serialized) struct StoreObserverTests {
+    private static let modes = ["WAL", "DELETE", "TRUNCATE", "PERSIST", "MEMORY"]
+    private static let spill = """
+        PRAGMA cache_size = 5; BEGIN; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+        INSERT INTO note (text) SELECT hex(randomblob(200)) FROM n
+        """
+
+    private func rig(_ mode: String) throws -> ObserverRig {
+        try ObserverRig { store in
+            let stored = mode == "WAL" ? "WAL" : "DELETE"
+            try ObserverRig.once(
+                store, "PRAGMA journal_mode = \(stored); CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
+        }
+    }
+
+    private func open(_ rig: ObserverRig, _ mode: String) throws -> Shell {
+        let shell = try rig.shell()
+        try shell.execute("PRAGMA journal_mode = \(mode)")
+        return shell
+    }
+
+    @Test(arguments: modes) func eachCommitIsFound(_ mode: String) throws {
+        let rig = try rig(mode)
+        let shell = try open(rig, mode)
+        _ = try rig.findings()
+        for number in 1...50 {
+            try shell.execute("INSERT INTO note (text) VALUES ('\(number)')")
+            #expect(try rig.findings() == [.changed], "commit \(number)")
+        }
+        try shell.close()
+        #expect(try rig.findings() == [])
+    }
+
+    @Test(arguments: modes) func aProgramThatComesAndGoesIsFoundOnce(_ mode: String) throws {
+        let rig = try rig(mode)
+        for number in 1...20 {
+            try rig.once("PRAGMA journal_mode = \(mode); INSERT INTO note (text) VALUES ('\(number)')")
+            #expect(try rig.findings() == [.changed], "program \(number)")
+        }
+    }
+
+    @Test(arguments: modes) func aReaderIsNoChange(_ mode: String) throws {
+        let rig = try rig(mode)
+        try rig.once("INSERT INTO note (text) VALUES ('x')")
+        _ = try rig.findings()
+        for _ in 1...10 {
+            try rig.once("SELECT count(*) FROM note")
+            #expect(try rig.findings() == [])
+        }
+        let shell = try rig.shell()
+        #expect(try rig.findings() == [])
+        try shell.execute("BEGIN; SELECT count(*) FROM note")
+        #expect(try rig.findings() == [])
+        try shell.close()
+        #expect(try rig.findings() == [])
+    }
+
+    @Test(arguments: modes) func aRollbackIsNoChange(_ mode: String) throws {
+        let rig = try rig(mode)
+        let shell = try open(rig, mode)
+        try shell.execute("INSERT INTO note (text) VALUES ('x')")
+        _ = try rig.findings()
+        try shell.execute("BEGIN; DELETE FROM note; ROLLBACK")
+        #expect(try rig.findings() == [])
+        // One that has left pages in the log, or in the database, before it is undone.
+        try shell.execute(Self.spill)
+        #expect(try rig.findings() == [])
+        try shell.execute("ROLLBACK")
+        #expect(try rig.findings() == [])
+        try shell.execute("INSERT INTO note (text) VALUES ('y')")
+        #expect(try rig.findings() == [.changed])
+        try shell.close()
+        #expect(try rig.findings() == [])
+    }
+
+    @Test(arguments: ["PASSIVE", "FULL", "RESTART", "TRUNCATE"]) func aCheckpointIsNoChange(_ kind: String) throws {
+        let rig = try rig("WAL")
+        let shell = try rig.shell()
+        for _ in 1...5 {
+            try shell.execute("INSERT INTO note (text) VALUES ('x')")
+            #expect(try rig.findings() == [.changed])
+            try shell.execute("PRAGMA wal_checkpoint(\(kind))")
+            #expect(try rig.findings() == [])
+        }
+        try shell.execute("INSERT INTO note (text) VALUES ('y'); PRAGMA wal_checkpoint(\(kind))")
+        #expect(try rig.findings() == [.changed])
+        try shell.close()
+        #expect(try rig.findings() == [])
+    }
+
+    @Test func aCrashedProgramsCommitsAreFoundAndItsRestIsNone() throws {
+        for mode in ["WAL", "DELETE"] {
+            let rig = try rig(mode)
+            let shell = try open(rig, mode)
+            try shell.execute("INSERT INTO note (text) VALUES ('kept')")
+            #expect(try rig.findings() == [.changed])
+            try shell.execute(Self.spill)
+            try shell.kill()
+            #expect(try rig.findings() == [])
+            // The next program recovers the log, or rolls the journal back.
+            let next = try rig.shell()
+            #expect(try rig.findings() == [], "recovery in \(mode)")
+            try next.execute("INSERT INTO note (text) VALUES ('new')")
+            #expect(try rig.findings() == [.changed])
+            try next.close()
+            #expect(try rig.findings() == [])
+        }
+    }
+
+    @Test func aLogThatWasThereBeforeIsKnown() throws {
+        let rig = try ObserverRig { store in
+            try ObserverRig.once(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
+            let shell = try Shell(store)
+            try shell.execute("INSERT INTO note (text) VALUES ('in the log')")
+            try shell.kill()
+            try FileSystemCommand.remove(FilePath(store.string + "-shm"))
+        }
+        let shell = try rig.shell()
+        #expect(try rig.findings() == [])
+        try shell.execute("INSERT INTO note (text) VALUES ('new')")
+        #expect(try rig.findings() == [.changed])
+        try shell.close()
+    }
+
+    @Test func aVacuumWithAnotherPageSizeIsAChange() throws {
+        let rig = try rig("DELETE")
+        try rig.once("INSERT INTO note (text) VALUES ('x'); PRAGMA page_size = 8192; VACUUM")
+        #expect(try rig.findings().contains(.changed))
+        try rig.once("INSERT INTO note (text) VALUES ('y')")
+        #expect(try rig.findings() == [.changed])
+    }
+
+    @Test func switchingTheJournalModeLosesNoCommit() throws {
+        let rig = try rig("DELETE")
+        let shell = try rig.shell()
+        for mode in ["WAL", "DELETE", "WAL", "TRUNCATE", "WAL"] {
+            try shell.execute("PRAGMA journal_mode = \(mode)")
+            _ = try rig.findings()
+            try shell.execute("INSERT INTO note (text) VALUES ('\(mode)')")
+            #expect(try rig.findings() == [.changed], "\(mode)")
+        }
+        try shell.close()
+    }
+
+    @Test func commitsBeforeASwitchAreNotLostWithIt() throws {
+        let rig = try rig("WAL")
+        try rig.once("INSERT INTO note (text) VALUES ('x'); PRAGMA journal_mode = DELETE")
+        #expect(try rig.findings().contains(.changed))
+    }
+
+    @Test func aReplacedStoreIsADiscontinuity() throws {
+        let rig = try rig("DELETE")
+        let other = FilePath(rig.store.string + ".other")
+        try ObserverRig.once(other, "CREATE TABLE other (id INTEGER PRIMARY KEY)")
+        #expect(try rig.findings() == [])
+        try FileSystemCommand.move(other, to: rig.store)
+        #expect(try rig.findings() == [.discontinued(.replaced)])
+        try rig.once("INSERT INTO other DEFAULT VALUES")
+        #expect(try rig.findings() == [.changed])
+    }
+
+    @Test func aStoreThatGoesAndComesIsToldBothTimes() throws {
+        let rig = try rig("DELETE")
+        try FileSystemCommand.remove(rig.store)
+        #expect(try rig.findings() == [.discontinued(.vanished)])
+        try rig.once("CREATE TABLE note (id INTEGER PRIMARY KEY)")
+        #expect(try rig.findings().first == .discontinued(.appeared))
+        try rig.once("INSERT INTO note DEFAULT VALUES")
+        #expect(try rig.findings() == [.changed])
+    }
+
+    @Test func aProgramInExclusiveModeIsToldAsUnreadable() throws {
+        let rig = try rig("WAL")
+        let shell = try rig.shell()
+        try shell.execute("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')")
+        _ = try rig.findings()
+        try shell.execute("INSERT INTO note (text) VALUES ('y')")
+        _ = try rig.findings()
+        try shell.close()
+        #expect(try rig.findings().isEmpty == false)
+        try rig.once("INSERT INTO note (text) VALUES ('z')")
+        #expect(try rig.findings() == [.changed])
+    }
+
+    @Test func afterLettingGoWhatIsThereIsKnown() throws {
+        let rig = try rig("WAL")
+        rig.letGo()
+        try rig.once("INSERT INTO note (text) VALUES ('x')")
+        rig.attach()
+        #expect(try rig.findings() == [])
+        try rig.once("INSERT INTO note (text) VALUES ('y')")
+        #expect(try rig.findings() == [.changed])
+    }
+
+    @Test func anyNameWillDo() throws {
+        let name = try #require(FilePath.Component(bytes: [0x61, 0x27, 0x22, 0x0A, 0x62]))
+        let rig = try ObserverRig(name) { try ObserverRig.once($0, "CREATE TABLE note (id INTEGER PRIMARY KEY)") }
+        try rig.once("INSERT INTO note DEFAULT VALUES")
+        #expect(try rig.findings() == [.changed])
+    }
+}
+
+enum FileSystemCommand {
+    static func remove(_ path: FilePath) throws { try run("rm", ["--", Word(path)]) }
+    static func move(_ path: FilePath, to other: FilePath) throws { try run("mv", ["--", Word(path), Word(other)]) }
+}
