@@ -48,6 +48,12 @@ struct StoreArgument {
 }
 
 extension CommandFailure {
+    init(_ error: ConfigurationError) {
+        self.init(
+            error.kind == .notPermitted ? .notPermitted : .configuration, code: "bad_configuration", "\(error)",
+            remedy: error.remedy)
+    }
+
     init(_ error: StoreError) {
         let (status, code): (ExitStatus, String) =
             switch error {

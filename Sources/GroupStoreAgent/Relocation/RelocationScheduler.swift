@@ -10,16 +10,6 @@ import StoreRelocation
 import Synchronization
 import SystemPackage
 
-/// The feed, as far as a relocation needs it.
-package protocol RelocationFeed: AnyObject, Sendable {
-    /// Closes all that is open of the store here, and returns when that is done. It is not looked at until `resume`.
-    func release(_ store: StoreAddress)
-    /// Follows the store again. What was announced meanwhile is told then.
-    func resume(_ store: StoreAddress)
-    /// Tells the store's subscribers, in order with its changes.
-    func announce(_ event: StoreEvent, of store: StoreAddress)
-}
-
 /// Relocates configured stores when they have arrived and nobody has them open, and runs clients' relocations: one
 /// after another, on one thread. It learns from events when to look; while there are none, it sleeps.
 package final class RelocationScheduler: RelocationScheduling {
@@ -34,11 +24,11 @@ package final class RelocationScheduler: RelocationScheduling {
     private let arrived = DispatchSemaphore(value: 0)
     private let ended = DispatchSemaphore(value: 0)
     private let rows = Mutex<[LegacyStatus]>([])
-    private let feed: any RelocationFeed
+    private let feed: FeedControl
     private let logger: Logger
     private let initial: Configuration
 
-    package init(_ configuration: Configuration, feed: any RelocationFeed, logger: Logger) {
+    package init(_ configuration: Configuration, feed: FeedControl, logger: Logger) {
         initial = configuration
         self.feed = feed
         self.logger = logger
@@ -220,29 +210,39 @@ package final class RelocationScheduler: RelocationScheduling {
 /// The feed as something that has the group's store open. It lets go when the engine asks, and takes the store again
 /// when `resume` is called: together with what its subscribers are told.
 private final class FeedOpener: StoreOpener {
-    private let feed: any RelocationFeed
+    private let feed: FeedControl
     private let store: StoreAddress?
-    private let isReleased = Mutex(false)
+    /// Nil until it was asked; false when the feed did not come to it in time: then the engine's lease is refused, and
+    /// nothing is moved.
+    private let isReleased = Mutex<Bool?>(nil)
 
-    init(feed: any RelocationFeed, store: StoreAddress?) {
+    init(feed: FeedControl, store: StoreAddress?) {
         self.feed = feed
         self.store = store
     }
 
     func relinquish(_ path: FilePath) {
-        let wasReleased = isReleased.withLock { released in
-            defer { released = true }
-            return released
+        guard let store else { return }
+        isReleased.withLock { released in
+            guard released == nil else { return }
+            do throws(FeedControl.NotReleased) {
+                try feed.release(store)
+                released = true
+            } catch {
+                released = false
+            }
         }
-        if let store, !wasReleased { feed.release(store) }
     }
 
     func reacquire(_ path: FilePath) {}
 
     func resume(announcing event: StoreEvent?) {
         guard let store else { return }
-        if let event { feed.announce(event, of: store) }
-        if isReleased.withLock({ $0 }) { feed.resume(store) }
+        if isReleased.withLock({ $0 == true }) {
+            feed.resume(store, announcing: event)
+        } else if let event {
+            feed.announce(event, of: store)
+        }
     }
 }
 
