@@ -31,9 +31,18 @@ package final class InotifySource: EventSource {
         var notices = pending
         pending = []
         if notices.isEmpty, let first = try firstEvent(timeout) { notices += try take(first) }
-        while let event = try tools.next(waits: false) { notices += try take(event) }
+        // Writers that never rest must not keep what they wrote from being told.
+        var previous: InotifyTools.Event?
+        for _ in 0..<Self.batch {
+            guard let event = try tools.next(waits: false) else { break }
+            if event == previous { continue }
+            notices += try take(event)
+            previous = event
+        }
         return notices
     }
+
+    private static let batch = 256
 
     private func take(_ event: InotifyTools.Event) throws -> [Notice] {
         event.watch == bell.watch ? [.woken] : try places.notices(of: event)

@@ -16,7 +16,7 @@ final class InotifyTools {
     private var generation: UInt64 = 0
 
     /// One inotify event.
-    struct Event {
+    struct Event: Equatable {
         let watch: CInt
         let mask: UInt32
         /// Empty for an event of the watched file itself.

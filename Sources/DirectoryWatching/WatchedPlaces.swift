@@ -27,6 +27,8 @@ final class WatchedPlaces {
     private let tools: InotifyTools
     private var wanted: [FilePath: Wanted] = [:]
     private var watches: [CInt: Watch] = [:]
+    /// Names that were seen: a store's few names come again with each commit.
+    private var names: [[UInt8]: FilePath.Component] = [:]
 
     init(_ tools: InotifyTools) { self.tools = tools }
 
@@ -130,7 +132,7 @@ final class WatchedPlaces {
         guard watches[event.watch] != nil else { return [] }
         if event.mask & UInt32(IN_IGNORED) != 0 { return try ended(event.watch) }
         var notices: [Notice] = []
-        if let name = FilePath.Component(bytes: event.name) {
+        if let name = component(event.name) {
             let kinds = DirectoryEvent.Kinds(mask: event.mask)
             for (path, entry) in wanted where entry.target == event.watch && !kinds.isDisjoint(with: entry.kinds) {
                 notices.append(
@@ -141,14 +143,21 @@ final class WatchedPlaces {
         return notices
     }
 
+    private func component(_ name: [UInt8]) -> FilePath.Component? {
+        if let known = names[name] { return known }
+        guard let component = FilePath.Component(bytes: name) else { return nil }
+        if names.count >= 1024 { names = [:] }
+        names[name] = component
+        return component
+    }
+
     /// A name came or went where a wanted directory may be, or a watched directory itself went.
     private func structureChanged(_ event: InotifyTools.Event) throws -> [Notice] {
         let isOfItself = event.name.isEmpty
-        return try wanted.keys.sorted { $0.string < $1.string }.flatMap { path in
-            let entry = wanted[path]
-            let concerns = entry?.parent == event.watch || (isOfItself && entry?.target == event.watch)
-            return concerns ? try place(path) : []
+        let concerned = wanted.filter { _, entry in
+            entry.parent == event.watch || (isOfItself && entry.target == event.watch)
         }
+        return try concerned.keys.sorted { $0.string < $1.string }.flatMap { try place($0) }
     }
 
     /// The kernel ended the watch: its directory is gone, or its file system.
