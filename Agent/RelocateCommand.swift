@@ -52,15 +52,17 @@ struct RelocateCommand: ParsableCommand {
     func run() throws {
         let progress = RelocationProgress(Output(outputOptions))
         let started = ContinuousClock.now
-        do throws(RelocationFailure) {
+        do {
+            let request = try request()
+            let agent = AgentRelocation(request, dryRun: dryRun, environment: ProcessVariables.all)
+            if let summary = agent?.run(progress) { return try progress.finish(summary) }
             FileLease.ignoreBreakSignal()
-            let engine = RelocationEngine(try request()) { progress.report($0) }
+            let engine = RelocationEngine(request) { progress.report($0) }
             let summary = dryRun ? try engine.dryRun() : try engine.run()
             progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
-        } catch {
-            progress.fail(
-                error, source: ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory())),
-                seconds: started.duration(to: .now).seconds)
+        } catch let error as RelocationFailure {
+            let source = ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory()))
+            progress.fail(error, source: source, seconds: started.duration(to: .now).seconds)
             throw ExitCode(error.exitCode)
         }
     }

@@ -1,4 +1,5 @@
 import AgentProtocol
+import ArgumentParser
 import Glibc
 import GroupStoreAgent
 import LinuxSystem
@@ -22,6 +23,41 @@ final class RelocationProgress {
         case .copied(let bytes, let total): copied(bytes, total)
         case .published: clearBar()
         }
+    }
+
+    /// What an agent tells of a relocation that it does.
+    func relay(_ type: String, _ object: JSONObject) {
+        if output.json {
+            var line: JSONObject = ["type": .string(type)]
+            for member in object.members where member.key != "id" { line[member.key] = member.value }
+            return output.record(line, "")
+        }
+        switch (type, object["text"], object["bytes"], object["of"]) {
+        case ("progress", _, .integer(let bytes)?, .integer(let total)?): copied(bytes, total)
+        case (_, .string(let text)?, _, _): say(text)
+        default: break
+        }
+    }
+
+    /// Ends with an agent's summary. Throws the exit code of one that is no success.
+    func finish(_ answer: JSONObject) throws {
+        clearBar()
+        var summary: JSONObject = ["type": "summary"]
+        for member in answer.members where member.key != "id" && member.key != "ok" {
+            summary[member.key] = member.value
+        }
+        guard case .object(let error)? = summary["error"] else {
+            let from = PrintablePath(FilePath(bytes: summary.path("from") ?? []) ?? "")
+            let to = PrintablePath(FilePath(bytes: summary.path("to") ?? []) ?? "")
+            return output.record(summary, "\(summary.string("outcome") ?? ""): \(from) to \(to)")
+        }
+        if output.json { Output.write(summary.text, to: STDOUT_FILENO) }
+        Output.write(
+            "groupstore: \(error.string("message") ?? "") (\(error.string("hint") ?? ""))", to: STDERR_FILENO)
+        if !output.json, case .array(let sides)? = summary["sides"] {
+            for case .object(let side) in sides { Output.write("  \(side.text)", to: STDERR_FILENO) }
+        }
+        throw ExitCode(Int32(clamping: error.integer("exit") ?? Int64(ExitStatus.inputOutput.rawValue)))
     }
 
     private func waiting(_ holders: [FileHolder], _ event: RelocationEvent) {
@@ -52,10 +88,12 @@ final class RelocationProgress {
         clearBar()
         if output.json {
             if let line = event.line { output.record(line.members.typed(line.type), "") }
-        } else if !output.quiet {
-            Output.write(text, to: STDERR_FILENO)
+        } else {
+            say(text)
         }
     }
+
+    private func say(_ text: String) { if !output.quiet { Output.write(text, to: STDERR_FILENO) } }
 
     func finish(_ summary: RelocationSummary, seconds: Double, dryRun: Bool) {
         clearBar()

@@ -1,0 +1,51 @@
+import AgentProtocol
+import GroupStore
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+/// A relocation that the agent does, because it serves the group and follows its stores.
+struct AgentRelocation {
+    private let connection: AgentConnection
+    private let operation: RelocateOperation
+
+    /// A copy between slow disks may take long; an agent that dies is noticed at once.
+    private static let patience = Duration.seconds(86_400)
+
+    /// Nil when no agent answers, or when it doesn't serve this group: then the relocation is the command's own.
+    init?(_ request: RelocationRequest, dryRun: Bool, environment: [String: String]) {
+        guard let socket = try? AgentConnection.standardSocket(environment: environment),
+            let connection = try? AgentConnection(socket),
+            let groups = try? ServedGroups(connection), groups.group(at: request.group) != nil
+        else { return nil }
+        self.connection = connection
+        operation = RelocateOperation(request, dryRun: dryRun)
+    }
+
+    /// The summary's members; nil when the agent can't do it after all, or died on the way. What it had begun, the
+    /// next run finds and finishes or undoes.
+    func run(_ progress: RelocationProgress) -> JSONObject? {
+        try? connection.request(.relocate(operation), deadline: Deadline(after: Self.patience)) { type, object in
+            progress.relay(type, object)
+        }
+    }
+}
+
+extension RelocateOperation {
+    init(_ request: RelocationRequest, dryRun: Bool) {
+        self.init(source: request.source.bytes, group: request.group.bytes)
+        sourceIdentity = FileStatus(following: request.source).map { Identity($0.identity) }
+        groupIdentity = FileStatus(following: request.group).map { Identity($0.identity) }
+        name = request.name?.bytes
+        onConflict = request.onConflict.rawValue
+        retire = request.retirement.rawValue
+        deadline = request.deadline.seconds
+        opaque = request.opaque
+        assumeClosed = request.assumeClosed
+        self.dryRun = dryRun
+    }
+}
+
+extension RelocateOperation.Identity {
+    fileprivate init(_ identity: FileIdentity) { self.init(device: identity.device, inode: identity.inode) }
+}
