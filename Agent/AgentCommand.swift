@@ -11,7 +11,8 @@ import SystemPackage
 struct AgentCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "agent",
-        abstract: "Relocate legacy stores when they appear, and tell subscribers of each change. Runs in the foreground.",
+        abstract:
+            "Relocate legacy stores when they appear, and tell subscribers of each change. Runs in the foreground.",
         discussion: """
             SIGHUP reads the configuration anew, SIGTERM and SIGINT end it. Without options the configuration is \
             $XDG_CONFIG_HOME/groupstore/config.yaml, else /etc/groupstore/config.yaml.

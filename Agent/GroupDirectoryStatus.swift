@@ -54,7 +54,8 @@ struct GroupDirectoryStatus {
         row["last_relocation"] = last.map { .object($0.json) }
         let relocation = last.map { "\n    \(AgentStatus.relocation($0.json))" } ?? ""
         rows.append(
-            StatusRow("file", row, "  \(PrintablePath(name))  \(size) bytes, \(header.journalMode.rawValue)\(relocation)"))
+            StatusRow(
+                "file", row, "  \(PrintablePath(name))  \(size) bytes, \(header.journalMode.rawValue)\(relocation)"))
     }
 
     /// Nil when it is no SQLite database, or can't be read without waiting.

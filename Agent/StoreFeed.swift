@@ -33,7 +33,9 @@ final class StoreFeed {
     private let socket: FilePath
     private var connection: AgentConnection?
 
-    var name: String { "\(address.group)/\(FilePath.Component(bytes: address.name).map { "\(PrintablePath($0))" } ?? "")" }
+    var name: String {
+        "\(address.group)/\(FilePath.Component(bytes: address.name).map { "\(PrintablePath($0))" } ?? "")"
+    }
 
     private static let patience = Duration.seconds(30)
     private static let answerTime = Duration.seconds(10)

@@ -31,9 +31,14 @@ package final class InotifySource: EventSource {
         var notices = pending
         pending = []
         if notices.isEmpty, let first = try firstEvent(timeout) { notices += try take(first) }
-        while let event = try tools.next(waits: false) { notices += try take(event) }
+        while notices.count < Self.mostAtOnce, let event = try tools.next(waits: false) {
+            notices += try take(event)
+        }
         return notices
     }
+
+    /// Writers can be faster than this thread: it must come to look at what they wrote all the same.
+    private static let mostAtOnce = 128
 
     private func take(_ event: InotifyTools.Event) throws -> [Notice] {
         event.watch == bell.watch ? [.woken] : try places.notices(of: event)

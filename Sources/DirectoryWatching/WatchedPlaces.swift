@@ -27,6 +27,7 @@ final class WatchedPlaces {
     private let tools: InotifyTools
     private var wanted: [FilePath: Wanted] = [:]
     private var watches: [CInt: Watch] = [:]
+    private var recentNames = RecentNames()
 
     init(_ tools: InotifyTools) { self.tools = tools }
 
@@ -130,7 +131,7 @@ final class WatchedPlaces {
         guard watches[event.watch] != nil else { return [] }
         if event.mask & UInt32(IN_IGNORED) != 0 { return try ended(event.watch) }
         var notices: [Notice] = []
-        if let name = FilePath.Component(bytes: event.name) {
+        if let name = recentNames.name(event.name) {
             let kinds = DirectoryEvent.Kinds(mask: event.mask)
             for (path, entry) in wanted where entry.target == event.watch && !kinds.isDisjoint(with: entry.kinds) {
                 notices.append(

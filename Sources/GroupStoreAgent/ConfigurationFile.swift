@@ -66,7 +66,8 @@ package struct ConfigurationFile {
             throw invalid(mark.line, "not YAML: \(problem)", "mend the line; a tab can't indent")
         } catch YamlError.duplicatedKeysInMapping(let keys, let context) {
             throw invalid(
-                context.mark.line, "\(keys.sorted().joined(separator: ", ")) is there twice in the entry that begins here", "keep one")
+                context.mark.line,
+                "\(keys.sorted().joined(separator: ", ")) is there twice in the entry that begins here", "keep one")
         } catch {
             throw invalid(nil, "not YAML: \(error)", "see config.example.yaml")
         }

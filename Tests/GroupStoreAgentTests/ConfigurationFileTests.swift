@@ -48,7 +48,8 @@ import Testing
         #expect(configuration.socket == home.appending("run").appending("agent.sock"))
         #expect(configuration.allowedUsers == [1001, 1002])
         #expect(configuration.claimDeadline == .seconds(90))
-        #expect(configuration.groups.map(\.directory) == [home.appending("notes"), "/containers/group.com.example.empty"])
+        #expect(
+            configuration.groups.map(\.directory) == [home.appending("notes"), "/containers/group.com.example.empty"])
         let notes = try #require(configuration.groups.first?.stores.first)
         #expect(notes.name.database == "Notes.sqlite")
         #expect(notes.legacy == [home.appending("old").appending("Notes.sqlite"), "/var/old/my notes"])

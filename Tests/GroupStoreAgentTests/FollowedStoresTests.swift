@@ -16,7 +16,8 @@ import Testing
 
     init() throws {
         store = try #require(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8)))
-        notes = Configuration.Store(name: try #require(StoreName("Notes.sqlite")), legacy: ["/nowhere/old/Notes.sqlite"])
+        notes = Configuration.Store(
+            name: try #require(StoreName("Notes.sqlite")), legacy: ["/nowhere/old/Notes.sqlite"])
     }
 
     private func subscribed(_ server: RunningServer) throws -> TestClient {
@@ -47,7 +48,8 @@ import Testing
         server.source.emit(.event(other), .event(event), .directoryVanished("/nowhere/old"), .overflow)
         // The reset comes after the scheduler was told.
         #expect(try types(1, client) == ["reset"])
-        #expect(Array(server.scheduler.seen.suffix(3)) == [.event(event), .directoryVanished("/nowhere/old"), .overflow])
+        #expect(
+            Array(server.scheduler.seen.suffix(3)) == [.event(event), .directoryVanished("/nowhere/old"), .overflow])
         #expect(!server.scheduler.seen.contains(.event(other)))
     }
 

@@ -27,7 +27,8 @@ final class RunningServer {
     var group: FilePath { scratch.path.appending("group") }
 
     init(
-        stores: [Configuration.Store] = [], files: [FilePath.Component] = [], users: Set<uid_t> = [geteuid()], connectionsPerUser: Int = 1100
+        stores: [Configuration.Store] = [], files: [FilePath.Component] = [], users: Set<uid_t> = [geteuid()],
+        connectionsPerUser: Int = 1100
     ) throws {
         scratch = try TemporaryDirectory()
         try Directory(scratch.path).makeDirectory("group", mode: 0o700)

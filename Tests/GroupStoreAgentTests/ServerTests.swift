@@ -167,7 +167,8 @@ import Testing
         let server = try RunningServer()
         let client = try server.connect()
         _ = try client.ask(Self.subscribe, id: 1)
-        server.hub.publish(.change, of: try RunningServer.required(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8))))
+        server.hub.publish(
+            .change, of: try RunningServer.required(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8))))
         #expect(server.stop())
         #expect(try client.next()?.string("type") == "change")
         #expect(try client.next() == nil)

@@ -12,7 +12,9 @@ final class SocketPair {
     /// `capacity`: about how many bytes the served one takes before it is full.
     init(capacity: CInt? = nil) throws {
         var ends: [CInt] = [-1, -1]
-        guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 else { throw SystemError.last("socketpair") }
+        guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 else {
+            throw SystemError.last("socketpair")
+        }
         served = Descriptor(owning: ends[0])
         client = Descriptor(owning: ends[1])
         guard var capacity else { return }
