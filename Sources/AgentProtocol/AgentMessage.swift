@@ -10,9 +10,10 @@ package enum AgentMessage: Sendable, Equatable {
 
     /// Reads a line; throws when it is no message of this protocol.
     package init(parsing line: [UInt8]) throws(WireError) {
-        guard case .object(let object)? = try? JSONValue(parsing: line) else {
+        guard case .object(let read)? = try? JSONValue(parsing: line) else {
             throw WireError(code: "bad_json", "the agent sent something that is no JSON object")
         }
+        let object = read.ordered
         switch (object.bool("ok"), object.string("type")) {
         case (true?, _): self = .reply(id: object["id"], object)
         case (false?, _): self = .failure(id: object["id"], WireError(object.object("error") ?? [:]))
@@ -49,5 +50,18 @@ package enum AgentMessage: Sendable, Equatable {
             for member in rest.members where member.key != "type" { object[member.key] = member.value }
             return object
         }
+    }
+}
+
+extension JSONObject {
+    /// A parser gives members in no order: what says what the object is comes first, the others by name.
+    fileprivate var ordered: JSONObject {
+        let first = ["id", "ok", "type", "store", "store_b64"]
+        var result = JSONObject()
+        for key in first { result[key] = self[key] }
+        for member in members.sorted(by: { $0.key < $1.key }) where !first.contains(member.key) {
+            result[member.key] = member.value
+        }
+        return result
     }
 }

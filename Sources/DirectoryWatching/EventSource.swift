@@ -49,7 +49,7 @@ package protocol EventSource: AnyObject {
     /// them. `directoryAppeared` is among the next notices when it is there.
     func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws
     func unwatch(_ directory: FilePath)
-    /// Waits for at least one notice, and returns all that are there, in order; empty when `timeout` is over first
+    /// Waits for at least one notice, and returns those that are there (a burst in parts), in order; empty when `timeout` is over first
     /// (nil: no time-out).
     func next(timeout: Duration?) throws -> [Notice]
     /// Makes `next` return, from any thread.

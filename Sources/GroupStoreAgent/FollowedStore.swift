@@ -40,6 +40,14 @@ final class FollowedStore {
 
     var path: FilePath { directory.appending(name.database) }
 
+    /// The files whose events mean something to it.
+    var files: [(FilePath.Component, StorePart)] {
+        [
+            (name.database, .database), (name.wal, .wal), (name.sharedMemory, .sharedMemory),
+            (name.journal, .journal),
+        ]
+    }
+
     init(_ address: StoreAddress, directory: FilePath, name: StoreName) {
         self.address = address
         self.directory = directory
@@ -59,14 +67,13 @@ final class FollowedStore {
         state = .released
     }
 
-    /// False when the event can't mean anything to the store.
-    func note(_ event: DirectoryEvent) -> Bool {
-        guard let part = name.part(named: event.name) else { return false }
-        let created = !event.kinds.isDisjoint(with: [.created, .movedIn])
-        let removed = !event.kinds.isDisjoint(with: [.deleted, .movedOut])
+    /// False when that can't mean anything to the store.
+    func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) -> Bool {
+        let created = !kinds.isDisjoint(with: [.created, .movedIn])
+        let removed = !kinds.isDisjoint(with: [.deleted, .movedOut])
         // A close is no write, though it was open for writing. Attributes: it may be readable now.
-        let modified = event.kinds.contains(.modified)
-        let mayMatter = !event.kinds.isDisjoint(with: [.closedAfterWriting, .attributes])
+        let modified = kinds.contains(.modified)
+        let mayMatter = !kinds.isDisjoint(with: [.closedAfterWriting, .attributes])
         guard created || modified || removed || mayMatter else { return false }
         observer.note(part, created: created, modified: modified, removed: removed)
         return true

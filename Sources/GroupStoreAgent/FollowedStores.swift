@@ -17,7 +17,7 @@ final class FollowedStores {
     private var configuration = Configuration()
     private var stores: [StoreAddress: FollowedStore] = [:]
     /// Which stores a file's name may mean something to.
-    private var parts: [FilePath: [FilePath.Component: [FollowedStore]]] = [:]
+    private var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
     private var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     private var legacyDirectories: Set<FilePath> = []
     /// The stores that are to be looked at although no event may come.
@@ -82,7 +82,7 @@ extension FollowedStores {
     }
 
     private func sort(_ event: DirectoryEvent, _ touched: inout Set<StoreAddress>) {
-        for store in parts[event.directory]?[event.name] ?? [] where store.note(event) {
+        for (store, part) in parts[event.directory]?[event.name] ?? [] where store.note(part, event.kinds) {
             touched.insert(store.address)
         }
         if legacyDirectories.contains(event.directory), !event.kinds.isDisjoint(with: Self.legacyKinds) {
@@ -143,8 +143,8 @@ extension FollowedStores {
         else { return }
         let store = FollowedStore(address, directory: group.directory, name: name)
         stores[address] = store
-        for part in [name.database] + name.sideFiles {
-            parts[group.directory, default: [:]][part, default: []].append(store)
+        for (file, part) in store.files {
+            parts[group.directory, default: [:]][file, default: []].append((store, part))
         }
         hub.open(address)
         _ = refreshWatches()
@@ -161,9 +161,9 @@ extension FollowedStores {
         store.letGo()
         stores[store.address] = nil
         expecting.remove(store.address)
-        for part in [store.name.database] + store.name.sideFiles {
-            parts[store.directory]?[part]?.removeAll { $0 === store }
-            if parts[store.directory]?[part]?.isEmpty == true { parts[store.directory]?[part] = nil }
+        for (file, _) in store.files {
+            parts[store.directory]?[file]?.removeAll { $0.store === store }
+            if parts[store.directory]?[file]?.isEmpty == true { parts[store.directory]?[file] = nil }
         }
         if parts[store.directory]?.isEmpty == true { parts[store.directory] = nil }
         states.set(nil, of: store.address)
