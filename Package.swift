@@ -92,7 +92,9 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             // The programs are run, not linked: this builds them first.
-            dependencies: ["AgentProtocol", "GroupStoreCommand", "LegacyWriter", "PersistentStore", "TestSupport"],
+            dependencies: [
+                "AgentProtocol", "CLinux", "GroupStoreCommand", "LegacyWriter", "PersistentStore", "TestSupport",
+            ],
             path: "Tests/EndToEnd", swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]

@@ -47,4 +47,10 @@ extension JSONObject {
     }
 
     var type: String? { string("type") }
+
+    /// The objects of the array under `key`; none when there is no such array.
+    func objects(_ key: String) -> [JSONObject] {
+        guard case .array(let values)? = self[key] else { return [] }
+        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
+    }
 }
