@@ -2,11 +2,13 @@
 
 usage: relocation.py GROUPSTORE [--size MIB] [--rounds N] [--here DIR] [--other DIR] [--require-ratio R]
 
---other defaults to /dev/shm when there is room, where fsync costs nothing; give a directory on a second disk, or on a
-loop mount, to see one that has to write. The rounds are interleaved. Prints a Markdown table of medians.
+--other defaults to /dev/shm, where fsync costs nothing, when there is room, else to `loop`: an ext4 in a file, mounted
+for the time being (root only). Or give a directory on a second disk. The rounds are interleaved. Prints a Markdown table
+of medians.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -80,11 +82,25 @@ def measure(way, master, here, to):
         shutil.rmtree(group)
 
 
-def other_directory(given, size):
-    directory = given or "/dev/shm"
-    if shutil.disk_usage(directory).free < 2 * size * MIB:
-        sys.exit(f"relocation: {directory} has no room for twice {size} MiB; give --other DIR or a smaller --size")
-    return directory
+@contextlib.contextmanager
+def loop_mount(here, size):
+    """An ext4 of its own, in a file that takes real space from the beginning."""
+    with tempfile.TemporaryDirectory(prefix="groupstore-bench-loop-", dir=here) as place:
+        image, mount = os.path.join(place, "image"), os.path.join(place, "mount")
+        os.mkdir(mount)
+        run("fallocate", "-l", f"{2 * size + 128}M", image)
+        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
+        run("mount", "-o", "loop", image, mount)
+        try:
+            yield mount
+        finally:
+            run("umount", mount)
+
+
+def other_directory(options):
+    has_room = shutil.disk_usage("/dev/shm").free > 3 * options.size * MIB
+    other = options.other or ("/dev/shm" if has_room else "loop")
+    return loop_mount(options.here, options.size) if other == "loop" else contextlib.nullcontext(other)
 
 
 def main():
@@ -93,13 +109,13 @@ def main():
     parser.add_argument("--size", type=int, default=1024, help="MiB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--here", default=os.environ.get("TMPDIR", "/tmp"))
-    parser.add_argument("--other", help="a directory on another file system")
+    parser.add_argument("--other", help="a directory on another file system, or `loop`")
     parser.add_argument("--require-ratio", type=float,
                         help="fail when another file system is reached at less than R times cp + fsync's speed")
     options = parser.parse_args()
-    other = other_directory(options.other, options.size)
 
-    with tempfile.TemporaryDirectory(prefix="groupstore-bench-", dir=options.here) as place:
+    with tempfile.TemporaryDirectory(prefix="groupstore-bench-", dir=options.here) as place, \
+            other_directory(options) as other:
         master, small = os.path.join(place, "large"), os.path.join(place, "small")
         make_store(master, options.size)
         make_store(small, 16)
