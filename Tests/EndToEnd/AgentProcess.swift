@@ -40,10 +40,10 @@ final class AgentProcess {
     }
 
     /// A connection that has read the agent's hello.
-    func connect() throws -> AgentConnection { try AgentConnection(socket) }
+    func connect() throws -> WireConnection { try WireConnection(socket) }
 
     /// A connection subscribed to the store of that name.
-    func subscribe(_ name: Word) throws -> AgentConnection {
+    func subscribe(_ name: Word) throws -> WireConnection {
         let connection = try connect()
         var request: JSONObject = ["id": 1, "op": "subscribe"]
         request.setPath("store", bytes: Array("\(Self.group)/".utf8) + name.bytes)
@@ -60,7 +60,7 @@ final class AgentProcess {
 }
 
 /// A subscriber that speaks the wire protocol itself.
-final class AgentConnection {
+final class WireConnection {
     private let socket: Descriptor
     private var lines = LineBuffer()
 
@@ -75,7 +75,9 @@ final class AgentConnection {
     func send(bytes: [UInt8]) throws {
         var done = 0
         while done < bytes.count {
-            done += try UnixSocket.send(bytes[done...], on: socket.raw)
+            let count = bytes[done...].withUnsafeBytes { Glibc.send(socket.raw, $0.baseAddress, $0.count, 0) }
+            guard count > 0 else { throw Errno(rawValue: errno) }
+            done += count
         }
     }
 
@@ -107,8 +109,8 @@ final class AgentConnection {
             throw Unexpected("the agent sent no such line in time")
         }
         var buffer = [UInt8](repeating: 0, count: 65_536)
-        let count = try buffer.withUnsafeMutableBytes { try socket.receive(into: $0) }
-        guard let count, count > 0 else {
+        let count = recv(socket.raw, &buffer, buffer.count, 0)
+        guard count > 0 else {
             throw Unexpected("the agent closed the connection")
         }
         lines.append(buffer[..<count])
