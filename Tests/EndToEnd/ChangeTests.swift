@@ -35,7 +35,7 @@ import Testing
         let watch = try RunningProcess(
             Programs.groupstore, ["watch", "\(AgentProcess.group)/Shared.sqlite", "--json"],
             environment: agent.environment)
-        let subscriber = try agent.subscribe("Shared.sqlite")
+        try watch.line { JSONObject(line: $0)?.type == "subscribed" }
 
         let each = 2500
         let sql = (0..<each).map { "INSERT INTO entry VALUES ('shell', \($0));" }.joined(separator: "\n")
@@ -55,15 +55,13 @@ import Testing
 
         var seen = 0
         while seen < 4 * each {
-            try subscriber.next("change", within: .seconds(120))
+            try watch.line(within: .seconds(120)) { JSONObject(line: $0)?.type == "change" }
             let found = try entryCount(store)
             #expect(found >= seen)
             seen = found
         }
         for writer in writers { #expect(try writer.wait().status == 0) }
         #expect(seen == 4 * each)
-        // The command prints what the wire said.
-        try watch.line { JSONObject(line: $0)?.type == "change" }
     }
 
     /// Without a burst to hide in: each commit has a change of its own, and by then it can be read.

@@ -79,10 +79,8 @@ import Testing
             let watch = try RunningProcess(
                 Programs.groupstore, ["watch", "\(AgentProcess.group)/" + name, "--json", "--once", "--timeout", "60"],
                 environment: agent.environment)
-            // Written until heard: when the command has subscribed can't be seen from outside.
-            while try !watch.hasEnded(within: .milliseconds(50)) {
-                try sqlite(published.path, "INSERT INTO note (text) VALUES ('later')")
-            }
+            try watch.line { JSONObject(line: $0)?.type == "subscribed" }
+            try sqlite(published.path, "INSERT INTO note (text) VALUES ('later')")
             let done = try watch.wait()
             #expect(done.status == 0, "\(name): \(done.errors)")
         }

@@ -19,25 +19,23 @@ import Testing
             agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
         }
 
+        /// A `watch` that is subscribed; its words are those of `--json`.
         func watch(_ words: Word...) throws -> RunningProcess {
-            try RunningProcess(
-                Programs.groupstore, ["watch", "\(AgentProcess.group)/Notes.sqlite"] + words,
+            let watch = try RunningProcess(
+                Programs.groupstore, ["watch", "\(AgentProcess.group)/Notes.sqlite", "--json"] + words,
                 environment: agent.environment)
+            try watch.line { JSONObject(line: $0)?.type == "subscribed" }
+            return watch
         }
 
-        /// Commits until the process has ended: when it has subscribed can't be seen from outside.
-        func commitUntilEnd(of process: RunningProcess) throws -> FinishedProcess {
-            let deadline = Deadline(after: .seconds(60))
-            while try !process.hasEnded(within: .milliseconds(50)), !deadline.hasPassed {
-                try sqlite(store, "PRAGMA busy_timeout = 10000; INSERT INTO note (text) VALUES ('later')")
-            }
-            return try process.wait(within: .seconds(1))
-        }
+        func commit() throws { try sqlite(store, "INSERT INTO note (text) VALUES ('later')") }
     }
 
     @Test func onceEndsAfterTheFirstChange() throws {
         let scene = try Scene()
-        let done = try scene.commitUntilEnd(of: scene.watch("--once", "--json"))
+        let watch = try scene.watch("--once")
+        try scene.commit()
+        let done = try watch.wait()
         #expect(done.status == 0, "\(done.errors)")
         #expect(done.objects.filter { $0.type == "change" }.count == 1)
         #expect(done.lines.count == done.objects.count)
@@ -53,27 +51,35 @@ import Testing
     @Test func execRunsACommandForAChange() throws {
         let scene = try Scene()
         let mark = scene.places.scratch("mark")
-        let done = try scene.commitUntilEnd(of: scene.watch("--once", "--exec", "echo told > '\(mark)'"))
+        let watch = try scene.watch("--once", "--exec", "echo $GROUPSTORE_EVENT > '\(mark)'")
+        try scene.commit()
+        let done = try watch.wait()
         #expect(done.status == 0, "\(done.errors)")
-        #expect(try run("cat", [Word(mark)]).output == "told\n")
+        #expect(try run("cat", [Word(mark)]).output == "change\n")
     }
 
     @Test func aPathNamesTheStoreToo() throws {
         let scene = try Scene()
         let watch = try RunningProcess(
             Programs.groupstore, ["watch", Word(scene.store), "--once"], environment: scene.agent.environment)
-        let done = try scene.commitUntilEnd(of: watch)
+        try watch.line(.errors) { $0.hasPrefix("watching ") }
+        try scene.commit()
+        let done = try watch.wait()
         #expect(done.status == 0, "\(done.errors)")
+        #expect(done.output.contains("change"))
     }
 
     @Test func sinceBringsWhatHappenedMeanwhile() throws {
         let scene = try Scene()
         let subscriber = try scene.agent.subscribe("Notes.sqlite")
-        try sqlite(scene.store, "INSERT INTO note (text) VALUES ('first')")
+        try scene.commit()
         let token = try #require(try subscriber.next("change").string("token"))
-        try sqlite(scene.store, "INSERT INTO note (text) VALUES ('meanwhile')")
+        try scene.commit()
         try subscriber.next("change")
-        let done = try scene.watch("--since", Word(token), "--once", "--json", "--timeout", "30").wait()
+        let done = try groupstore(
+            "watch", "\(AgentProcess.group)/Notes.sqlite", "--since", Word(token), "--once", "--json", "--timeout",
+            "30",
+            environment: scene.agent.environment)
         #expect(done.status == 0, "\(done.errors)")
         #expect(done.objects.contains { $0.type == "change" && $0.string("token") != token })
     }
@@ -81,9 +87,6 @@ import Testing
     @Test func aSignalEndsItWithOneHundredAndThirty() throws {
         let scene = try Scene()
         let watch = try scene.watch()
-        let subscriber = try scene.agent.subscribe("Notes.sqlite")
-        try sqlite(scene.store, "INSERT INTO note (text) VALUES ('later')")
-        try subscriber.next("change")
         watch.signal(SIGINT)
         #expect(try watch.wait(within: .seconds(20)).status == 130)
     }
