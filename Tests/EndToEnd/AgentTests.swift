@@ -96,10 +96,7 @@ import Testing
 
         try write(configuration("First.sqlite", "Second.sqlite"), to: file)
         agent.process.signal(SIGHUP)
-        let deadline = Deadline(after: .seconds(60))
-        while try !second.parts().isEmpty, !deadline.hasPassed {
-            #expect(try !agent.process.hasEnded(within: .milliseconds(10)))
-        }
+        try awaitRetirement(of: second, agent)
         #expect(try noteCount(places.group.appending("Second.sqlite")) == 10)
 
         // Who was subscribed before still is.
@@ -131,7 +128,7 @@ import Testing
 
     @Test func aGroupDirectoryMayComeLaterToo() throws {
         let places = try Places()
-        let group = places.scratch("later").appending("group")
+        let group = places.scratch("later")
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let agent = try AgentProcess(
             ["--group", "\(AgentProcess.group)=" + Word(group), "--legacy", Word(store.path)],

@@ -7,7 +7,8 @@ import TestSupport
 /// Runs SQL in an unmodified `sqlite3` shell that opens the store and closes it again.
 @discardableResult
 func sqlite(_ store: FilePath, _ sql: String) throws -> String {
-    let done = try run("sqlite3", ["-batch", "-bail", "-init", "/dev/null", Word(store), Word(sql)])
+    let done = try run(
+        "sqlite3", ["-batch", "-bail", "-init", "/dev/null", "-cmd", ".timeout 30000", Word(store), Word(sql)])
     guard done.status == 0 else { throw Unexpected("sqlite3: \(done.errors)") }
     return done.output
 }
