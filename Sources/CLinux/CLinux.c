@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
@@ -186,3 +187,5 @@ void gs_cpu_relax(void) {
     __asm__ volatile("yield");
 #endif
 }
+
+void gs_timer_slack(unsigned long nanoseconds) { (void)prctl(PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0); }

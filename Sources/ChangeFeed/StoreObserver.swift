@@ -156,7 +156,8 @@ package final class StoreObserver {
     /// microseconds, and then for as long as somebody holds the log's write lock.
     private func lookAtLog(_ files: StoreFiles) throws -> Observation {
         var hasChanged = try hasCommitted(files)
-        if !hasChanged {
+        // Once for each transaction: a long one is looked for at the backoff's pace.
+        if !hasChanged, backoff.isFresh {
             let until = ContinuousClock.now.advanced(by: Self.spin)
             while !hasChanged, ContinuousClock.now < until {
                 gs_cpu_relax()
@@ -173,7 +174,7 @@ package final class StoreObserver {
         return Observation(hasChanged ? .changed : .unchanged)
     }
 
-    private static let spin = Duration.microseconds(40)
+    private static let spin = Duration.microseconds(120)
 
     private func hasCommitted(_ files: StoreFiles) throws -> Bool {
         guard let index = try files.index(), index.checksum != .none, index.checksum != known.checksum else {
@@ -226,6 +227,9 @@ struct Known: Equatable {
 private struct Backoff {
     private var delay = Duration.microseconds(50)
     private var total = Duration.zero
+
+    /// Nothing was expected until now.
+    var isFresh: Bool { total == .zero }
 
     mutating func next() -> Duration {
         defer { delay = min(delay * 2, .milliseconds(20)) }

@@ -36,6 +36,7 @@ package final class Watch: Sendable {
         failed: @escaping @Sendable (any Error) -> Void
     ) throws {
         let started = try SystemThread(name: "gs-watch") { [self] in
+            wakeExactly()
             let stores = FollowedStores(source: source, hub: hub, scheduler: scheduler, states: states, log: log)
             stores.configure(configuration)
             do { try run(stores) } catch { failed(error) }

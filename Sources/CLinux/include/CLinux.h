@@ -84,5 +84,7 @@ void gs_name_thread(const char *name);
 // Memory that another process writes, SQLite's wal-index for instance.
 void gs_memory_barrier(void);
 void gs_cpu_relax(void);
+// How late the calling thread may wake from a sleep, in nanoseconds (PR_SET_TIMERSLACK of prctl(2)).
+void gs_timer_slack(unsigned long nanoseconds);
 
 #endif
