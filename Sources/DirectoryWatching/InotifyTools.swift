@@ -14,6 +14,8 @@ import SystemPackage
 final class InotifyTools {
     private static let isTaken = Mutex(false)
     private var generation: UInt64 = 0
+    /// False in one that could not be made: it must not take the library from the one that lives.
+    private var isReady = false
 
     /// One inotify event.
     struct Event: Equatable {
@@ -36,9 +38,11 @@ final class InotifyTools {
             throw SystemError("inotify_init", Errno(rawValue: code))
         }
         Self.closeOnExec()
+        isReady = true
     }
 
     deinit {
+        guard isReady else { return }
         // What is left in the static buffer would be the next instance's first events.
         while inotifytools_next_events(0, 1) != nil {}
         inotifytools_cleanup()

@@ -101,7 +101,10 @@ import Testing
 
     @Test(arguments: [
         ("groups:\n  - id: group.example\n    storez: []\n", "storez"),
-        ("groups:\n  - id: group.example\n    directory: 7\n    stores: [{ name: A, legacy: x, settle: soon }]\n", ":3:"),
+        (
+            "groups:\n  - id: group.example\n    directory: 7\n    stores: [{ name: A, legacy: x, settle: soon }]\n",
+            ":3:"
+        ),
         ("groups: [", "YAML"),
         (
             """

@@ -1,0 +1,173 @@
+import DirectoryWatching
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Scripts of file operations, and the notices that must follow. One inotify instance a process, so one at a time.
+@Suite(.serialized) struct InotifySourceTests {
+    private let root: TemporaryDirectory
+    private let privateDirectory: TemporaryDirectory
+    private let source: InotifySource
+
+    init() throws {
+        root = try TemporaryDirectory()
+        privateDirectory = try TemporaryDirectory()
+        source = try InotifySource(privateDirectory: privateDirectory.path)
+    }
+
+    private static let kinds: DirectoryEvent.Kinds = [.created, .deleted, .movedIn, .movedOut, .modified]
+
+    private func path(_ relative: String) -> FilePath { root.path.pushing(FilePath(relative)) }
+
+    private func script(_ commands: String) throws {
+        let done = try run("sh", ["-e", "-c", Word("cd \(root.path.string)\n" + commands)])
+        guard done.status == 0 else { throw Unexpected("sh: \(done.errors)") }
+    }
+
+    /// All notices that the operations so far have made.
+    private func notices() throws -> [Notice] {
+        var all: [Notice] = []
+        while true {
+            let next = try source.next(timeout: .zero)
+            if next.isEmpty { return all }
+            all += next
+        }
+    }
+
+    private func events(_ directory: String) throws -> [String] {
+        try notices().compactMap { notice in
+            guard case .event(let event) = notice, event.directory == path(directory) else { return nil }
+            return "\(Self.word(event.kinds)) \(PrintablePath(event.name))"
+        }
+    }
+
+    private static func word(_ kinds: DirectoryEvent.Kinds) -> String {
+        let words: [(DirectoryEvent.Kinds, String)] = [
+            (.created, "create"), (.deleted, "delete"), (.movedIn, "in"), (.movedOut, "out"), (.modified, "modify"),
+        ]
+        return words.filter { kinds.contains($0.0) }.map(\.1).joined(separator: "+")
+    }
+
+    @Test func whatHappensInADirectoryIsToldInOrder() throws {
+        try script("mkdir a b; touch b/two")
+        try source.watch(path("a"), for: Self.kinds)
+        #expect(try notices() == [.directoryAppeared(path("a"))])
+        try script("touch a/one; echo x > a/one; mv b/two a/two; mv a/two a/three; rm a/one; touch b/unseen")
+        #expect(
+            try events("a") == [
+                "create one", "modify one", "in two", "out two", "in three", "delete one",
+            ])
+    }
+
+    @Test func namesMayBeAnyBytes() throws {
+        try script("mkdir 'odd \" name'")
+        let directory = try Directory(path("odd \" name"))
+        try source.watch(directory.path, for: Self.kinds)
+        _ = try notices()
+        let name = try #require(FilePath.Component(bytes: [0x62, 0xFF, 0x0A, 0x22]))
+        _ = try directory.open(name, flags: 0o102, mode: 0o600)
+        #expect(
+            try notices() == [
+                .event(DirectoryEvent(directory: directory.path, name: name, kinds: .created))
+            ])
+    }
+
+    @Test func aDirectoryThatComesLaterIsFound() throws {
+        try source.watch(path("x/y/z"), for: Self.kinds)
+        #expect(try notices() == [])
+        try script("mkdir x")
+        #expect(try notices() == [])
+        try script("mkdir -p x/y/z")
+        #expect(try notices() == [.directoryAppeared(path("x/y/z"))])
+        try script("touch x/y/z/one")
+        #expect(try events("x/y/z") == ["create one"])
+    }
+
+    @Test func aDirectoryThatGoesAndComesAgainIsFollowed() throws {
+        try script("mkdir a")
+        try source.watch(path("a"), for: Self.kinds)
+        _ = try notices()
+        for _ in 1...3 {
+            try script("rmdir a")
+            #expect(try notices() == [.directoryVanished(path("a"))])
+            try script("mkdir a")
+            #expect(try notices() == [.directoryAppeared(path("a"))])
+            try script("touch a/one; rm a/one")
+            #expect(try events("a") == ["create one", "delete one"])
+        }
+    }
+
+    @Test func aDirectoryThatIsReplacedIsAnotherOne() throws {
+        try script("mkdir a b; touch b/there")
+        try source.watch(path("a"), for: Self.kinds)
+        _ = try notices()
+        try script("mv a old; mv b a")
+        let told = try notices()
+        #expect(told.first == .directoryVanished(path("a")))
+        #expect(told.last == .directoryAppeared(path("a")))
+        try script("touch a/one old/two")
+        #expect(try events("a") == ["create one"])
+    }
+
+    @Test func aParentThatMovesTakesTheDirectoryWithIt() throws {
+        try script("mkdir -p p/a")
+        try source.watch(path("p/a"), for: Self.kinds)
+        _ = try notices()
+        try script("mv p/a p/b; mkdir p/a; touch p/a/one")
+        #expect(try notices().contains(.directoryAppeared(path("p/a"))))
+        try script("touch p/a/two p/b/three")
+        #expect(try events("p/a") == ["create two"])
+    }
+
+    @Test func twoNamesOfOneDirectoryBothHear() throws {
+        try script("mkdir a; ln -s a b")
+        try source.watch(path("a"), for: [.created])
+        try source.watch(path("b"), for: [.created, .deleted])
+        _ = try notices()
+        try script("touch a/one; rm a/one")
+        let told = try notices()
+        let heard = told.map { notice -> String in
+            guard case .event(let event) = notice else { return "\(notice)" }
+            return "\(event.directory.lastComponent?.string ?? "") \(Self.word(event.kinds))"
+        }
+        #expect(heard.sorted() == ["a create", "b create", "b delete"])
+    }
+
+    @Test func whatIsNoLongerWatchedIsNotTold() throws {
+        try script("mkdir a")
+        try source.watch(path("a"), for: Self.kinds)
+        _ = try notices()
+        source.unwatch(path("a"))
+        try script("touch a/one")
+        #expect(try events("a") == [])
+        try source.watch(path("a"), for: Self.kinds)
+        _ = try notices()
+        try script("touch a/two")
+        #expect(try events("a") == ["create two"])
+    }
+
+    @Test func anotherThreadCanWakeIt() async throws {
+        // Rung before the wait begins, and heard in it: no time-out is needed.
+        source.wake()
+        #expect(try source.next(timeout: nil) == [.woken])
+    }
+
+    @Test func anOverflowIsToldAndWatchingGoesOn() throws {
+        try script("mkdir a")
+        try source.watch(path("a"), for: Self.kinds)
+        _ = try notices()
+        let limit = try #require(
+            Int(
+                run("cat", ["/proc/sys/fs/inotify/max_queued_events"]).output.trimmingPrefix(while: \.isWhitespace)
+                    .prefix(while: \.isNumber)))
+        try script("seq \(limit + 100) | sed 's/.*/a\\/&/' | xargs touch")
+        #expect(try notices().contains(.overflow))
+        try script("touch a/after")
+        #expect(try events("a") == ["create after"])
+    }
+
+    @Test func thereIsOneAtATime() throws {
+        #expect(throws: SystemError.self) { try InotifySource(privateDirectory: privateDirectory.path) }
+    }
+}

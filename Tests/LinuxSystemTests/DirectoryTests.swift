@@ -1,0 +1,95 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@Suite struct DirectoryTests {
+    private let root: TemporaryDirectory
+    private let directory: Directory
+
+    init() throws {
+        root = try TemporaryDirectory()
+        directory = try Directory(root.path)
+    }
+
+    private func make(_ name: FilePath.Component) throws {
+        _ = try directory.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
+    }
+
+    @Test func aRenameThatRefusesReplacesNothing() throws {
+        try make("one")
+        try make("two")
+        let two = try directory.status("two")?.identity
+        #expect(throws: SystemError.self) { try directory.rename("one", to: "two", in: directory, .refuse) }
+        #expect(try directory.status("two")?.identity == two)
+    }
+
+    @Test func aSymbolicLinkIsNotFollowed() throws {
+        try make("file")
+        try directory.makeSymbolicLink("link", to: "file")
+        #expect(throws: SystemError.self) { _ = try directory.open("link", flags: O_RDONLY) }
+        #expect(throws: SystemError.self) { try directory.directory("link") }
+        #expect(try directory.status("link")?.kind == .symbolicLink)
+    }
+
+    @Test func aDirectoryThatIsSwappedForALinkIsStillTheOne() throws {
+        try directory.makeDirectory("inner", mode: 0o700)
+        let inner = try directory.directory("inner")
+        let elsewhere = try TemporaryDirectory()
+        try directory.rename("inner", to: "moved", in: directory, .refuse)
+        try directory.makeSymbolicLink("inner", to: elsewhere.path)
+        _ = try inner.open("file", flags: O_RDWR | O_CREAT, mode: 0o600)
+        #expect(try Directory(elsewhere.path).names().isEmpty)
+        #expect(try directory.directory("moved").names() == ["file"])
+    }
+
+    @Test func removingATreeLeavesWhatLinksLeadTo() throws {
+        let elsewhere = try TemporaryDirectory()
+        _ = try Directory(elsewhere.path).open("kept", flags: O_RDWR | O_CREAT, mode: 0o600)
+        try directory.makeDirectory("tree", mode: 0o700)
+        let tree = try directory.directory("tree")
+        try tree.makeSymbolicLink("link", to: elsewhere.path)
+        try tree.makeDirectory("deeper", mode: 0o700)
+        try directory.removeTree("tree")
+        #expect(try directory.names().isEmpty)
+        #expect(try Directory(elsewhere.path).names() == ["kept"])
+    }
+
+    @Test func aDurableFileIsTheOldOneOrTheNewOne() throws {
+        #expect(try DurableFile.read("record", in: directory) == nil)
+        try DurableFile.write([1, 2, 3], as: "record", in: directory, mode: 0o600)
+        try DurableFile.write([4], as: "record", in: directory, mode: 0o600)
+        #expect(try DurableFile.read("record", in: directory) == [4])
+        #expect(try directory.names() == ["record"])
+    }
+
+    @Test func aFIFOIsNotWaitedFor() throws {
+        #expect(mkfifoat(directory.raw, "fifo", 0o600) == 0)
+        let opened = try? directory.open("fifo", flags: O_WRONLY).raw
+        #expect(opened == nil)
+        #expect(throws: SystemError.self) { try DurableFile.read("fifo", in: directory) }
+    }
+
+    @Test func namesAreBytes() throws {
+        let name = try #require(FilePath.Component(bytes: [0x61, 0xFF, 0x0A]))
+        try make(name)
+        #expect(try directory.names() == [name])
+        #expect(PrintablePath(name).description == "a\\xff\\x0a")
+        #expect(FilePath.Component(bytes: [0x61, 0x2F]) == nil)
+        #expect(FilePath.Component(bytes: []) == nil)
+        #expect(FilePath.Component(bytes: [0x61, 0x00]) == nil)
+    }
+
+    @Test func aHolderIsNamed() throws {
+        try make("held")
+        let process = try RunningProcess(
+            "sh", ["-c", Word("exec 3<'\(root.path.string)/held'; echo ready; read line")])
+        try process.line { $0 == "ready" }
+        let identity = try #require(try directory.status("held")?.identity)
+        #expect(FileHolder.of(identity) == [FileHolder(pid: process.pid, program: "sh")])
+        process.closeInput()
+        try process.wait()
+        #expect(FileHolder.of(identity).isEmpty)
+    }
+}

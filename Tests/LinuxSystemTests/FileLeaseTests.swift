@@ -1,0 +1,64 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@Suite struct FileLeaseTests {
+    private let root: TemporaryDirectory
+    private let directory: Directory
+
+    init() throws {
+        FileLease.ignoreBreakSignal()
+        root = try TemporaryDirectory()
+        directory = try Directory(root.path)
+        _ = try directory.open("file", flags: O_RDWR | O_CREAT, mode: 0o600)
+    }
+
+    private func isGranted(_ descriptor: borrowing Descriptor) throws -> Bool { try FileLease(descriptor) != nil }
+
+    @Test func itIsGrantedWhenNobodyElseHasTheFileOpen() throws {
+        let descriptor = try directory.open("file", flags: O_RDWR)
+        #expect(try isGranted(descriptor))
+    }
+
+    @Test(arguments: [O_RDONLY, O_RDWR]) func itIsRefusedWhileSomebodyHas(_ flags: CInt) throws {
+        let descriptor = try directory.open("file", flags: O_RDWR)
+        let other = try directory.open("file", flags: flags)
+        #expect(try !isGranted(descriptor))
+        _ = consume other
+        #expect(try isGranted(descriptor))
+    }
+
+    @Test func itIsRefusedWhileTheFileIsMappedOnly() throws {
+        let other = try directory.open("file", flags: O_RDWR)
+        try other.truncate(to: 4096)
+        let memory = mmap(nil, 4096, PROT_READ, MAP_SHARED, other.raw, 0)
+        _ = consume other
+        let descriptor = try directory.open("file", flags: O_RDWR)
+        #expect(try !isGranted(descriptor))
+        munmap(memory, 4096)
+        #expect(try isGranted(descriptor))
+    }
+
+    @Test func anOpenerThatDoesNotWaitIsSentAwayAndNoticed() throws {
+        let descriptor = try directory.open("file", flags: O_RDWR)
+        guard let lease = try FileLease(descriptor) else { throw Unexpected("no lease") }
+        let isIntact = lease.isIntact
+        #expect(isIntact)
+        #expect(throws: SystemError.self) { _ = try directory.open("file", flags: O_RDONLY) }
+        let isStillIntact = lease.isIntact
+        #expect(!isStillIntact)
+    }
+
+    @Test func exchangingNamesWorksUnderALease() throws {
+        try directory.makeDirectory("placeholder", mode: 0o500)
+        let descriptor = try directory.open("file", flags: O_RDWR)
+        guard let lease = try FileLease(descriptor) else { throw Unexpected("no lease") }
+        try directory.rename("file", to: "placeholder", in: directory, .exchange)
+        let isIntact = lease.isIntact
+        #expect(isIntact)
+        #expect(try directory.status("file")?.kind == .directory)
+        #expect(try directory.status("placeholder")?.kind == .regular)
+    }
+}
