@@ -146,10 +146,11 @@ package final class StoreObserver {
     private func lookWithoutIndex(_ files: StoreFiles) throws -> Observation {
         guard files.isLockedExclusively() else {
             defer { isUnreadable = false }
+            backoff = Backoff()
             return Observation(isUnreadable ? .changed : .unchanged)
         }
-        defer { isUnreadable = true }
-        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable))
+        // The last program to close a store locks it for a moment too, with its log gone already.
+        return stillLocked()
     }
 
     /// The event of a write to the log comes before its commit can be seen. So the index is read again for some

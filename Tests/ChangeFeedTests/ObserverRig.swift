@@ -34,10 +34,13 @@ final class ObserverRig {
     func findings() throws -> [Observation.Finding] {
         var found: [Observation.Finding] = []
         var wait = Duration.zero
+        // An open transaction is looked for without end; a lock that stays is taken for exclusive mode after 0.5 s.
+        var slowLooks = 0
         while true {
             let notices = try source.next(timeout: wait)
             for case .event(let event) in notices { note(event) }
-            if notices.isEmpty, wait == .zero || wait >= .milliseconds(20) { return found }
+            if wait >= .milliseconds(20) { slowLooks += 1 }
+            if notices.isEmpty, wait == .zero || slowLooks > 30 { return found }
             let observation = observer.look()
             if observation.finding != .unchanged { found.append(observation.finding) }
             wait = observation.lookAgain ?? .zero
