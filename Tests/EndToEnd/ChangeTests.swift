@@ -130,6 +130,33 @@ import Testing
         }
     }
 
+    /// A program that opens the store, commits once and closes it is the last one each time: it makes a checkpoint and
+    /// removes the log. That is one change.
+    @Test(arguments: ["WAL", "DELETE"])
+    func aProgramThatComesAndGoesBringsOneChangeACommit(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeShared(places, mode)
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
+        let subscriber = try agent.subscribe("Shared.sqlite")
+        for number in 1...100 {
+            try sqlite(store, "INSERT INTO entry VALUES ('shell', \(number))")
+            _ = try sqlite(store, "SELECT count(*) FROM entry")
+            try expectNoLine(from: subscriber, after: "change", "commit \(number)")
+        }
+    }
+
+    /// One line of that type is there or comes, and none behind it before the answer to a later question.
+    private func expectNoLine(from subscriber: WireConnection, after type: String, _ circumstances: String) throws {
+        try subscriber.send(["id": "question", "op": "status"])
+        var told: [String] = []
+        try subscriber.next { line in
+            if line["id"] == nil { told.append(line.type ?? "") }
+            return line["id"] == "question" && line["ok"] != nil
+        }
+        if told.isEmpty { told.append(try subscriber.next { $0["id"] == nil }.type ?? "") }
+        #expect(told == [type], "\(circumstances)")
+    }
+
     private static let series =
         "(WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 500) SELECT value FROM n)"
 
