@@ -14,8 +14,11 @@ final class ObserverRig {
     private let source: InotifySource
     private let observer: StoreObserver
     private let name: StoreName
+    // The last property: it is given back when the source is gone.
+    private let turn: Turn
 
     init(_ file: FilePath.Component = "Notes.sqlite", prepare: (FilePath) throws -> Void = { _ in }) throws {
+        turn = Turn()
         directory = try TemporaryDirectory()
         privateDirectory = try TemporaryDirectory()
         store = directory.path.appending(file)

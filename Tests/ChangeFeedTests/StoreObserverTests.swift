@@ -4,7 +4,6 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// One inotify instance a process: these run one after another.
 @Suite(.serialized) struct StoreObserverTests {
     private static let modes = ["WAL", "DELETE", "TRUNCATE", "PERSIST", "MEMORY"]
     private static let spill = """

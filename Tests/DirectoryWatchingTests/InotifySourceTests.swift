@@ -4,13 +4,16 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Scripts of file operations, and the notices that must follow. One inotify instance a process, so one at a time.
+/// Scripts of file operations, and the notices that must follow.
 @Suite(.serialized) struct InotifySourceTests {
     private let root: TemporaryDirectory
     private let privateDirectory: TemporaryDirectory
     private let source: InotifySource
+    // The last property: it is given back when the source is gone.
+    private let turn: Turn
 
     init() throws {
+        turn = Turn()
         root = try TemporaryDirectory()
         privateDirectory = try TemporaryDirectory()
         source = try InotifySource(privateDirectory: privateDirectory.path)
@@ -147,7 +150,7 @@ import Testing
         #expect(try events("a") == ["create two"])
     }
 
-    @Test func anotherThreadCanWakeIt() async throws {
+    @Test func anotherThreadCanWakeIt() throws {
         // Rung before the wait begins, and heard in it: no time-out is needed.
         source.wake()
         #expect(try source.next(timeout: nil) == [.woken])
