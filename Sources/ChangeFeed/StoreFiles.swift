@@ -68,12 +68,15 @@ final class StoreFiles {
         return nil
     }
 
-    /// Lets go of an index that has lost its name, and takes the one that has it. True when it is another one.
-    func refreshLog() throws -> Bool {
+    /// Lets go of an index that has lost its name, and takes the one that has it. `lastLook` is done before: nobody
+    /// can commit to the old one any more. True when one was let go of.
+    func refreshLog(_ lastLook: () throws -> Void) throws -> Bool {
         let now = try directory.status(name.sharedMemory)?.identity
         guard now != log?.identity else { return false }
+        let hadLog = log != nil
+        if hadLog { try lastLook() }
         log = try LogIndex(name.sharedMemory, in: directory)
-        return log != nil
+        return hadLog
     }
 
     /// Whether somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.

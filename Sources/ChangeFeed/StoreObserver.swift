@@ -73,7 +73,7 @@ package final class StoreObserver {
         // A write to the log is what most events are, and needs the least looking.
         if part == .wal, !created, !removed { touched.insert(.wal) } else { touched.formUnion([part, .database]) }
         if part == .journal { usesJournal = true }
-        sessions.note(part, created: created, modified: modified)
+        sessions.note(part, modified: modified, removed: removed)
     }
 
     /// Compares the store with what is known of it.
@@ -125,9 +125,9 @@ package final class StoreObserver {
     /// went unseen.
     private func lookAtSessions(_ files: StoreFiles) throws -> Bool {
         var hasChanged = try hasCommitted(files)
-        let wasOpened = try files.refreshLog()
-        if wasOpened, try hasCommitted(files) { hasChanged = true }
-        if sessions.haveModified(isObserved: !wasOpened && files.log != nil) { hasChanged = true }
+        let hasEnded = try files.refreshLog { if try hasCommitted(files) { hasChanged = true } }
+        if try hasCommitted(files) { hasChanged = true }
+        if sessions.wereMissed(observedOneEnded: hasEnded) { hasChanged = true }
         return hasChanged
     }
 
@@ -242,26 +242,46 @@ private struct Backoff {
     mutating func nextWithin(_ limit: Duration) -> Duration? { total < limit ? next() : nil }
 }
 
-/// Programs that open a store in WAL mode make its side files, and the last one to close it removes them. When one
-/// came and went between two looks, only the events tell of it.
+/// Programs that open a store in WAL mode make its side files, and the last one to close it removes them: a session.
+/// When one came and went between two looks, only the events tell of it: the database was written, and the index
+/// removed. Events come late: those of a session whose index was read to its end are owed and don't count.
 private struct SessionNotes {
-    /// A log or an index was made since the last look at the index.
-    private var wasCreated = false
-    /// The database was written after that.
-    private var wasModified = false
+    /// The database was written since the last session's end.
+    private var isModified = false
+    /// Sessions that ended since the last look, and whether one of them wrote the database.
+    private var ended = 0
+    private var endedModified = false
+    /// Observed sessions whose end no event told of yet.
+    private var owed = 0
 
-    mutating func note(_ part: StorePart, created: Bool, modified: Bool) {
+    mutating func note(_ part: StorePart, modified: Bool, removed: Bool) {
         switch part {
-        case .wal, .sharedMemory: if created { wasCreated = true }
-        case .database: if modified, wasCreated { wasModified = true }
+        case .database: if modified { isModified = true }
+        case .sharedMemory: if removed { end() }
+        // The index goes first. Without one, in exclusive mode, the log's going is the session's end.
+        case .wal: if removed, isModified { end() }
         case .journal, .support: break
         }
     }
 
-    /// Whether an unseen session wrote the database. `isObserved`: the session that was made is the one whose index
-    /// has been read all along.
-    mutating func haveModified(isObserved: Bool) -> Bool {
-        defer { self = SessionNotes() }
-        return wasModified && !isObserved
+    private mutating func end() {
+        ended += 1
+        if isModified { endedModified = true }
+        isModified = false
+    }
+
+    /// Whether an unseen session wrote the database. `observedOneEnded`: an index that was read to its end is gone.
+    mutating func wereMissed(observedOneEnded: Bool) -> Bool {
+        if observedOneEnded { owed += 1 }
+        defer {
+            ended = 0
+            endedModified = false
+        }
+        if ended <= owed {
+            owed -= ended
+            return false
+        }
+        owed = 0
+        return endedModified
     }
 }
