@@ -78,12 +78,23 @@ final class LegacyStore {
 
     /// Takes in what happened to one of its parts.
     func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) {
+        var kinds = kinds
+        // Two names that swap what they stand for are told as a coming and then a going of each.
+        if part == .database, !kinds.isDisjoint(with: [.deleted, .movedOut]), isThere {
+            kinds.subtract([.deleted, .movedOut])
+            kinds.insert(.movedIn)
+        }
         arrival.note(part, kinds, at: .now, isOpen: { self.isOpen() })
         if part == .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) {
             settle(arrival.wholeAt == nil ? .absent : .arriving)
         }
         if part != .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) { retry() }
         if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) { wasClosed = true }
+    }
+
+    private var isThere: Bool {
+        guard let directory = try? Directory(directory) else { return false }
+        return (try? directory.status(name.database))?.kind == .regular
     }
 
     /// Something that it was refused for may be another thing now.
