@@ -67,11 +67,12 @@ import Testing
             let legacy = try makeOddStore(name, places)
             let support = try legacy.supportSnapshot()
             let agent = try AgentProcess(places, legacy: [legacy.path])
+            let subscriber = try agent.subscribe(name)
+            try subscriber.next("relocated")
             try awaitRetirement(of: legacy, agent)
             let published = try StoreFiles(places.group.appending(component(name)))
             try expectWhole(published, support, name)
 
-            let subscriber = try agent.subscribe(name)
             try sqlite(published.path, "INSERT INTO note (text) VALUES ('later')")
             let told = try subscriber.next("change")
             #expect(told.path("store") == Array("\(AgentProcess.group)/".utf8) + name.bytes)
