@@ -40,6 +40,8 @@ package final class StoreObserver {
     private var files: StoreFiles?
     private var known = Known()
     private var sessions = SessionNotes()
+    /// A commit was found in the index that is read now.
+    private var indexHasCommitted = false
     private var touched: Set<StorePart> = []
     private var backoff = Backoff()
     private var isUnreadable = false
@@ -57,6 +59,7 @@ package final class StoreObserver {
         guard let opened = try? StoreFiles(directory, name) else { return }
         files = opened
         known = (try? opened.baseline()) ?? Known()
+        indexHasCommitted = known.checksum != .none
     }
 
     /// Closes every descriptor: somebody here is about to open the store through SQLite, or to move it.
@@ -126,8 +129,12 @@ package final class StoreObserver {
     private func lookAtSessions(_ files: StoreFiles) throws -> Bool {
         var hasChanged = try hasCommitted(files)
         let hasEnded = try files.refreshLog { if try hasCommitted(files) { hasChanged = true } }
+        if hasEnded {
+            sessions.observedOneEnded(hasCommitted: indexHasCommitted)
+            indexHasCommitted = false
+        }
         if try hasCommitted(files) { hasChanged = true }
-        if sessions.wereMissed(observedOneEnded: hasEnded) { hasChanged = true }
+        if sessions.takeMissed() { hasChanged = true }
         return hasChanged
     }
 
@@ -182,6 +189,7 @@ package final class StoreObserver {
             return false
         }
         known.checksum = index.checksum
+        indexHasCommitted = true
         return true
     }
 
@@ -244,15 +252,25 @@ private struct Backoff {
 
 /// Programs that open a store in WAL mode make its side files, and the last one to close it removes them: a session.
 /// When one came and went between two looks, only the events tell of it: the database was written, and the index
-/// removed. Events come late: those of a session whose index was read to its end are owed and don't count.
+/// removed. Events come late: those of a session whose index was read to its end are owed, and don't count.
 private struct SessionNotes {
+    /// How many sessions ended, and in how many of them something was written.
+    private struct Count {
+        var all = 0
+        var written = 0
+
+        mutating func add(written isWritten: Bool) {
+            all += 1
+            if isWritten { written += 1 }
+        }
+    }
+
     /// The database was written since the last session's end.
     private var isModified = false
-    /// Sessions that ended since the last look, and whether one of them wrote the database.
-    private var ended = 0
-    private var endedModified = false
-    /// Observed sessions whose end no event told of yet.
-    private var owed = 0
+    /// By the events since the last look.
+    private var ended = Count()
+    /// Observed ones whose events are still to come.
+    private var owed = Count()
 
     mutating func note(_ part: StorePart, modified: Bool, removed: Bool) {
         switch part {
@@ -265,23 +283,23 @@ private struct SessionNotes {
     }
 
     private mutating func end() {
-        ended += 1
-        if isModified { endedModified = true }
+        ended.add(written: isModified)
         isModified = false
     }
 
-    /// Whether an unseen session wrote the database. `observedOneEnded`: an index that was read to its end is gone.
-    mutating func wereMissed(observedOneEnded: Bool) -> Bool {
-        if observedOneEnded { owed += 1 }
-        defer {
-            ended = 0
-            endedModified = false
+    mutating func observedOneEnded(hasCommitted: Bool) { owed.add(written: hasCommitted) }
+
+    /// Whether a session that nobody saw wrote the database since the last look.
+    mutating func takeMissed() -> Bool {
+        defer { ended = Count() }
+        let isMissed = ended.written > owed.written
+        // Once there were as many ends as are owed, none of them is still to come.
+        if ended.all >= owed.all {
+            owed = Count()
+        } else {
+            owed.all -= ended.all
+            owed.written = max(0, owed.written - ended.written)
         }
-        if ended <= owed {
-            owed -= ended
-            return false
-        }
-        owed = 0
-        return endedModified
+        return isMissed
     }
 }
