@@ -101,6 +101,9 @@ extension JSONValue {
 
     private static func write(_ value: String, to text: inout String) {
         text += "\""
+        defer { text += "\"" }
+        let isPlain = value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x22 && $0 != 0x5C && $0 != 0x7F }
+        if isPlain { return text += value }
         for scalar in value.unicodeScalars {
             switch scalar {
             case "\"": text += "\\\""
@@ -114,7 +117,6 @@ extension JSONValue {
             default: text.unicodeScalars.append(scalar)
             }
         }
-        text += "\""
     }
 }
 
