@@ -24,11 +24,15 @@ final class LegacyStore {
     let path: FilePath
     let directory: FilePath
     let name: StoreName
-    var state = State.absent
+    var state = State.absent {
+        didSet { if state == .relocated { wasRelocated = true } }
+    }
     private var arrival: Arrival
     /// Held open while somebody else has the store open: closing it would raise an event that looks like theirs.
     private var probe: Probe?
     private var wasClosed = false
+    /// Its going was our own doing.
+    private var wasRelocated = false
 
     private final class Probe {
         let descriptor: Descriptor
@@ -164,7 +168,7 @@ final class LegacyStore {
     var status: LegacyStatus {
         let (word, detail): (String, String?) =
             switch state {
-            case .absent: ("absent", nil)
+            case .absent: (wasRelocated ? "relocated" : "absent", nil)
             case .arriving: ("arriving", nil)
             case .waiting: ("waiting", "open in another program")
             case .relocating: ("relocating", nil)
