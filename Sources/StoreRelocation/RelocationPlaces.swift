@@ -67,6 +67,7 @@ struct RelocationPlaces {
     func isThereAnything() throws -> Bool {
         if try container.journal() != nil { return true }
         let legacy = try StoreSighting(legacy)
+        if case .empty = legacy.database { return legacy.needsQuiescing }
         return legacy.status != nil || legacy.wal != nil || legacy.journal != nil
     }
 
