@@ -53,11 +53,24 @@ import Testing
         }
         #expect(mode(socket) != nil)
         #expect(throws: SystemError.self) { _ = try UnixSocket.connect(to: socket) }
-        let next = try AgentInstance(socket: socket, isShared: false)
+        let next = try nextInstance()
         let listener = try next.listen(isShared: false)
         #expect(throws: Never.self) { _ = try UnixSocket.connect(to: socket) }
         withExtendedLifetime(listener) { _ in }
         next.removeSocket()
+    }
+
+    /// A program that another test is starting shares the lock's descriptor until it runs.
+    private func nextInstance() throws -> AgentInstance {
+        let deadline = Deadline(after: .seconds(10))
+        while true {
+            do {
+                return try AgentInstance(socket: socket, isShared: false)
+            } catch {
+                if deadline.hasPassed { throw error }
+                pause(.milliseconds(1))
+            }
+        }
     }
 
     @Test func aProgramThatListensThereIsLeftAlone() throws {
