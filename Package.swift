@@ -9,7 +9,9 @@ let strict: [SwiftSetting] =
 let package = Package(
     name: "groupstore",
     products: [
-        .executable(name: "groupstore", targets: ["GroupStoreCommand"])
+        .executable(name: "groupstore", targets: ["GroupStoreCommand"]),
+        .library(name: "GroupStore", targets: ["GroupStore"]),
+        .library(name: "GroupStoreGRDB", targets: ["GroupStoreGRDB"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -27,9 +29,14 @@ let package = Package(
             dependencies: ["CLinux", .product(name: "SystemPackage", package: "swift-system")],
             swiftSettings: strict),
         .target(name: "GroupContainer", dependencies: ["LinuxSystem"], swiftSettings: strict),
+        .target(name: "FileCoordination", dependencies: ["GroupContainer"], swiftSettings: strict),
         .target(name: "AgentProtocol", swiftSettings: strict),
         .target(
-            name: "GroupStore", dependencies: ["AgentProtocol", "GroupContainer"], swiftSettings: strict),
+            name: "GroupStore", dependencies: ["AgentProtocol", "FileCoordination", "GroupContainer"],
+            swiftSettings: strict),
+        .target(
+            name: "GroupStoreGRDB", dependencies: ["GroupStore", .product(name: "GRDB", package: "GRDB.swift")],
+            swiftSettings: strict),
         .target(
             name: "DirectoryWatching", dependencies: ["LinuxSystem", "CInotifyTools"], swiftSettings: strict),
         .target(
@@ -42,12 +49,14 @@ let package = Package(
             swiftSettings: strict),
         .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),
         .target(
-            name: "StoreRelocation", dependencies: ["CLinux", "CXXHash", "GroupContainer", "PersistentStore"],
+            name: "StoreRelocation",
+            dependencies: ["CLinux", "CXXHash", "FileCoordination", "GroupContainer", "PersistentStore"],
             swiftSettings: strict),
         .target(
             name: "GroupStoreAgent",
             dependencies: [
-                "AgentProtocol", "ChangeFeed", "DirectoryWatching", "GroupContainer", "StoreRelocation",
+                "AgentProtocol", "ChangeFeed", "DirectoryWatching", "FileCoordination", "GroupContainer",
+                "StoreRelocation",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Yams", package: "Yams"),
             ],
@@ -66,12 +75,27 @@ let package = Package(
             dependencies: [.product(name: "GRDB", package: "GRDB.swift")],
             path: "Samples/LegacyWriter",
             swiftSettings: strict),
+        .executableTarget(
+            name: "NotesApp",
+            dependencies: [
+                "GroupStoreGRDB", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Samples/NotesApp", swiftSettings: strict),
+        .executableTarget(
+            name: "NotesWidget", dependencies: ["GroupStore"], path: "Samples/NotesWidget", swiftSettings: strict),
+        .executableTarget(
+            name: "LegacyPresenter",
+            dependencies: ["GroupStore", .product(name: "GRDBSQLite", package: "GRDB.swift")],
+            path: "Samples/LegacyPresenter", swiftSettings: strict),
         .target(
             name: "TestSupport", dependencies: ["LinuxSystem"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(
             name: "LinuxSystemTests", dependencies: ["LinuxSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(
             name: "GroupContainerTests", dependencies: ["GroupContainer", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "FileCoordinationTests", dependencies: ["FileCoordination", "TestSupport"],
+            swiftSettings: strict),
         .testTarget(name: "AgentProtocolTests", dependencies: ["AgentProtocol"], swiftSettings: strict),
         .testTarget(
             name: "DirectoryWatchingTests", dependencies: ["DirectoryWatching", "TestSupport"],
@@ -93,7 +117,8 @@ let package = Package(
             name: "EndToEndTests",
             // The programs are run, not linked: this builds them first.
             dependencies: [
-                "AgentProtocol", "CLinux", "GroupStoreCommand", "LegacyWriter", "PersistentStore", "TestSupport",
+                "AgentProtocol", "CLinux", "FileCoordination", "GroupStoreCommand", "LegacyPresenter", "LegacyWriter",
+                "NotesApp", "NotesWidget", "PersistentStore", "TestSupport",
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),
     ],

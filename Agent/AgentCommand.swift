@@ -69,8 +69,8 @@ struct AgentCommand: ParsableCommand {
             configuration: configuration, socket: socket,
             parts: Agent.Parts(
                 source: { try InotifySource(privateDirectory: $0) },
-                scheduler: { feed, configuration, log in
-                    RelocationScheduler(configuration, feed: feed, logger: log)
+                scheduler: { surroundings, configuration, log in
+                    RelocationScheduler(configuration, surroundings: surroundings, logger: log)
                 },
                 reload: file.map { file in { try file.load() } }),
             notification: ServiceNotification(environment: environment), log: log(output)

@@ -57,7 +57,7 @@ struct RelocateCommand: ParsableCommand {
             let agent = AgentRelocation(request, dryRun: dryRun, environment: ProcessVariables.all)
             if let summary = agent?.run(progress) { return try progress.finish(summary) }
             FileLease.ignoreBreakSignal()
-            let engine = RelocationEngine(request) { progress.report($0) }
+            let engine = RelocationEngine(request, report: { progress.report($0) })
             let summary = dryRun ? try engine.dryRun() : try engine.run()
             progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
         } catch let error as RelocationFailure {

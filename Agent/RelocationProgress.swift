@@ -61,7 +61,7 @@ final class RelocationProgress {
     }
 
     private func waiting(_ holders: [FileHolder], _ event: RelocationEvent) {
-        let names = holders.map { "\($0.program) (pid \($0.pid))" }.joined(separator: ", ")
+        let names = holders.list
         guard names != lastWaiting else { return }
         lastWaiting = names
         emit(event, "waiting for \(names.isEmpty ? "a process that can't be seen from here" : names)")

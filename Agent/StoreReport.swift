@@ -31,7 +31,7 @@ extension StoreDescription {
         table.add(.text("user version"), .text("\(settings.userVersion)"))
         table.add(.text("application id"), .text("\(settings.applicationID)"))
         table.add(.text("change counter"), .text("\(settings.changeCounter)"))
-        let openIn = holders.map { "\($0.program) (pid \($0.pid))" }.joined(separator: ", ")
+        let openIn = holders.list
         table.add(.text("open in"), .text(openIn.isEmpty ? "no process that can be seen from here" : openIn))
         return table
     }

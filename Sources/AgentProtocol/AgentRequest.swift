@@ -7,6 +7,11 @@ package struct AgentRequest: Sendable, Equatable {
         /// Groups and stores, one object each, before the reply. With a group: only that one.
         case status(group: String?)
         case relocate(RelocateOperation)
+        case present(PresentOperation)
+        case unpresent(presenter: UInt64)
+        case answer(AnswerOperation)
+        case claim(ClaimOperation)
+        case release(ReleaseOperation)
     }
 
     /// A number or a string of the client's, given back in the reply; nil when it doesn't want to match replies.
@@ -68,6 +73,10 @@ extension AgentRequest {
 }
 
 extension AgentRequest.Operation {
+    private static let names =
+        ["subscribe", "unsubscribe", "status", "relocate", "present", "unpresent"]
+        + AnswerOperation.Request.allCases.map(\.rawValue) + ["claim", "release"]
+
     init(_ object: JSONObject) throws(WireError) {
         switch object.string("op") {
         case "subscribe"?:
@@ -75,10 +84,18 @@ extension AgentRequest.Operation {
         case "unsubscribe"?: self = .unsubscribe(try Self.store(of: object))
         case "status"?: self = .status(group: try Self.optionalString("group", of: object))
         case "relocate"?: self = .relocate(try RelocateOperation(object))
+        case "present"?: self = .present(try PresentOperation(object))
+        case "unpresent"?: self = .unpresent(presenter: try object.requiredNumber("presenter", .presenter))
+        case "claim"?: self = .claim(try ClaimOperation(object))
+        case "release"?: self = .release(try ReleaseOperation(object))
         case let name?:
+            if let answered = AnswerOperation.Request(rawValue: name) {
+                self = .answer(try AnswerOperation(answered, object))
+                return
+            }
             throw WireError(
                 code: "unknown_op", "this agent has no operation \(name.prefix(64))",
-                hint: "subscribe, unsubscribe, status, relocate")
+                hint: Self.names.joined(separator: ", "))
         case nil: throw WireError(code: "bad_request", "op is missing")
         }
     }
@@ -113,6 +130,21 @@ extension AgentRequest.Operation {
         case .relocate(let relocate):
             object["op"] = "relocate"
             relocate.write(to: &object)
+        case .present(let present):
+            object["op"] = "present"
+            present.write(to: &object)
+        case .unpresent(let presenter):
+            object["op"] = "unpresent"
+            object["presenter"] = WireNumber(.presenter, presenter).json
+        case .answer(let answer):
+            object["op"] = .string(answer.request.rawValue)
+            answer.write(to: &object)
+        case .claim(let claim):
+            object["op"] = "claim"
+            claim.write(to: &object)
+        case .release(let release):
+            object["op"] = "release"
+            release.write(to: &object)
         }
     }
 }

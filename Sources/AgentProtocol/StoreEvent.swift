@@ -3,10 +3,13 @@ package enum StoreEvent: Sendable, Equatable {
     package struct Holder: Sendable, Equatable {
         package let pid: Int32
         package let program: String
+        /// In another PID namespace than the agent: the number means another process there, or none.
+        package let isElsewhere: Bool
 
-        package init(pid: Int32, program: String) {
+        package init(pid: Int32, program: String, isElsewhere: Bool = false) {
             self.pid = pid
             self.program = program
+            self.isElsewhere = isElsewhere
         }
     }
 
@@ -47,9 +50,7 @@ package enum StoreEvent: Sendable, Equatable {
         case .change: object["complete"] = false
         case .relocating(let holders):
             object["waiting_for"] = .array(
-                holders.prefix(Self.mostHolders).map {
-                    .object(["pid": .integer(Int64($0.pid)), "program": .string($0.program)])
-                })
+                holders.prefix(Self.mostHolders).map { .object($0.json) })
         case .relocated(let from, let to):
             object.setPath("from", bytes: from)
             object.setPath("to", bytes: to)
@@ -93,4 +94,18 @@ package struct FeedToken: Sendable, Equatable, CustomStringConvertible {
     }
 
     package var description: String { "\(epoch)-\(number)" }
+}
+
+extension StoreEvent.Holder {
+    init(_ object: JSONObject) {
+        self.init(
+            pid: Int32(clamping: object.integer("pid") ?? 0), program: object.string("program") ?? "?",
+            isElsewhere: object.bool("elsewhere") ?? false)
+    }
+
+    package var json: JSONObject {
+        var object: JSONObject = ["pid": .integer(Int64(pid)), "program": .string(program)]
+        if isElsewhere { object["elsewhere"] = true }
+        return object
+    }
 }

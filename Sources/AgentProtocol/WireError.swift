@@ -3,11 +3,14 @@ package struct WireError: Error, Equatable, Sendable {
     package let code: String
     package let message: String
     package let hint: String?
+    /// The processes that were waited for, where some were.
+    package let holders: [StoreEvent.Holder]
 
-    package init(code: String, _ message: String, hint: String? = nil) {
+    package init(code: String, _ message: String, hint: String? = nil, holders: [StoreEvent.Holder] = []) {
         self.code = code
         self.message = message
         self.hint = hint
+        self.holders = holders
     }
 
     /// Reads what `json` wrote; whatever is missing is empty.
@@ -15,11 +18,17 @@ package struct WireError: Error, Equatable, Sendable {
         code = object.string("code") ?? "unknown"
         message = object.string("message") ?? ""
         hint = object.string("hint")
+        guard case .array(let values)? = object["holders"] else {
+            holders = []
+            return
+        }
+        holders = values.compactMap { if case .object(let holder) = $0 { StoreEvent.Holder(holder) } else { nil } }
     }
 
     package var json: JSONObject {
         var object: JSONObject = ["code": .string(code), "message": .string(message)]
         if let hint { object["hint"] = .string(hint) }
+        if !holders.isEmpty { object["holders"] = .array(holders.map { .object($0.json) }) }
         return object
     }
 }

@@ -9,8 +9,11 @@ import SystemPackage
 ///     .groupstore/receipts/     one file a relocation done
 ///     .groupstore/staging/      copies not yet published
 ///     .groupstore/archive/      sets put aside, each in a directory with an `about.json`
-package struct GroupContainer: Sendable {
+///     .groupstore/claims/       a lock file an item that was ever claimed, and who holds claims now
+public struct GroupContainer: Sendable {
     package let directory: Directory
+    /// Nil when it was named by its directory alone: an agent can't be asked about it then.
+    package let identifier: GroupIdentifier?
 
     package static let bookkeepingName: FilePath.Component = ".groupstore"
     static let lockName: FilePath.Component = "lock"
@@ -18,11 +21,17 @@ package struct GroupContainer: Sendable {
     static let receiptsName: FilePath.Component = "receipts"
     static let stagingName: FilePath.Component = "staging"
     static let archiveName: FilePath.Component = "archive"
+    static let claimsName: FilePath.Component = "claims"
 
-    package init(directory: Directory) { self.directory = directory }
+    package init(directory: Directory, identifier: GroupIdentifier? = nil) {
+        self.directory = directory
+        self.identifier = identifier
+    }
 
     /// Opens the directory, following symbolic links. Throws when it isn't there.
-    package init(_ path: FilePath) throws(SystemError) { directory = try Directory(path) }
+    package init(_ path: FilePath, identifier: GroupIdentifier? = nil) throws(SystemError) {
+        self.init(directory: try Directory(path), identifier: identifier)
+    }
 
     /// `.groupstore`; nil when it was never made. A symbolic link in its place is an error.
     package func existingBookkeeping() throws(SystemError) -> Directory? {

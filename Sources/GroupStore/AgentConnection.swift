@@ -46,7 +46,8 @@ package final class AgentConnection {
     package let socket: FilePath
     /// The agent's version.
     package private(set) var agent = ""
-    private let descriptor: Descriptor
+    /// Its sending half, which any thread may use.
+    let wire: AgentWire
     private var lines = LineBuffer()
     private var events: [AgentMessage] = []
     private var nextEvent = 0
@@ -65,12 +66,7 @@ package final class AgentConnection {
         _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10))
     ) throws(AgentConnectionError) {
         self.socket = socket
-        do {
-            descriptor = try UnixSocket.connect(to: socket, timeout: deadline.remaining)
-        } catch {
-            if error.errno == .resourceTemporarilyUnavailable { throw .timedOut(socket) }
-            throw .noAgent(socket, error)
-        }
+        wire = try AgentWire(socket, deadline)
         switch try receive(deadline) {
         case .hello(let version, let agent, _)? where version == WireLine.protocolVersion: self.agent = agent
         case .hello(let version, _, _)?: throw .notUnderstood(socket, "it speaks protocol \(version)")
@@ -87,7 +83,7 @@ package final class AgentConnection {
     ) throws(AgentConnectionError) -> JSONObject {
         let id = JSONValue.integer(nextIdentifier)
         nextIdentifier += 1
-        try send(WireLine.bytes(AgentRequest(id: id, operation).json), deadline)
+        try wire.send(AgentRequest(id: id, operation), deadline)
         while let message = try receive(deadline) {
             switch message {
             case .reply(id, let object): return object
@@ -120,13 +116,13 @@ package final class AgentConnection {
 // MARK: - Bytes
 
 extension AgentConnection {
-    /// The next message, or nil when the deadline passes first.
-    private func receive(_ deadline: Deadline) throws(AgentConnectionError) -> AgentMessage? {
+    /// The next message, whatever it is; nil when the deadline passes first.
+    func receive(_ deadline: Deadline) throws(AgentConnectionError) -> AgentMessage? {
         while true {
             if let line = try nextLine() { return try message(line) }
             guard try wait(for: Int16(POLLIN), deadline) else { return nil }
             var buffer = [UInt8](repeating: 0, count: 65_536)
-            let count = recv(descriptor.raw, &buffer, buffer.count, 0)
+            let count = recv(wire.raw, &buffer, buffer.count, 0)
             if count > 0 { lines.append(buffer[..<count]) }
             if count == 0 || count < 0 && errno != EINTR && errno != EAGAIN { throw .lost(socket) }
         }
@@ -148,26 +144,7 @@ extension AgentConnection {
         }
     }
 
-    private func send(_ bytes: [UInt8], _ deadline: Deadline) throws(AgentConnectionError) {
-        var rest = bytes[...]
-        while !rest.isEmpty {
-            do throws(SystemError) {
-                rest = rest.dropFirst(try UnixSocket.send(rest, on: descriptor.raw))
-            } catch {
-                throw .lost(socket)
-            }
-            if !rest.isEmpty, try !wait(for: Int16(POLLOUT), deadline) { throw .timedOut(socket) }
-        }
-    }
-
     private func wait(for events: Int16, _ deadline: Deadline) throws(AgentConnectionError) -> Bool {
-        while true {
-            var one = pollfd(fd: descriptor.raw, events: events, revents: 0)
-            let milliseconds = deadline.remaining.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
-            let count = poll(&one, 1, milliseconds)
-            if count > 0 { return true }
-            if count < 0, errno != EINTR { throw .lost(socket) }
-            if deadline.hasPassed { return false }
-        }
+        try wire.wait(for: events, deadline)
     }
 }

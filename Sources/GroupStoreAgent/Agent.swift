@@ -14,13 +14,13 @@ package final class Agent {
         /// Where file events come from; gets a directory that no other program uses.
         package var source: (FilePath) throws -> any EventSource
         /// Relocates legacy stores; nil: this agent only tells of changes.
-        package var scheduler: ((FeedControl, Configuration, Logger) throws -> any RelocationScheduling)?
+        package var scheduler: ((RelocationSurroundings, Configuration, Logger) throws -> any RelocationScheduling)?
         /// Reads the configuration anew; nil: there is no file to read.
         package var reload: (() throws -> Configuration)?
 
         package init(
             source: @escaping (FilePath) throws -> any EventSource,
-            scheduler: ((FeedControl, Configuration, Logger) throws -> any RelocationScheduling)?,
+            scheduler: ((RelocationSurroundings, Configuration, Logger) throws -> any RelocationScheduling)?,
             reload: (() throws -> Configuration)?
         ) {
             self.source = source
@@ -67,14 +67,17 @@ package final class Agent {
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
         let watch = Watch(source: source, log: log)
+        let presenters = PresenterDesk(hub: hub, configuration: current)
         let scheduler = try parts.scheduler?(
-            FeedControl(watch: watch), configuration, log)
+            RelocationSurroundings(feed: FeedControl(watch: watch), presenters: presenters.registry), configuration,
+            log)
+        presenters.onChange { [weak scheduler] store in scheduler?.presentersChanged(of: store) }
         let status = StatusReport(
             hub: hub, configuration: current, states: states, scheduler: scheduler, socket: socket,
             version: Self.version)
         let requests = RequestHandler(
-            hub: hub, watch: watch, configuration: current, scheduler: scheduler, status: status,
-            version: Self.version, log: log)
+            hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
+            status: status, version: Self.version, log: log)
         let server = try Server(
             listener: instance.listen(isShared: isShared), loop: loop, hub: hub, requests: requests,
             admission: Self.admission(configuration), log: log)

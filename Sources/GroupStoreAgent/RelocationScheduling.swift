@@ -1,5 +1,6 @@
 import AgentProtocol
 import DirectoryWatching
+import FileCoordination
 import SystemPackage
 
 /// Decides when configured legacy stores are relocated, and does it on a thread of its own. All calls return at once,
@@ -19,11 +20,26 @@ package protocol RelocationScheduling: AnyObject, Sendable {
     /// type `summary`, or has an `error`.
     func relocate(_ operation: RelocateOperation, events: @escaping @Sendable (RelocateAnswer) -> Void)
 
+    /// A presenter of the store came or went.
+    func presentersChanged(of store: StoreAddress)
+
     /// For `status`: the legacy stores that are waited for, and the stores that were relocated.
     func statusRows() -> [LegacyStatus]
 
     /// Ends what is under way at the next point where that is safe, and returns then.
     func stop()
+}
+
+/// What relocations have to do with in the agent.
+package struct RelocationSurroundings: Sendable {
+    package let feed: FeedControl
+    /// The file presenters of all connected processes.
+    package let presenters: MemoryRegistry
+
+    package init(feed: FeedControl, presenters: MemoryRegistry) {
+        self.feed = feed
+        self.presenters = presenters
+    }
 }
 
 /// A part of the answer to a client's relocation.

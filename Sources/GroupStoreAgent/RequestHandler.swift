@@ -10,18 +10,20 @@ package final class RequestHandler {
     private let watch: Watch
     private let configuration: CurrentConfiguration
     private let scheduler: (any RelocationScheduling)?
+    private let presenters: PresenterDesk
     private let status: StatusReport
     private let version: String
     private let log: Logger
 
     package init(
         hub: Hub, watch: Watch, configuration: CurrentConfiguration, scheduler: (any RelocationScheduling)?,
-        status: StatusReport, version: String, log: Logger
+        presenters: PresenterDesk, status: StatusReport, version: String, log: Logger
     ) {
         self.hub = hub
         self.watch = watch
         self.configuration = configuration
         self.scheduler = scheduler
+        self.presenters = presenters
         self.status = status
         self.version = version
         self.log = log
@@ -56,8 +58,36 @@ package final class RequestHandler {
             hub.send(connection, status.rows(id: id, group: group))
             hub.answer(connection, .reply(id: id, status.summary()))
         case .relocate(let operation): try relocate(operation, id, connection, peer)
+        case .present, .unpresent, .answer, .claim, .release:
+            do throws(WireError) {
+                try coordinate(request, connection, peer)
+            } catch {
+                throw RefusedLine(id: id, error: error)
+            }
         }
     }
+
+    private func coordinate(
+        _ request: AgentRequest, _ connection: UInt64, _ peer: PeerCredentials
+    ) throws(WireError) {
+        let id = request.id
+        switch request.operation {
+        case .present(let operation): try presenters.present(operation, id: id, connection, peer)
+        case .unpresent(let presenter): try presenters.unpresent(presenter, id: id, connection)
+        case .answer(let operation): try presenters.answer(operation, id: id, connection)
+        case .claim(let operation): try presenters.claim(operation, id: id, connection)
+        case .release(let operation): try presenters.release(operation, id: id, connection)
+        case .subscribe, .unsubscribe, .status, .relocate: break
+        }
+    }
+
+    /// A peer that says nothing any more can't answer either.
+    func silenced(_ connection: UInt64) { presenters.forget(connection) }
+
+    /// Until something is to be done although no request comes.
+    func timeUntilDeadline() -> Duration? { presenters.timeUntilDeadline() }
+
+    func expire() { presenters.expire() }
 
     private func isServed(_ store: StoreAddress) -> Bool {
         let name = FilePath.Component(bytes: store.name).flatMap(StoreName.init)

@@ -63,7 +63,10 @@ package final class Server {
     package func run(signals: CInt?, onSignal: () throws -> Void, shouldStop: () throws -> Bool) throws {
         if let signals { try loop.add(signals, token: Self.signalToken) }
         while try !shouldStop() {
-            for ready in try loop.wait(timeout: nil) {
+            let timeout = requests.timeUntilDeadline()
+            let events = try loop.wait(timeout: timeout)
+            if timeout != nil { requests.expire() }
+            for ready in events {
                 switch ready.token {
                 case Self.listenerToken: accept()
                 case Self.signalToken: try onSignal()
@@ -139,6 +142,7 @@ extension Server {
     }
 
     private func close(_ token: UInt64) {
+        requests.silenced(token)
         // First out of the hub: nobody may send on the descriptor's number once it is another's.
         requests.abandon(hub.remove(token))
         guard let connection = connections.removeValue(forKey: token) else { return }
@@ -168,6 +172,7 @@ extension Server {
             let count = try buffer.withUnsafeMutableBytes { try connection.socket.receive(into: $0) }
             guard let count else { return false }
             if count == 0 {
+                requests.silenced(token)
                 hub.peerIsSilent(token)
                 return false
             }

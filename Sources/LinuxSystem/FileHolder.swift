@@ -1,15 +1,33 @@
 import Glibc
 import SystemPackage
 
-/// A process that has a file open, as far as `/proc` lets this one see.
-package struct FileHolder: Hashable, Sendable, Codable {
+/// A process that has a file open or claimed, as far as this one can tell.
+package struct FileHolder: Hashable, Sendable {
+    /// 0 when it isn't known.
     package let pid: Int32
     package let program: String
+    /// In another PID namespace. The number is the one it has here where it can be seen from here, else its own.
+    package let isElsewhere: Bool
 
-    package init(pid: Int32, program: String) {
+    package init(pid: Int32, program: String, isElsewhere: Bool = false) {
         self.pid = pid
         self.program = program
+        self.isElsewhere = isElsewhere
     }
+}
+
+extension FileHolder: CustomStringConvertible {
+    package var description: String {
+        let number = pid == 0 ? "" : "pid \(pid)"
+        let place = isElsewhere ? "in another PID namespace" : ""
+        let words = [number, place].filter { !$0.isEmpty }.joined(separator: ", ")
+        return words.isEmpty ? program : "\(program) (\(words))"
+    }
+}
+
+extension [FileHolder] {
+    /// All of them in a sentence.
+    package var list: String { map(\.description).joined(separator: ", ") }
 }
 
 extension FileHolder {
@@ -18,8 +36,13 @@ extension FileHolder {
     package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
         guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
         return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted().map {
-            FileHolder(pid: $0, program: program(of: $0))
+            FileHolder(pid: $0, program: program(of: $0), isElsewhere: isElsewhere($0))
         }
+    }
+
+    private static func isElsewhere(_ pid: Int32) -> Bool {
+        guard let other = FileStatus(following: FilePath("/proc/\(pid)/ns/pid"))?.identity else { return false }
+        return other != FileStatus(following: "/proc/self/ns/pid")?.identity
     }
 
     private static func has(_ identity: FileIdentity, open pid: Int32) -> Bool {

@@ -31,10 +31,16 @@ package struct OpenFileLock: ~Copyable, Sendable {
         }
     }
 
+    /// Whether nobody holds the lock now; false too when the file can't be read. Nothing is made or locked.
+    package static func isFree(_ name: FilePath.Component, in directory: Directory) -> Bool {
+        guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return false }
+        return gs_ofd_conflict(descriptor.raw, Int16(F_WRLCK), 0, 0) == 0
+    }
+
     /// What the holder wrote into the file, for those who wait; empty when nothing.
     package static func note(_ name: FilePath.Component, in directory: Directory) -> [UInt8] {
         guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return [] }
-        return (try? descriptor.read(count: 4096, at: 0)) ?? []
+        return (try? descriptor.read(count: 65_536, at: 0)) ?? []
     }
 
     /// Writes a note into the locked file that says who holds it.

@@ -42,21 +42,3 @@ enum Quiescence {
         }
     }
 }
-
-/// Turns write-ahead logging on where it was on.
-enum JournalMode {
-    /// True when it is on now. False when another program's use of the store keeps it off.
-    static func writeAhead(at store: StoreLocation) -> Bool {
-        if let header = try? StoreSighting(store).header, header.journalMode == .writeAhead { return true }
-        do {
-            let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .seconds(2))
-            defer { try? connection.close() }
-            let mode = try connection.writeWithoutTransaction { database in
-                try String.fetchOne(database, sql: "PRAGMA journal_mode = WAL")
-            }
-            return mode == "wal"
-        } catch {
-            return false
-        }
-    }
-}

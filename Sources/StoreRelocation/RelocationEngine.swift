@@ -1,3 +1,4 @@
+import FileCoordination
 import FoundationEssentials
 import Glibc
 import GroupContainer
@@ -5,23 +6,27 @@ import LinuxSystem
 import PersistentStore
 import SystemPackage
 
-/// Relocates one store: takes the group's lock, finishes or undoes what an earlier run left, looks, decides,
-/// and does it.
+/// Relocates one store: claims it, so that its presenters let go; takes the group's lock; finishes or undoes what an
+/// earlier run left; looks, decides, and does it.
 package struct RelocationEngine {
     private let request: RelocationRequest
+    private let registry: any PresenterRegistry
     private let opener: (any StoreOpener)?
+    private let isCancelled: @Sendable () -> Bool
     private let report: (RelocationEvent) -> Void
-    private let deadline: Deadline
 
-    /// `opener` is asked to let go of stores that this process has open itself.
+    /// `registry` knows the presenters that can be asked; `opener` is asked to let go of stores that this process has
+    /// open itself. `isCancelled` ends the waiting for presenters and claims.
     package init(
-        _ request: RelocationRequest, opener: (any StoreOpener)? = nil,
+        _ request: RelocationRequest, registry: any PresenterRegistry = MemoryRegistry(),
+        opener: (any StoreOpener)? = nil, isCancelled: @escaping @Sendable () -> Bool = { false },
         report: @escaping (RelocationEvent) -> Void = { _ in }
     ) {
         self.request = request
+        self.registry = registry
         self.opener = opener
+        self.isCancelled = isCancelled
         self.report = report
-        deadline = Deadline(after: request.deadline)
     }
 
     /// Does it. Throws `RelocationFailure` and nothing else; both places are then as they were.
@@ -29,8 +34,11 @@ package struct RelocationEngine {
         do {
             let places = try RelocationPlaces(request)
             guard try places.isThereAnything() else { return summary(.nothingToDo, places) }
-            // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
-            return try locked(places.container) { try relocate(RelocationPlaces(request)) }
+            guard try !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
+            return try claimed(places) { deadline in
+                // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
+                try locked(places.container, deadline) { try relocate(RelocationPlaces(request), deadline) }
+            }
         } catch is RelocationPlaces.NoLegacyDirectory {
             return noLegacyDirectory
         } catch {
@@ -83,8 +91,32 @@ package struct RelocationEngine {
         return summary
     }
 
+    /// Runs `body` under a claim of the store for moving: before the journal is even looked at, everybody who knows of
+    /// claims has let go of it.
+    private func claimed(
+        _ places: RelocationPlaces, _ body: (Deadline) throws -> RelocationSummary
+    ) throws -> RelocationSummary {
+        let item = places.container.item(places.group.name.database)
+        let intents = [ClaimIntent(item, .write(.forMoving))]
+        let claim = try Claim(intents, in: places.container)
+        let whole = Deadline(after: request.claimDeadline ?? request.deadline)
+        let number = try ClaimProcedure(claim: claim, intents: intents, registry: registry)
+            .run(ClaimWait(whole, isCancelled: isCancelled))
+        var outcome = ClaimBoard.Outcome(tookPlace: false)
+        defer {
+            claim.leave()
+            registry.end(number, outcome)
+        }
+        let summary = try body(request.claimDeadline == nil ? whole : Deadline(after: request.deadline))
+        // It has the name that presenters know it by; now it is there too.
+        if summary.outcome == .relocated { outcome = .init(tookPlace: true, moves: [.init(from: item, to: item)]) }
+        return summary
+    }
+
     /// Runs `body` as the only one who moves stores of this group.
-    private func locked<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
+    private func locked<Result>(
+        _ container: GroupContainer, _ deadline: Deadline, _ body: () throws -> Result
+    ) throws -> Result {
         var wait = Duration.milliseconds(1)
         while true {
             if let lock = try container.lock() {
@@ -100,7 +132,7 @@ package struct RelocationEngine {
         }
     }
 
-    private func relocate(_ places: RelocationPlaces) throws -> RelocationSummary {
+    private func relocate(_ places: RelocationPlaces, _ deadline: Deadline) throws -> RelocationSummary {
         relinquish(places)
         defer { reacquire(places) }
         var notes: [String] = []
@@ -116,20 +148,20 @@ package struct RelocationEngine {
             case .alreadyRelocated:
                 return summary(.alreadyRelocated, places)
             case .archiveLegacy(let reason):
-                notes += try archive(places.legacy, decision.legacy, reason, decision, places)
+                notes += try archive(places.legacy, decision.legacy, reason, decision, places, deadline)
                 return finished(.alreadyRelocated, places, notes, nil)
             case .retireLegacy:
-                let done = try transfer(.discard, places.legacy, decision.legacy, decision, places)
+                let done = try transfer(.discard, places.legacy, decision.legacy, decision, deadline)
                 return finished(.alreadyRelocated, places, notes + done.notes, nil)
             case .relocate(.none):
                 let done = try transfer(
                     .publish(as: StoredPath(FilePath(root: nil, [places.group.name.database]))), places.legacy,
-                    decision.legacy, decision, places)
+                    decision.legacy, decision, deadline)
                 return finished(.relocated, places, notes + done.notes, done)
             case .relocate(.remains):
                 notes += try Remains(container: places.container, store: places.group).setAside()
             case .relocate(.store(let reason)):
-                notes += try archive(places.group, decision.group, reason, decision, places)
+                notes += try archive(places.group, decision.group, reason, decision, places, deadline)
             case .conflict, .refuse:
                 throw try decision.failure()
             }
@@ -147,19 +179,19 @@ package struct RelocationEngine {
 
     private func archive(
         _ store: StoreLocation, _ sighting: StoreSighting, _ reason: String, _ decision: RelocationDecision,
-        _ places: RelocationPlaces
+        _ places: RelocationPlaces, _ deadline: Deadline
     ) throws -> [String] {
         let id = TransferIdentifier()
         try places.container.write(
             ArchiveNote(id: id, name: store.name.database, from: store.path, at: Date(), reason: reason))
-        let done = try transfer(.archive(reason: reason), store, sighting, decision, places, id: id)
+        let done = try transfer(.archive(reason: reason), store, sighting, decision, deadline, id: id)
         let archive = try places.container.archive(id).path
         return ["\(PrintablePath(store.path)) is archived in \(PrintablePath(archive)): \(reason)"] + done.notes
     }
 
     private func transfer(
         _ purpose: Transfer.Purpose, _ store: StoreLocation, _ sighting: StoreSighting,
-        _ decision: RelocationDecision, _ places: RelocationPlaces, id: TransferIdentifier = TransferIdentifier()
+        _ decision: RelocationDecision, _ deadline: Deadline, id: TransferIdentifier = TransferIdentifier()
     ) throws -> StoreTransfer.Done {
         guard let database = sighting.status?.identity else { throw StoreTransfer.Setback.changed }
         let transfer = Transfer(
@@ -170,7 +202,7 @@ package struct RelocationEngine {
             deadline: deadline, drain: request.drain, assumeClosed: request.assumeClosed,
             opaque: sighting.header == nil)
         return try StoreTransfer(
-            transfer, source: store, container: places.container, options: options,
+            transfer, source: store, container: decision.places.container, options: options,
             isStillWanted: { try decision.stillHolds(for: purpose, store) }, report: report
         ).run()
     }

@@ -1,3 +1,4 @@
+import FileCoordination
 import GRDB
 import GroupContainer
 import LinuxSystem
@@ -30,6 +31,7 @@ extension RelocationFailure {
         switch error {
         case let failure as RelocationFailure: self = failure
         case let setback as StoreTransfer.Setback: self = Self.busy(setback, request)
+        case let error as FileCoordinationError: self = Self.coordination(error)
         case is Quiescence.CheckpointBusy:
             self.init(
                 .busy, code: "in_use", "\(store) is in use: its write-ahead log can't be emptied",
@@ -64,6 +66,21 @@ extension RelocationFailure {
         }
     }
 
+    private static func coordination(_ error: FileCoordinationError) -> RelocationFailure {
+        let (kind, code): (Kind, String) =
+            switch error.code {
+            case .busy: (.busy, "in_use")
+            case .presenterFailed, .cancelled: (.busy, error.code.rawValue)
+            case .notWritable: (.notPermitted, "not_writable")
+            case .outsideContainer, .system, .agent: (.failed, "io_error")
+            }
+        var failure = RelocationFailure(kind, code: code, error.message, remedy: error.remedy)
+        failure.holders = error.holders.map {
+            FileHolder(pid: $0.pid, program: $0.program, isElsewhere: $0.isElsewhere)
+        }
+        return failure
+    }
+
     private static func busy(_ setback: StoreTransfer.Setback, _ request: RelocationRequest) -> RelocationFailure {
         let store = PrintablePath(request.source)
         guard case .held(let identity) = setback else {
@@ -75,7 +92,7 @@ extension RelocationFailure {
         let names =
             holders.isEmpty
             ? "a process that can't be seen from here: another user's, or in another PID namespace"
-            : holders.map { "\($0.program) (pid \($0.pid))" }.joined(separator: ", ")
+            : holders.list
         var failure = RelocationFailure(
             .busy, code: "in_use", "\(store) is open in \(names)", remedy: "close it there, then try again")
         failure.holders = holders

@@ -14,7 +14,7 @@ struct RelocationPlaces {
     struct NoLegacyDirectory: Error {}
 
     init(_ request: RelocationRequest) throws {
-        container = try Self.container(request.group)
+        container = try Self.container(request.group, request.identifier)
         guard let source = request.source.lastComponent, let sourceName = StoreName(source) else {
             throw RelocationFailure.badName(request.source)
         }
@@ -28,10 +28,10 @@ struct RelocationPlaces {
         legacy = try Self.resolve(request.source, sourceName)
     }
 
-    private static func container(_ path: FilePath) throws -> GroupContainer {
+    private static func container(_ path: FilePath, _ identifier: GroupIdentifier?) throws -> GroupContainer {
         do {
             let directory = try Directory(realPath(path))
-            return GroupContainer(directory: directory)
+            return GroupContainer(directory: directory, identifier: identifier)
         } catch {
             guard error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory else { throw error }
             throw RelocationFailure.noGroupDirectory(path)
@@ -69,6 +69,12 @@ struct RelocationPlaces {
         let legacy = try StoreSighting(legacy)
         if case .empty = legacy.database { return legacy.needsQuiescing }
         return legacy.status != nil || legacy.wal != nil || legacy.journal != nil
+    }
+
+    /// The old name leads to the new one by a symbolic link, and nothing was interrupted.
+    func isRelocatedByLink() throws -> Bool {
+        try container.journal() == nil && legacy.directory.identity == group.directory.identity
+            && legacy.name == group.name
     }
 
     /// How the two names relate; meaningful when both are there.

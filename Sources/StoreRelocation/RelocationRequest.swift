@@ -17,18 +17,22 @@ package struct RelocationRequest: Sendable {
     package var source: FilePath
     /// The group container's directory; must exist.
     package var group: FilePath
+    /// What presenters call the group; nil: its directory.
+    package var identifier: GroupIdentifier?
     /// The store's name in the group container; nil: the one it has.
     package var name: FilePath.Component?
     package var onConflict: ConflictPolicy = .refuse
     package var retirement: Transfer.Retirement = .delete
     /// How long to wait for those who have the store open, and for another relocation of the group.
     package var deadline: Duration = .seconds(30)
+    /// How long presenters and other claimants get before that; nil: it is part of `deadline`.
+    package var claimDeadline: Duration?
     /// Move what isn't readable as a database, byte by byte.
     package var opaque = false
     /// Go on where the file system has no leases: nobody proves then that the store is closed.
     package var assumeClosed = false
     /// How long openers that looked up the old name before it was withdrawn are given to finish opening it.
-    package var drain: Duration = .milliseconds(50)
+    package var drain = Drain.standard
 
     package init(source: FilePath, group: FilePath) {
         self.source = source

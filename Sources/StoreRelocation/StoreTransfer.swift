@@ -22,7 +22,7 @@ import SystemPackage
 final class StoreTransfer {
     struct Options {
         var deadline: Deadline
-        var drain: Duration
+        var drain: Drain
         var assumeClosed: Bool
         /// Not a database as far as anybody can see: SQLite isn't asked.
         var opaque: Bool
@@ -219,7 +219,7 @@ final class StoreTransfer {
             }
         }
         try source.directory.synchronize()
-        pause(options.drain)
+        options.drain.perform()
         return Withdrawn(
             fingerprint: fingerprint, support: try source.directory.identity(source.name.support))
     }
@@ -293,6 +293,8 @@ final class StoreTransfer {
                     try source.directory.status(source.name.journal) == nil, isIntact()
                 else { throw Setback.changed }
                 try decide(withdrawn, receipt)
+                // Nobody has it open yet. Where this fails, `finish` tries.
+                if case .publish = transfer.purpose, !transfer.copies { try? setVersion(raw, writeAhead: true) }
             }
         } catch let setback as Setback {
             // Somebody had looked the old name up before it was withdrawn, and uses the database: it has it again.

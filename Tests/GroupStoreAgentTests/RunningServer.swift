@@ -20,6 +20,7 @@ final class RunningServer {
     let hub: Hub
     let feed: FeedControl
     let watch: Watch
+    let presenters: PresenterDesk
     private let loop: EventLoop
     private let thread: SystemThread
     private let isStopping = Flag()
@@ -46,17 +47,19 @@ final class RunningServer {
         feed = FeedControl(watch: watch)
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
+        let presenters = PresenterDesk(hub: hub, configuration: current)
+        self.presenters = presenters
         let listener = try UnixSocket.listen(at: socket).release()
         let started = Mutex<(any Error)?>(nil)
         let isReady = DispatchSemaphore(value: 0)
-        thread = try SystemThread(name: "test-server") { [loop, hub, watch, scheduler, socket, isStopping] in
+        thread = try SystemThread(name: "test-server") { [loop, hub, watch, scheduler, presenters, socket, isStopping] in
             do {
                 let status = StatusReport(
                     hub: hub, configuration: current, states: states, scheduler: scheduler, socket: socket,
                     version: "test")
                 let requests = RequestHandler(
-                    hub: hub, watch: watch, configuration: current, scheduler: scheduler, status: status,
-                    version: "test", log: log)
+                    hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
+                    status: status, version: "test", log: log)
                 var admission = Server.Admission(users: users)
                 admission.connectionsPerUser = connectionsPerUser
                 let server = try Server(
@@ -110,6 +113,7 @@ final class RecordingScheduler: RelocationScheduling {
     func configurationChanged(_ configuration: Configuration) {}
     func notice(_ notice: Notice) { notices.withLock { $0.append(notice) } }
     func stop() {}
+    func presentersChanged(of store: StoreAddress) {}
     func statusRows() -> [LegacyStatus] { [] }
 
     func relocate(_ operation: RelocateOperation, events: @escaping @Sendable (RelocateAnswer) -> Void) {

@@ -31,6 +31,11 @@ final class LegacyStore {
     /// Held open while somebody else has the store open: closing it would raise an event that looks like theirs.
     private var probe: Probe?
     private var wasClosed = false
+    /// Presenters were asked in vain: they are not asked again before.
+    private var asksAgainAt: ContinuousClock.Instant?
+    private var patience = LegacyStore.firstPatience
+    private static let firstPatience = Duration.seconds(1)
+    private static let longestPatience = Duration.seconds(300)
     /// Its going was our own doing.
     private var wasRelocated = false
 
@@ -77,6 +82,7 @@ final class LegacyStore {
 
     private func settle(_ state: State) {
         self.state = state
+        asksAgainAt = nil
         probe = nil
     }
 
@@ -107,13 +113,30 @@ final class LegacyStore {
     }
 
     /// When to look again although nothing happens; nil when only an event can change something.
-    var dueAt: ContinuousClock.Instant? { state == .arriving ? arrival.wholeAt : nil }
+    var dueAt: ContinuousClock.Instant? { state == .arriving ? arrival.wholeAt : asksAgainAt }
 
     /// Whether to try now. Asking resets what an event brought.
     func takeTurn() -> Bool {
         defer { wasClosed = false }
         if case .failed = state { return false }
-        return (wasClosed || state == .arriving) && arrival.isWhole(at: .now)
+        return (wasClosed || state == .arriving || asksAgainAt.map { $0 <= .now } == true)
+            && arrival.isWhole(at: .now)
+    }
+
+    /// Whether its presenters may be asked to let go now.
+    var mayAsk: Bool { asksAgainAt.map { $0 <= .now } ?? true }
+
+    /// They were asked in vain. Each time they are left alone for twice as long: asking costs them a pause.
+    func askedInVain() {
+        asksAgainAt = .now.advanced(by: patience)
+        patience = min(patience * 2, Self.longestPatience)
+    }
+
+    /// Others present it now than those who were asked.
+    func presentersChanged() {
+        asksAgainAt = nil
+        patience = Self.firstPatience
+        wasClosed = true
     }
 
     /// Somebody opened it again before anybody could look: the next look is not left to an event.

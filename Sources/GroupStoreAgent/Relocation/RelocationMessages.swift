@@ -73,7 +73,11 @@ extension RelocationEvent {
 }
 
 extension FileHolder {
-    package var json: JSONObject { ["pid": .integer(Int64(pid)), "program": .string(program)] }
+    package var json: JSONObject {
+        var object: JSONObject = ["pid": .integer(Int64(pid)), "program": .string(program)]
+        if isElsewhere { object["elsewhere"] = true }
+        return object
+    }
 }
 
 extension ConflictSide {

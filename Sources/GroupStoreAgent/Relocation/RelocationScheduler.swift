@@ -1,6 +1,7 @@
 import AgentProtocol
 import Dispatch
 import DirectoryWatching
+import FileCoordination
 import Foundation
 import GroupContainer
 import LinuxSystem
@@ -17,6 +18,7 @@ package final class RelocationScheduler: RelocationScheduling {
         case notice(Notice)
         case configuration(Configuration)
         case operation(RelocateOperation, @Sendable (RelocateAnswer) -> Void)
+        case presenters(StoreAddress)
         case stop
     }
 
@@ -25,12 +27,16 @@ package final class RelocationScheduler: RelocationScheduling {
     private let ended = DispatchSemaphore(value: 0)
     private let rows = Mutex<[LegacyStatus]>([])
     private let feed: FeedControl
+    private let presenters: MemoryRegistry
+    /// Ends the waiting for presenters.
+    private let isStopping = StopFlag()
     private let logger: Logger
     private let initial: Configuration
 
-    package init(_ configuration: Configuration, feed: FeedControl, logger: Logger) {
+    package init(_ configuration: Configuration, surroundings: RelocationSurroundings, logger: Logger) {
         initial = configuration
-        self.feed = feed
+        feed = surroundings.feed
+        presenters = surroundings.presenters
         self.logger = logger
     }
 
@@ -55,7 +61,10 @@ package final class RelocationScheduler: RelocationScheduling {
 
     package func statusRows() -> [LegacyStatus] { rows.withLock { $0 } }
 
+    package func presentersChanged(of store: StoreAddress) { post(.presenters(store)) }
+
     package func stop() {
+        isStopping.set()
         post(.stop)
         ended.wait()
     }
@@ -84,6 +93,8 @@ package final class RelocationScheduler: RelocationScheduling {
                 case .operation(let operation, let events):
                     relocate(operation, stores.configuration, events)
                     stores.retryAll()
+                case .presenters(let address):
+                    for store in stores.all where store.address == address { store.presentersChanged() }
                 case .stop: return
                 }
             }
@@ -123,49 +134,76 @@ package final class RelocationScheduler: RelocationScheduling {
 
     private func relocateDue(_ stores: inout LegacyStores) {
         for store in stores.all where store.takeTurn() {
-            if store.isOpen() {
+            if store.isOpen(), !canBeAskedFor(store) {
                 if store.state != .waiting { announceWaiting(store) }
                 store.state = .waiting
             } else {
-                relocate(store)
+                relocate(store, claimDeadline: stores.configuration.claimDeadline)
                 publishStatus(stores)
             }
         }
+    }
+
+    /// Open in its presenters alone, as far as can be seen: they let go when they are asked. Anybody else is waited for
+    /// first, since asking costs the presenters a pause.
+    private func canBeAskedFor(_ store: LegacyStore) -> Bool {
+        let known = Set(presenting(store).map(\.pid))
+        guard !known.isEmpty, store.mayAsk else { return false }
+        return store.holders().allSatisfy { known.contains($0.pid) }
+    }
+
+    private func presenting(_ store: LegacyStore) -> [FileHolder] {
+        guard let name = FilePath.Component(bytes: store.address.name) else { return [] }
+        return presenters.holders(
+            presenting: ClaimedItem(container: store.address.group, path: FilePath(root: nil, [name])))
     }
 
     private func announceWaiting(_ store: LegacyStore) {
         let holders = store.holders()
         logger.info(
             "waiting to relocate \(PrintablePath(store.path))",
-            metadata: ["open-in": "\(holders.map { "\($0.program) (pid \($0.pid))" }.joined(separator: ", "))"])
+            metadata: ["open-in": "\(holders.list)"])
         feed.announce(
-            .relocating(waitingFor: holders.map { .init(pid: $0.pid, program: $0.program) }), of: store.address)
+            .relocating(waitingFor: holders.map { .init($0) }), of: store.address)
     }
 
-    private func relocate(_ store: LegacyStore) {
+    private func relocate(_ store: LegacyStore, claimDeadline: Duration) {
         store.endProbing()
         guard Self.isThere(store) else { return store.find() }
         guard !Self.isLinkToGroup(store) else {
             store.state = .relocated
             return
         }
-        if store.state != .waiting { feed.announce(.relocating(waitingFor: []), of: store.address) }
+        let asked = presenting(store)
+        if store.state != .waiting || !asked.isEmpty {
+            feed.announce(.relocating(waitingFor: asked.map { .init($0) }), of: store.address)
+        }
         store.state = .relocating
         var request = RelocationRequest(source: store.path, group: store.group)
         request.name = store.configuration.name.database
         request.onConflict = store.configuration.onConflict
         request.retirement = store.configuration.retirement
-        // Whoever opens it in this instant is waited for by their close's event, not here.
-        request.deadline = .milliseconds(100)
+        request.identifier = GroupIdentifier(store.address.group)
+        request.claimDeadline = claimDeadline
+        // Whoever opens it in this instant is waited for by their close's event, not here, while presenters wait.
+        request.deadline = .milliseconds(asked.isEmpty ? 100 : 1000)
         let opener = FeedOpener(feed: feed, store: store.address)
         do throws(RelocationFailure) {
-            let summary = try RelocationEngine(request, opener: opener).run()
+            let summary = try engine(request, opener).run()
             opener.resume(announcing: summary.event)
             succeeded(summary, store)
         } catch {
             opener.resume(announcing: error.event)
             failed(error, store)
         }
+    }
+
+    private func engine(
+        _ request: RelocationRequest, _ opener: FeedOpener, report: @escaping (RelocationEvent) -> Void = { _ in }
+    ) -> RelocationEngine {
+        RelocationEngine(
+            request, registry: presenters, opener: opener, isCancelled: { [isStopping] in isStopping.isSet },
+            report: report)
     }
 
     private static func isThere(_ store: LegacyStore) -> Bool {
@@ -194,6 +232,10 @@ package final class RelocationScheduler: RelocationScheduling {
     private func failed(_ failure: RelocationFailure, _ store: LegacyStore) {
         if failure.kind == .busy {
             store.state = .waiting
+            if !presenting(store).isEmpty {
+                logger.notice("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
+                return store.askedInVain()
+            }
             // Opened again before anybody could look: asked once more, so that the next close is heard of.
             if !store.isOpen() {
                 store.lookAgain()
@@ -205,6 +247,12 @@ package final class RelocationScheduler: RelocationScheduling {
         store.state = .failed(state: failure.outcome, detail: "\(failure.message) (\(failure.remedy))")
     }
 
+}
+
+private final class StopFlag: Sendable {
+    private let state = Mutex(false)
+    var isSet: Bool { state.withLock { $0 } }
+    func set() { state.withLock { $0 = true } }
 }
 
 /// The feed as something that has the group's store open. It lets go when the engine asks, and takes the store again
@@ -267,12 +315,13 @@ extension RelocationScheduler {
         _ events: @escaping @Sendable (RelocateAnswer) -> Void
     ) {
         do throws(WireError) {
-            let request = try RelocationRequest(operation)
+            var request = try RelocationRequest(operation)
             let store = configuration.address(of: request)
+            request.identifier = store.flatMap { GroupIdentifier($0.group) }
             if let store, !operation.dryRun { feed.announce(.relocating(waitingFor: []), of: store) }
             let started = ContinuousClock.now
             let opener = FeedOpener(feed: feed, store: store)
-            let engine = RelocationEngine(request, opener: opener) { event in
+            let engine = engine(request, opener) { event in
                 if let line = event.line { events(.progress(type: line.type, line.members)) }
             }
             var announced: StoreEvent?

@@ -1,0 +1,40 @@
+import Foundation
+import GroupStore
+
+/// A widget that only listens: it prints what happens to a shared store, and reads nothing itself. It links no database.
+///
+///     NotesWidget group.com.example.notes Notes.sqlite
+@main
+struct NotesWidget {
+    static func main() async {
+        let arguments = CommandLine.arguments
+        guard arguments.count == 3 else {
+            say("usage: NotesWidget GROUP_ID STORE_NAME", to: .standardError)
+            exit(64)
+        }
+        do {
+            let container = try GroupContainer(identifier: arguments[1])
+            let store = try SharedStore(arguments[2], in: container)
+            for try await change in store.changes() { show(change) }
+        } catch {
+            say("NotesWidget: \(error)", to: .standardError)
+            exit(1)
+        }
+    }
+
+    private static func show(_ change: StoreChange) {
+        switch change {
+        case .changed(let tables, let isComplete, _):
+            say("changed: \(tables?.joined(separator: ", ") ?? "something")\(isComplete ? "" : ", maybe more")")
+        case .relocating(let holders, _):
+            say("relocating, waiting for \(holders.count) programs")
+        case .relocated(_, let place, _): say("relocated to \(place.path)")
+        case .relocationEnded(let outcome, let message, _): say("not relocated: \(outcome): \(message)")
+        case .reset(let reason, _): say("reset (\(reason)): what is shown must be read anew")
+        case .disconnected: say("no agent: changes are not heard of until there is one")
+        }
+    }
+}
+
+/// A line at once: `print` would keep it back while the output is no terminal.
+private func say(_ line: String, to file: FileHandle = .standardOutput) { file.write(Data((line + "\n").utf8)) }

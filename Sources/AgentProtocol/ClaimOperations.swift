@@ -1,0 +1,255 @@
+/// An item of a group container as claims and presenters call it on the wire: `GROUP_ID/PATH`, under `store`. A store's
+/// database stands for all of its files.
+package struct ItemAddress: Hashable, Sendable {
+    package let group: String
+    /// Relative to the group's directory, without `.`, `..` and empty names; empty for the directory itself.
+    package let path: [UInt8]
+
+    /// Nil when the path isn't one inside a directory.
+    package init?(group: String, path: [UInt8]) {
+        let slash = UInt8(ascii: "/")
+        let names = path.split(separator: slash, omittingEmptySubsequences: false)
+        let isPlain = names.allSatisfy { !$0.isEmpty && $0.count <= 255 && $0 != [0x2E] && $0 != [0x2E, 0x2E] }
+        guard !group.isEmpty, !group.utf8.contains(slash), path.count < 4096, !path.contains(0),
+            path.isEmpty || isPlain
+        else { return nil }
+        self.group = group
+        self.path = path
+    }
+
+    /// Nil when it is not `GROUP_ID/PATH`.
+    package init?(bytes: [UInt8]) {
+        let slash = bytes.firstIndex(of: UInt8(ascii: "/")) ?? bytes.endIndex
+        guard let group = String(validating: bytes[..<slash], as: UTF8.self) else { return nil }
+        self.init(group: group, path: Array(bytes[slash...].dropFirst()))
+    }
+
+    package var bytes: [UInt8] { Array(group.utf8) + (path.isEmpty ? [] : [UInt8(ascii: "/")] + path) }
+}
+
+/// The number of a presenter or a claim, `p3` or `c7`: the agent's, and worth nothing to another agent.
+package struct WireNumber: Hashable, Sendable {
+    package enum Kind: String, Sendable { case presenter = "p", claim = "c" }
+
+    package let kind: Kind
+    package let value: UInt64
+
+    package init(_ kind: Kind, _ value: UInt64) {
+        self.kind = kind
+        self.value = value
+    }
+
+    package init?(_ text: String, _ kind: Kind) {
+        guard text.hasPrefix(kind.rawValue), let value = UInt64(text.dropFirst()) else { return nil }
+        self.init(kind, value)
+    }
+
+    package var json: JSONValue { .string(kind.rawValue + String(value)) }
+}
+
+/// `present`: this connection presents the item from now on.
+package struct PresentOperation: Sendable, Equatable {
+    package var item: ItemAddress
+    /// What the process calls itself, for those in another PID namespace: the kernel doesn't name it there.
+    package var pid: Int32?
+    package var program: String?
+
+    package init(item: ItemAddress, pid: Int32? = nil, program: String? = nil) {
+        self.item = item
+        self.pid = pid
+        self.program = program
+    }
+
+    init(_ object: JSONObject) throws(WireError) {
+        item = try object.requiredItem()
+        pid = object.integer("pid").flatMap { Int32(exactly: $0) }
+        program = object.string("program").map { String($0.prefix(64)) }
+    }
+
+    func write(to object: inout JSONObject) {
+        object.setPath("store", bytes: item.bytes)
+        object["pid"] = pid.map { .integer(Int64($0)) }
+        object["program"] = program.map { .string($0) }
+    }
+}
+
+/// `saved`, `relinquished`, `accommodated`: the presenter has done what it was asked for a claim, or could not.
+package struct AnswerOperation: Sendable, Equatable {
+    package enum Request: String, Sendable, CaseIterable {
+        case saved, relinquished, accommodated
+    }
+
+    package var request: Request
+    package var claim: UInt64
+    /// Nil: the one of this connection that was asked.
+    package var presenter: UInt64?
+    /// Why it could not.
+    package var failure: String?
+
+    package init(_ request: Request, claim: UInt64, presenter: UInt64?, failure: String? = nil) {
+        self.request = request
+        self.claim = claim
+        self.presenter = presenter
+        self.failure = failure
+    }
+
+    init(_ request: Request, _ object: JSONObject) throws(WireError) {
+        self.request = request
+        claim = try object.requiredNumber("claim", .claim)
+        presenter = object["presenter"] == nil ? nil : try object.requiredNumber("presenter", .presenter)
+        failure = object.string("error").map { String($0.prefix(1024)) }
+    }
+
+    func write(to object: inout JSONObject) {
+        object["claim"] = WireNumber(.claim, claim).json
+        object["presenter"] = presenter.map { WireNumber(.presenter, $0).json }
+        object["error"] = failure.map { .string($0) }
+    }
+}
+
+/// `claim`: ask the presenters of these items. The locks are the client's own business.
+package struct ClaimOperation: Sendable, Equatable {
+    package struct Intent: Sendable, Equatable {
+        package var item: ItemAddress
+        package var writes: Bool
+        package var options: [String]
+
+        package init(item: ItemAddress, writes: Bool, options: [String]) {
+            self.item = item
+            self.writes = writes
+            self.options = options
+        }
+    }
+
+    package var intents: [Intent]
+    /// The client's own presenter, which isn't asked.
+    package var presenter: UInt64?
+    /// Seconds that the presenters have.
+    package var deadline: Double
+
+    package static let mostIntents = 64
+
+    package init(intents: [Intent], presenter: UInt64?, deadline: Double) {
+        self.intents = intents
+        self.presenter = presenter
+        self.deadline = deadline
+    }
+
+    init(_ object: JSONObject) throws(WireError) {
+        if case .array(let values)? = object["intents"] {
+            guard !values.isEmpty, values.count <= Self.mostIntents else {
+                throw WireError(code: "bad_request", "intents are 1 to \(Self.mostIntents)")
+            }
+            var found: [Intent] = []
+            for value in values {
+                guard case .object(let intent) = value else {
+                    throw WireError(code: "bad_request", "an intent is no object")
+                }
+                found.append(try Intent(intent))
+            }
+            intents = found
+        } else {
+            intents = [try Intent(object)]
+        }
+        presenter = object["presenter"] == nil ? nil : try object.requiredNumber("presenter", .presenter)
+        deadline = object.seconds("deadline") ?? 30
+        guard deadline >= 0, deadline <= 86_400 else {
+            throw WireError(code: "bad_request", "deadline is 0 to 86400 seconds")
+        }
+    }
+
+    func write(to object: inout JSONObject) {
+        object["intents"] = .array(intents.map { .object($0.json) })
+        object["presenter"] = presenter.map { WireNumber(.presenter, $0).json }
+        object["deadline"] = .number(deadline)
+    }
+}
+
+extension ClaimOperation.Intent {
+    init(_ object: JSONObject) throws(WireError) {
+        item = try object.requiredItem()
+        switch object.string("access") {
+        case "read"?: writes = false
+        case "write"?: writes = true
+        default: throw WireError(code: "bad_request", "access is neither read nor write")
+        }
+        options = []
+        if case .array(let words)? = object["options"] {
+            for word in words { if case .string(let text) = word { options.append(text) } }
+        }
+    }
+
+    var json: JSONObject {
+        var object = JSONObject()
+        object.setPath("store", bytes: item.bytes)
+        object["access"] = writes ? "write" : "read"
+        if !options.isEmpty { object["options"] = .array(options.map { .string($0) }) }
+        return object
+    }
+}
+
+/// `release`: a claim is over.
+package struct ReleaseOperation: Sendable, Equatable {
+    package struct Move: Sendable, Equatable {
+        package var from: ItemAddress
+        package var to: ItemAddress
+
+        package init(from: ItemAddress, to: ItemAddress) {
+            self.from = from
+            self.to = to
+        }
+    }
+
+    package var claim: UInt64
+    /// False when nothing was done under it.
+    package var tookPlace: Bool
+    package var moves: [Move]
+
+    package init(claim: UInt64, tookPlace: Bool, moves: [Move] = []) {
+        self.claim = claim
+        self.tookPlace = tookPlace
+        self.moves = moves
+    }
+
+    init(_ object: JSONObject) throws(WireError) {
+        claim = try object.requiredNumber("claim", .claim)
+        tookPlace = object.bool("took_place") ?? true
+        moves = []
+        guard case .array(let values)? = object["moves"] else { return }
+        for case .object(let move) in values.prefix(ClaimOperation.mostIntents) {
+            guard let from = move.path("from").flatMap(ItemAddress.init(bytes:)),
+                let to = move.path("to").flatMap(ItemAddress.init(bytes:))
+            else { throw WireError(code: "bad_request", "a move is {\"from\":\"GROUP_ID/PATH\",\"to\":…}") }
+            moves.append(Move(from: from, to: to))
+        }
+    }
+
+    func write(to object: inout JSONObject) {
+        object["claim"] = WireNumber(.claim, claim).json
+        object["took_place"] = .bool(tookPlace)
+        guard !moves.isEmpty else { return }
+        object["moves"] = .array(
+            moves.map { move in
+                var object = JSONObject()
+                object.setPath("from", bytes: move.from.bytes)
+                object.setPath("to", bytes: move.to.bytes)
+                return .object(object)
+            })
+    }
+}
+
+extension JSONObject {
+    fileprivate func requiredItem() throws(WireError) -> ItemAddress {
+        guard let item = path("store").flatMap(ItemAddress.init(bytes:)) else {
+            throw WireError(code: "bad_request", "store is missing or no item", hint: "write GROUP_ID/NAME")
+        }
+        return item
+    }
+
+    func requiredNumber(_ key: String, _ kind: WireNumber.Kind) throws(WireError) -> UInt64 {
+        guard let number = string(key).flatMap({ WireNumber($0, kind) }) else {
+            throw WireError(code: "bad_request", "\(key) is missing or none", hint: "give back what the agent sent")
+        }
+        return number.value
+    }
+}

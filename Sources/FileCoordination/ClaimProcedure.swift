@@ -1,0 +1,100 @@
+import Dispatch
+import LinuxSystem
+import Synchronization
+
+/// The way of a claim: into the line, the presenters asked, the items entered.
+package struct ClaimProcedure {
+    package let claim: Claim
+    package let intents: [ClaimIntent]
+    package let registry: any PresenterRegistry
+    /// The claimant's own presenter.
+    package let own: UInt64?
+    /// That presenter is being asked something right now: who asks stands in line and waits for the answer, so this
+    /// claim goes past the line.
+    package let isAnswering: Bool
+
+    package init(
+        claim: Claim, intents: [ClaimIntent], registry: any PresenterRegistry, own: UInt64? = nil,
+        isAnswering: Bool = false
+    ) {
+        self.claim = claim
+        self.intents = intents
+        self.registry = registry
+        self.own = own
+        self.isAnswering = isAnswering
+    }
+
+    /// Returns the claim's number in the registry, for its end. Throws `FileCoordinationError`, `SystemError`; nothing
+    /// is held then, and the presenters have been told to take their items back.
+    package func run(_ wait: ClaimWait) throws -> UInt64 {
+        do {
+            if !isAnswering { try claim.standInLine(wait) }
+            let number = try askPresenters(wait)
+            do {
+                try claim.enter(wait)
+                return number
+            } catch {
+                registry.end(number, ClaimBoard.Outcome(tookPlace: false))
+                throw error
+            }
+        } catch {
+            let obstacles = error is ClaimWait.TimedOut ? claim.obstacles() : []
+            claim.leave()
+            switch error {
+            case is ClaimWait.TimedOut:
+                throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: obstacles, presenters: [])
+            case is ClaimWait.Cancelled: throw FileCoordinationError.cancelled
+            default: throw error
+            }
+        }
+    }
+
+    private func askPresenters(_ wait: ClaimWait) throws -> UInt64 {
+        let answers = Answers()
+        let number = try registry.begin(intents, own: own, deadline: wait.deadline.remaining ?? .seconds(86_400)) {
+            answers.settle($0)
+        }
+        do {
+            switch try answers.wait(wait) {
+            case .granted: return number
+            case .refused(let refusal):
+                throw FileCoordinationError(
+                    .presenterFailed, "\(refusal.presenter) can't let go: \(refusal.message)",
+                    remedy: "see what that program says, then try again", holders: [refusal.presenter])
+            case .unanswered(let holders):
+                throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: holders)
+            case .failed(let reason):
+                throw FileCoordinationError(.agent, reason, remedy: "see the agent's log, or groupstore doctor")
+            }
+        } catch {
+            let unanswered = registry.unanswered(number)
+            registry.end(number, ClaimBoard.Outcome(tookPlace: false))
+            guard error is ClaimWait.TimedOut else { throw error }
+            throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: unanswered)
+        }
+    }
+}
+
+/// The end of the asking, as another thread tells it.
+private final class Answers: Sendable {
+    private let signal = DispatchSemaphore(value: 0)
+    private let settlement = Mutex(ClaimSettlement.granted)
+
+    func settle(_ found: ClaimSettlement) {
+        settlement.withLock { $0 = found }
+        signal.signal()
+    }
+
+    /// Throws `ClaimWait.TimedOut`, `ClaimWait.Cancelled`.
+    func wait(_ wait: ClaimWait) throws -> ClaimSettlement {
+        // In slices, since a cancellation comes without a signal.
+        while true {
+            let left = min(wait.deadline.remaining ?? .seconds(1), .milliseconds(20))
+            if signal.wait(timeout: .now() + .nanoseconds(Int(left.nanoseconds))) == .success {
+                return settlement.withLock { $0 }
+            }
+            if wait.isCancelledNow { throw ClaimWait.Cancelled() }
+            if wait.deadline.hasPassed { throw ClaimWait.TimedOut() }
+        }
+    }
+}

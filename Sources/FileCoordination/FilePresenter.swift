@@ -1,0 +1,56 @@
+import FoundationEssentials
+
+/// Gives an item back to the presenter that had let go of it.
+public typealias Reacquirer = @Sendable () async -> Void
+
+/// Something that shows or edits an item of a group container, and wants a say when others use it
+/// (https://developer.apple.com/documentation/foundation/nsfilepresenter). All methods are called one after another,
+/// never two at once, after `FileCoordinator.addFilePresenter`.
+///
+/// Whoever asks waits, up to its deadline: a presenter that can't do what it is asked throws, and the access does not
+/// take place.
+public protocol FilePresenter: AnyObject, Sendable {
+    /// Where the item is. Nil while there is none.
+    var presentedItemURL: URL? { get }
+
+    /// Somebody waits to read the item: don't write to it until the reacquirer that is returned is called.
+    func relinquishPresentedItemToReader() async throws -> Reacquirer?
+
+    /// Somebody waits to write, move or delete the item: close it, and leave it alone until the reacquirer that is
+    /// returned is called.
+    func relinquishPresentedItemToWriter() async throws -> Reacquirer?
+
+    /// Somebody wants the item as it is meant to be: write what isn't yet written. A write through a file coordinator
+    /// that was made with this presenter runs while the other one waits.
+    func savePresentedItemChanges() async throws
+
+    /// The item is about to be deleted or replaced.
+    func accommodatePresentedItemDeletion() async throws
+
+    /// An item in the presented directory is about to be deleted or replaced.
+    func accommodatePresentedSubitemDeletion(at url: URL) async throws
+
+    /// The item has another place or name. `presentedItemURL` is to return it from now on.
+    func presentedItemDidMove(to newURL: URL) async
+
+    /// Somebody wrote the item through a file coordinator.
+    func presentedItemDidChange() async
+
+    /// An item in the presented directory was written.
+    func presentedSubitemDidChange(at url: URL) async
+
+    /// An item in the presented directory has another place or name.
+    func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async
+}
+
+extension FilePresenter {
+    public func relinquishPresentedItemToReader() async throws -> Reacquirer? { nil }
+    public func relinquishPresentedItemToWriter() async throws -> Reacquirer? { nil }
+    public func savePresentedItemChanges() async throws {}
+    public func accommodatePresentedItemDeletion() async throws {}
+    public func accommodatePresentedSubitemDeletion(at url: URL) async throws {}
+    public func presentedItemDidMove(to newURL: URL) async {}
+    public func presentedItemDidChange() async {}
+    public func presentedSubitemDidChange(at url: URL) async {}
+    public func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async {}
+}

@@ -1,0 +1,162 @@
+import LinuxSystem
+import Synchronization
+
+/// What reaches a file presenter, in order.
+package enum PresenterMessage: Sendable, Equatable {
+    /// To be answered.
+    case request(claim: UInt64, PresenterRequest)
+    case notice(claim: UInt64, PresenterNotice)
+}
+
+/// How the asking of a claim's presenters ended.
+package enum ClaimSettlement: Sendable, Equatable {
+    /// All have done what they were asked.
+    case granted
+    case refused(ClaimBoard.Refusal)
+    /// These did not answer within the registry's deadline.
+    case unanswered([FileHolder])
+    /// They could not be asked.
+    case failed(String)
+}
+
+/// Where file presenters are known. In the agent it holds those of all processes; in an app it speaks to the agent, or
+/// knows the process's own where there is none.
+package protocol PresenterRegistry: AnyObject, Sendable {
+    /// `receive` gets what the presenter is asked and told, in order, on any thread, and must return at once. Returns
+    /// the presenter's number and the claims under way: the item is not to be touched until each of them is told to be
+    /// over (`reacquire`).
+    func add(
+        _ item: ClaimedItem, _ holder: FileHolder, receive: @escaping @Sendable (PresenterMessage) -> Void
+    ) throws -> (presenter: UInt64, waitsFor: [UInt64])
+    func remove(_ presenter: UInt64)
+
+    /// False when that was not asked of it, or is no longer.
+    @discardableResult
+    func answer(_ presenter: UInt64, claim: UInt64, _ request: PresenterRequest, failure: String?) -> Bool
+
+    /// Asks the presenters concerned. `settled` is called at most once, on any thread. Each claim wants one `end`.
+    func begin(
+        _ intents: [ClaimIntent], own: UInt64?, deadline: Duration,
+        settled: @escaping @Sendable (ClaimSettlement) -> Void
+    ) throws -> UInt64
+    /// Those who have not answered.
+    func unanswered(_ claim: UInt64) -> [FileHolder]
+    func end(_ claim: UInt64, _ outcome: ClaimBoard.Outcome)
+}
+
+/// The presenters of one process, or, in the agent, of all those that are connected.
+package final class MemoryRegistry: PresenterRegistry {
+    private struct State {
+        var board = ClaimBoard()
+        var receivers: [UInt64: @Sendable (PresenterMessage) -> Void] = [:]
+        var claimants: [UInt64: @Sendable (ClaimSettlement) -> Void] = [:]
+        var next: UInt64 = 1
+
+        mutating func number() -> UInt64 {
+            defer { next += 1 }
+            return next
+        }
+
+        /// Under the lock, so that nobody is told things in another order; receivers return at once.
+        mutating func perform(_ actions: [ClaimBoard.Action]) {
+            for action in actions {
+                switch action {
+                case .ask(let presenter, let claim, let request):
+                    receivers[presenter]?(.request(claim: claim, request))
+                case .tell(let presenter, let claim, let notice):
+                    receivers[presenter]?(.notice(claim: claim, notice))
+                case .settled(let claim, let refusal):
+                    claimants.removeValue(forKey: claim)?(refusal.map { .refused($0) } ?? .granted)
+                }
+            }
+        }
+    }
+
+    private let state = Mutex(State())
+
+    package init() {}
+
+    package func add(
+        _ item: ClaimedItem, _ holder: FileHolder, receive: @escaping @Sendable (PresenterMessage) -> Void
+    ) -> (presenter: UInt64, waitsFor: [UInt64]) {
+        add(item, holder, receive: receive, announce: { _, _ in })
+    }
+
+    /// `announce` is called with the result before anything is received.
+    @discardableResult
+    package func add(
+        _ item: ClaimedItem, _ holder: FileHolder, receive: @escaping @Sendable (PresenterMessage) -> Void,
+        announce: (_ presenter: UInt64, _ waitsFor: [UInt64]) -> Void
+    ) -> (presenter: UInt64, waitsFor: [UInt64]) {
+        state.withLock { state in
+            let number = state.number()
+            state.receivers[number] = receive
+            let waitsFor = state.board.add(number, item, holder)
+            announce(number, waitsFor)
+            return (number, waitsFor)
+        }
+    }
+
+    package func remove(_ presenter: UInt64) {
+        state.withLock { state in
+            state.receivers[presenter] = nil
+            state.perform(state.board.remove(presenter))
+        }
+    }
+
+    package func item(of presenter: UInt64) -> ClaimedItem? { state.withLock { $0.board.item(of: presenter) } }
+
+    package func holders(presenting item: ClaimedItem) -> [FileHolder] {
+        state.withLock { $0.board.holders(presenting: item) }
+    }
+
+    /// What the presenter owes for the claim now; nil when nothing.
+    package func owed(_ presenter: UInt64, claim: UInt64) -> PresenterRequest? {
+        state.withLock { $0.board.owed(presenter, claim) }
+    }
+
+    @discardableResult
+    package func answer(
+        _ presenter: UInt64, claim: UInt64, _ request: PresenterRequest, failure: String?
+    ) -> Bool {
+        state.withLock { state in
+            do throws(ClaimBoard.NotAsked) {
+                state.perform(try state.board.answer(presenter, claim, request, failure: failure))
+                return true
+            } catch {
+                return false
+            }
+        }
+    }
+
+    package func begin(
+        _ intents: [ClaimIntent], own: UInt64?, deadline: Duration,
+        settled: @escaping @Sendable (ClaimSettlement) -> Void
+    ) -> UInt64 {
+        begin(intents, own: own, announce: { _ in }, settled: { settled($1) })
+    }
+
+    /// `announce` is called with the claim's number before anybody is asked.
+    @discardableResult
+    package func begin(
+        _ intents: [ClaimIntent], own: UInt64?, announce: (UInt64) -> Void,
+        settled: @escaping @Sendable (UInt64, ClaimSettlement) -> Void
+    ) -> UInt64 {
+        state.withLock { state in
+            let number = state.number()
+            announce(number)
+            state.claimants[number] = { settled(number, $0) }
+            state.perform(state.board.begin(number, intents, own: own))
+            return number
+        }
+    }
+
+    package func unanswered(_ claim: UInt64) -> [FileHolder] { state.withLock { $0.board.unanswered(claim) } }
+
+    package func end(_ claim: UInt64, _ outcome: ClaimBoard.Outcome) {
+        state.withLock { state in
+            state.claimants[claim] = nil
+            state.perform(state.board.end(claim, outcome))
+        }
+    }
+}

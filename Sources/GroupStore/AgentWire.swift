@@ -1,0 +1,56 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import Synchronization
+import SystemPackage
+
+/// A socket to the agent: any thread may send on it, and any thread may end it.
+final class AgentWire: Sendable {
+    let socket: FilePath
+    private let descriptor: Descriptor
+    private let sending = Mutex(())
+    var raw: CInt { descriptor.raw }
+
+    init(_ socket: FilePath, _ deadline: Deadline) throws(AgentConnectionError) {
+        self.socket = socket
+        do {
+            descriptor = try UnixSocket.connect(to: socket, timeout: deadline.remaining)
+        } catch {
+            if error.errno == .resourceTemporarilyUnavailable { throw .timedOut(socket) }
+            throw .noAgent(socket, error)
+        }
+    }
+
+    /// Sends a whole line: no other thread's comes between its bytes.
+    func send(_ request: AgentRequest, _ deadline: Deadline) throws(AgentConnectionError) {
+        let bytes = WireLine.bytes(request.json)
+        let failure = sending.withLock { _ -> AgentConnectionError? in
+            var rest = bytes[...]
+            while !rest.isEmpty {
+                do {
+                    rest = rest.dropFirst(try UnixSocket.send(rest, on: raw))
+                    if !rest.isEmpty, try !wait(for: Int16(POLLOUT), deadline) { return .timedOut(socket) }
+                } catch {
+                    return .lost(socket)
+                }
+            }
+            return nil
+        }
+        if let failure { throw failure }
+    }
+
+    /// False when the deadline passes first.
+    func wait(for events: Int16, _ deadline: Deadline) throws(AgentConnectionError) -> Bool {
+        while true {
+            var one = pollfd(fd: raw, events: events, revents: 0)
+            let milliseconds = deadline.remaining.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
+            let count = poll(&one, 1, milliseconds)
+            if count > 0 { return true }
+            if count < 0, errno != EINTR { throw .lost(socket) }
+            if deadline.hasPassed { return false }
+        }
+    }
+
+    /// Whoever reads or waits finds the connection at its end.
+    func end() { _ = shutdown(raw, CInt(SHUT_RDWR)) }
+}

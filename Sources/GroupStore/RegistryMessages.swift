@@ -1,0 +1,97 @@
+import AgentProtocol
+import FileCoordination
+import GroupContainer
+import LinuxSystem
+import SystemPackage
+
+// How claims and presenters travel: the words of the registry and those of the wire.
+
+extension ItemAddress {
+    init?(_ item: ClaimedItem) { self.init(group: item.container, path: item.path.bytes) }
+}
+
+extension PresenterRequest {
+    var answer: AnswerOperation.Request {
+        switch self {
+        case .save: .saved
+        case .relinquish: .relinquished
+        case .accommodateDeletion: .accommodated
+        }
+    }
+}
+
+extension PresenterMessage {
+    /// Nil where an item can't be a path.
+    init?(_ event: PresenterEvent, claim: UInt64, container: GroupContainer) {
+        func item(_ address: ItemAddress) -> ClaimedItem? {
+            FilePath(bytes: address.path).map { ClaimedItem(container: address.group, path: $0) }
+        }
+        switch event {
+        case .save: self = .request(claim: claim, .save)
+        case .relinquish(let toWriter): self = .request(claim: claim, .relinquish(toWriter ? .writer : .reader))
+        case .accommodateDeletion(let address):
+            self = .request(claim: claim, .accommodateDeletion(address.flatMap(item)))
+        case .reacquire: self = .notice(claim: claim, .reacquire)
+        case .didChange(let address): self = .notice(claim: claim, .didChange(address.flatMap(item)))
+        case .didMove(let to, let address):
+            guard let to = item(to) else { return nil }
+            self = .notice(claim: claim, .didMove(to: to, subitem: address.flatMap(item)))
+        }
+    }
+
+    /// The same with another number.
+    func numbered(_ number: (UInt64) -> UInt64) -> PresenterMessage {
+        switch self {
+        case .request(let claim, let request): .request(claim: number(claim), request)
+        case .notice(let claim, let notice): .notice(claim: number(claim), notice)
+        }
+    }
+}
+
+extension ClaimOperation {
+    /// Nil where an item can't travel. `deadline` is the claimant's own: the agent's answer comes a little before.
+    init?(_ intents: [ClaimIntent], _ presenter: UInt64?, _ deadline: Duration) {
+        var operations: [Intent] = []
+        for intent in intents {
+            guard let address = ItemAddress(intent.item) else { return nil }
+            operations.append(Intent(item: address, writes: intent.writes, options: intent.optionWords))
+        }
+        let seconds = max(0, min(deadline.seconds - 0.05, 86_400))
+        self.init(intents: operations, presenter: presenter, deadline: seconds)
+    }
+}
+
+extension ClaimIntent {
+    fileprivate var optionWords: [String] {
+        switch access {
+        case .read(let options):
+            FileCoordinator.readingWords.filter { options.contains($0.value) }.map(\.key).sorted()
+        case .write(let options):
+            FileCoordinator.writingWords.filter { options.contains($0.value) }.map(\.key).sorted()
+        }
+    }
+}
+
+extension ClaimSettlement {
+    init(_ error: WireError) {
+        let holders = error.holders.map {
+            FileHolder(pid: $0.pid, program: $0.program, isElsewhere: $0.isElsewhere)
+        }
+        switch (error.code, holders.first) {
+        case ("busy", _): self = .unanswered(holders)
+        case ("presenter_failed", let holder?):
+            self = .refused(ClaimBoard.Refusal(presenter: holder, message: error.message))
+        default: self = .failed(error.message)
+        }
+    }
+}
+
+extension JSONObject {
+    /// Claims' numbers under `key`.
+    func claims(_ key: String) -> [UInt64] {
+        guard case .array(let values)? = self[key] else { return [] }
+        return values.compactMap { value in
+            if case .string(let text) = value { WireNumber(text, .claim)?.value } else { nil }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+import AgentProtocol
+import FileCoordination
+import FoundationEssentials
+import GroupContainer
+import LinuxSystem
+import SystemPackage
+
+/// A store of a group container: where it is, who presents it, what changes in it, and how it is brought there.
+///
+/// The app opens the database at `url` with whatever it likes. An app that keeps it open presents it (`present`): then
+/// a relocation asks it to let go for a moment instead of waiting until it ends.
+public final class SharedStore: Sendable {
+    public let container: GroupContainer
+    /// The database's file name in the group container.
+    public let name: String
+    /// Where the store was before there was a group container; nil where it never was elsewhere.
+    public let legacyURL: URL?
+
+    let address: StoreAddress
+    let component: FilePath.Component
+
+    /// Throws `GroupStoreError` when the name is none or the container has no identifier.
+    public init(_ name: String, in container: GroupContainer, legacy: URL? = nil) throws(GroupStoreError) {
+        guard let component = FilePath.Component(bytes: name.utf8), let group = container.identifier,
+            let address = StoreAddress(group: group.rawValue, name: component.bytes)
+        else {
+            throw GroupStoreError(
+                .badName, "\(name) can't be a store's name", remedy: "name a file, without a directory")
+        }
+        self.container = container
+        self.name = name
+        self.component = component
+        self.address = address
+        legacyURL = legacy
+    }
+
+    /// Where the store belongs: `name` in the group container.
+    public var groupURL: URL { container.url(of: item) }
+
+    /// Where the store is now: at `legacyURL` for as long as it is only there, else at `groupURL`. It may move when
+    /// nobody presents it.
+    public var url: URL {
+        switch whereabouts {
+        case .group, .absent: groupURL
+        case .legacy(let url): url
+        case .moving: groupURL
+        }
+    }
+
+    package var item: ClaimedItem { container.item(component) }
+
+    // MARK: Where it is
+
+    enum Whereabouts: Equatable {
+        case group
+        case legacy(URL)
+        /// A relocation is under way, or was interrupted: at its old name is a directory.
+        case moving
+        /// Nowhere: it may be made in the group container.
+        case absent
+    }
+
+    var whereabouts: Whereabouts {
+        if (try? container.directory.status(component))?.kind == .regular { return .group }
+        guard let legacyURL, let found = FileStatus(following: FilePath(legacyURL.path)) else { return .absent }
+        switch found.kind {
+        // What is retired as a symbolic link leads to the group's.
+        case .regular: return .legacy(legacyURL)
+        case .directory: return .moving
+        case .symbolicLink, .other: return .absent
+        }
+    }
+
+    /// Where it is when nobody is moving it. Waits, on the calling thread, until a relocation under way is over; one
+    /// that was interrupted is undone as far as it is needed. Throws `GroupStoreError`.
+    func settledURL(_ deadline: Deadline) throws -> URL {
+        var wait = Duration.milliseconds(1)
+        while true {
+            let isQuiet = try whereabouts != .moving && container.journal() == nil
+            if isQuiet { return url }
+            do {
+                if let lock = try container.lock() {
+                    return try withExtendedLifetime(lock) { _ in try urlAfterInterruption() }
+                }
+            } catch let error as SystemError where error.errno == .permissionDenied || error.errno == .readOnlyFileSystem {
+                // A reader can't lock; it waits for those who can.
+                if whereabouts != .moving { return url }
+            }
+            guard !deadline.hasPassed else {
+                throw GroupStoreError(
+                    .busy, "\(name) is being relocated (process \(container.lockHolder()))",
+                    remedy: "try again when it is done")
+            }
+            pause(wait)
+            wait = min(wait * 2, .milliseconds(20))
+        }
+    }
+
+    /// Nobody relocates now: what the journal tells of has ended in the middle.
+    private func urlAfterInterruption() throws -> URL {
+        let isReturned = try InterruptedTransfer.returnDatabase(in: container)
+        guard isReturned, whereabouts != .moving else {
+            throw GroupStoreError(
+                .interrupted, "a relocation of \(name) was interrupted",
+                remedy: "start the agent, or run groupstore relocate once more: it finishes or undoes it")
+        }
+        return url
+    }
+}

@@ -1,0 +1,181 @@
+import AgentProtocol
+import Dispatch
+import GroupContainer
+import LinuxSystem
+import Synchronization
+import SystemPackage
+
+/// A store's changes, as they come. A subscriber that is slow gets one change for many, or a `reset`; it never misses
+/// that something changed. Ends when the task that iterates is cancelled.
+public struct StoreChanges: AsyncSequence, Sendable {
+    public typealias Element = StoreChange
+
+    let address: StoreAddress
+    let token: String?
+    let socket: FilePath?
+
+    public func makeAsyncIterator() -> Iterator { Iterator(ChangeReader(address, since: token, socket: socket)) }
+
+    public struct Iterator: AsyncIteratorProtocol {
+        private let reader: ChangeReader
+
+        init(_ reader: ChangeReader) { self.reader = reader }
+
+        /// Throws `GroupStoreError` when the agent refuses the subscription.
+        public mutating func next() async throws -> StoreChange? { try await reader.next() }
+    }
+}
+
+extension SharedStore {
+    /// The changes from now on, or from where a token was given: what happened since is told first. A connection that
+    /// is lost is made anew, and goes on where it was.
+    public func changes(since token: String? = nil) -> StoreChanges {
+        StoreChanges(
+            address: address, token: token, socket: AgentSocket.path(environment: AgentRegistries.environment))
+    }
+}
+
+/// Reads one change each time it is asked, on a thread of its own: what isn't asked for waits in the agent, where many
+/// changes become one.
+final class ChangeReader: Sendable {
+    private enum Delivery: Sendable {
+        case change(StoreChange)
+        case failure(GroupStoreError)
+        case end
+    }
+
+    private struct State {
+        var consumer: CheckedContinuation<Delivery, Never>?
+        var isStarted = false
+        var isEnded = false
+        var wire: AgentWire?
+        var token: String?
+    }
+
+    private let address: StoreAddress
+    private let socket: FilePath?
+    private let state: Mutex<State>
+    private let demand = DispatchSemaphore(value: 0)
+    private let pauseEnd = DispatchSemaphore(value: 0)
+
+    init(_ address: StoreAddress, since token: String?, socket: FilePath?) {
+        self.address = address
+        self.socket = socket
+        state = Mutex(State(token: token))
+    }
+
+    deinit { end() }
+
+    func next() async throws -> StoreChange? {
+        let delivery = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in ask(continuation) }
+        } onCancel: {
+            end()
+        }
+        switch delivery {
+        case .change(let change): return change
+        case .failure(let error): throw error
+        case .end: return nil
+        }
+    }
+
+    private func ask(_ continuation: CheckedContinuation<Delivery, Never>) {
+        let (isEnded, isFirst) = state.withLock { state in
+            guard !state.isEnded else { return (true, false) }
+            state.consumer = continuation
+            defer { state.isStarted = true }
+            return (false, !state.isStarted)
+        }
+        if isEnded { return continuation.resume(returning: .end) }
+        demand.signal()
+        guard isFirst else { return }
+        do {
+            // The thread holds the reader only while it works for it.
+            _ = try SystemThread(name: "gs-changes") { [weak self, demand, address, socket] in
+                let feed = Feed(address, socket)
+                while true {
+                    demand.wait()
+                    guard let reader = self, reader.serve(feed) else { return }
+                }
+            }
+        } catch {
+            deliver(.failure(GroupStoreError(.system, "\(error)", remedy: "too many threads?")))
+        }
+    }
+
+    private func end() {
+        let (consumer, wire) = state.withLock { state in
+            state.isEnded = true
+            return (state.consumer.take(), state.wire)
+        }
+        wire?.end()
+        pauseEnd.signal()
+        demand.signal()
+        consumer?.resume(returning: .end)
+    }
+
+    private func deliver(_ delivery: Delivery) {
+        state.withLock { state in
+            if case .change(let change) = delivery { state.token = change.token ?? state.token }
+            return state.consumer.take()
+        }?.resume(returning: delivery)
+    }
+
+    // MARK: The reader's thread
+
+    /// The connection, and what is known of it. The thread's alone.
+    private final class Feed {
+        let address: StoreAddress
+        let socket: FilePath?
+        var connection: AgentConnection?
+        var wasTold = false
+        var patience = Duration.milliseconds(20)
+
+        init(_ address: StoreAddress, _ socket: FilePath?) {
+            self.address = address
+            self.socket = socket
+        }
+    }
+
+    /// Brings one change; false when it is over.
+    private func serve(_ feed: Feed) -> Bool {
+        while !state.withLock({ $0.isEnded }) {
+            do throws(AgentConnectionError) {
+                if feed.connection == nil { feed.connection = try connect(feed) }
+                guard let connection = feed.connection else { continue }
+                guard let (type, object) = try connection.event(deadline: .none) else { continue }
+                guard object.store == address, let change = StoreChange(type: type, object) else { continue }
+                deliver(.change(change))
+                return true
+            } catch {
+                feed.connection = nil
+                if case .refused = error {
+                    deliver(.failure(GroupStoreError(error)))
+                    return false
+                }
+                if !feed.wasTold {
+                    feed.wasTold = true
+                    deliver(.change(.disconnected))
+                    return true
+                }
+                _ = pauseEnd.wait(timeout: .now() + .nanoseconds(Int(feed.patience.nanoseconds)))
+                feed.patience = min(feed.patience * 2, .seconds(2))
+            }
+        }
+        return false
+    }
+
+    private func connect(_ feed: Feed) throws(AgentConnectionError) -> AgentConnection {
+        guard let socket = feed.socket else { throw .noSocketPath }
+        let connection = try AgentConnection(socket)
+        state.withLock { $0.wire = connection.wire }
+        let since = state.withLock { $0.token }
+        let reply = try connection.request(
+            .subscribe(feed.address, since: since ?? (feed.wasTold ? "" : nil)), deadline: Deadline(after: .seconds(10)))
+        // A token that was never used says that nothing was missed so far.
+        if since == nil { state.withLock { $0.token = reply.string("token") } }
+        feed.wasTold = false
+        feed.patience = .milliseconds(20)
+        return connection
+    }
+}

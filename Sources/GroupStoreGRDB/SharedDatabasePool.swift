@@ -1,0 +1,181 @@
+import FoundationEssentials
+import GRDB
+import GroupStore
+import Synchronization
+
+/// A `DatabasePool` on a shared store. When somebody relocates the store, the pool is closed once the accesses under
+/// way have ended, and opened again at the new place; accesses asked for meanwhile wait.
+public final class SharedDatabasePool: Sendable {
+    /// The store was let go of and did not come back in time.
+    public struct Unavailable: Error, CustomStringConvertible {
+        public let store: String
+        public var description: String { "\(store) is being relocated, and did not come back in time" }
+    }
+
+    private struct State {
+        var pool: DatabasePool?
+        /// Accesses under way.
+        var users = 0
+        var isClosing = false
+        var isEnded = false
+        /// Those who wait for the pool, by number, so that one can give up.
+        var waiting: [UInt64: CheckedContinuation<Void, Never>] = [:]
+        var next: UInt64 = 0
+        /// Whoever closes the pool, once nobody uses it.
+        var closer: CheckedContinuation<Void, Never>?
+    }
+
+    public let store: SharedStore
+    private let configuration: GRDB.Configuration
+    private let prepare: @Sendable (DatabasePool) throws -> Void
+    private let patience: Duration
+    private let state = Mutex(State())
+    private let presentation = Mutex<StorePresentation?>(nil)
+
+    /// Opens the store, making it in the group container when it is nowhere, and presents it until `close`.
+    ///
+    /// - Parameters:
+    ///   - patience: how long an access waits for a relocation under way.
+    ///   - prepare: run on each pool that is opened, before any access: migrations, for instance.
+    ///
+    /// Throws GRDB's errors, `GroupStoreError`, `FileCoordinationError`, and what `prepare` throws.
+    public init(
+        _ store: SharedStore, configuration: GRDB.Configuration = GRDB.Configuration(),
+        patience: Duration = .seconds(60), prepare: @escaping @Sendable (DatabasePool) throws -> Void = { _ in }
+    ) async throws {
+        self.store = store
+        self.configuration = configuration
+        self.patience = patience
+        self.prepare = prepare
+        let made = try await store.present(
+            open: { [self] url in try open(url) }, close: { [self] in try await closePool() })
+        presentation.withLock { $0 = made }
+    }
+
+    /// Where the database is open now, or was last.
+    public var url: URL { presentation.withLock { $0?.url } ?? store.url }
+
+    /// Reads, as `DatabasePool.read`. Throws what `value` throws, GRDB's errors, and `Unavailable`.
+    public func read<Value: Sendable>(_ value: @escaping @Sendable (Database) throws -> Value) async throws -> Value {
+        try await withPool { try await $0.read(value) }
+    }
+
+    /// Writes in a transaction, as `DatabasePool.write`: what returns without an error is committed, and stays so
+    /// whatever is done with the store. Throws what `updates` throws, GRDB's errors, and `Unavailable`.
+    public func write<Value: Sendable>(
+        _ updates: @escaping @Sendable (Database) throws -> Value
+    ) async throws -> Value {
+        try await withPool { try await $0.write(updates) }
+    }
+
+    /// Runs `body` with the pool, which isn't closed meanwhile: keep it no longer. Throws what `body` throws, and
+    /// `Unavailable`.
+    public func withPool<Value: Sendable>(
+        _ body: @Sendable (DatabasePool) async throws -> Value
+    ) async throws -> Value {
+        let pool = try await take()
+        defer { giveBack() }
+        return try await body(pool)
+    }
+
+    /// Closes the database, and presents the store no longer. Throws GRDB's errors.
+    public func close() async throws {
+        let waiting = state.withLock { state in
+            state.isEnded = true
+            defer { state.waiting = [:] }
+            return state.waiting.values
+        }
+        for continuation in waiting { continuation.resume() }
+        let ended = presentation.withLock { $0.take() }
+        try await ended?.end()
+    }
+}
+
+// MARK: - The pool comes and goes
+
+extension SharedDatabasePool {
+    private func open(_ url: URL) throws {
+        let pool = try DatabasePool(path: url.path, configuration: configuration)
+        try prepare(pool)
+        let waiting = state.withLock { state in
+            state.pool = pool
+            state.isClosing = false
+            defer { state.waiting = [:] }
+            return state.waiting.values
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    private func closePool() async throws {
+        await withCheckedContinuation { continuation in
+            let isFree = state.withLock { state in
+                state.isClosing = true
+                if state.users > 0 { state.closer = continuation }
+                return state.users == 0
+            }
+            if isFree { continuation.resume() }
+        }
+        do {
+            try state.withLock { $0.pool }?.close()
+            state.withLock { $0.pool = nil }
+        } catch {
+            // It stays open, and whoever waits goes on.
+            let waiting = state.withLock { state in
+                state.isClosing = false
+                defer { state.waiting = [:] }
+                return state.waiting.values
+            }
+            for continuation in waiting { continuation.resume() }
+            throw error
+        }
+    }
+
+    private func take() async throws -> DatabasePool {
+        let deadline = ContinuousClock.now.advanced(by: patience)
+        while true {
+            try Task.checkCancellation()
+            let (pool, isEnded) = state.withLock { state -> (DatabasePool?, Bool) in
+                guard let pool = state.pool, !state.isClosing, !state.isEnded else { return (nil, state.isEnded) }
+                state.users += 1
+                return (pool, false)
+            }
+            if let pool { return pool }
+            guard !isEnded, ContinuousClock.now < deadline else { throw Unavailable(store: store.name) }
+            await untilOpen(deadline)
+        }
+    }
+
+    /// Returns when the pool was opened, closed for good, or the deadline has passed.
+    private func untilOpen(_ deadline: ContinuousClock.Instant) async {
+        let number = state.withLock { state in
+            defer { state.next += 1 }
+            return state.next
+        }
+        let alarm = Task { [self] in
+            try? await Task.sleep(until: deadline, clock: .continuous)
+            state.withLock { $0.waiting.removeValue(forKey: number) }?.resume()
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isOver = state.withLock { state in
+                    let isOver =
+                        state.isEnded || state.pool != nil && !state.isClosing || Task.isCancelled
+                        || ContinuousClock.now >= deadline
+                    if !isOver { state.waiting[number] = continuation }
+                    return isOver
+                }
+                if isOver { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.waiting.removeValue(forKey: number) }?.resume()
+        }
+        alarm.cancel()
+    }
+
+    private func giveBack() {
+        state.withLock { state in
+            state.users -= 1
+            return state.users == 0 ? state.closer.take() : nil
+        }?.resume()
+    }
+}

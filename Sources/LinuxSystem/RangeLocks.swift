@@ -1,0 +1,49 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// Advisory locks on ranges of one file of ours, held by one open file description (`F_OFD_SETLK` of fcntl(2)): the
+/// kernel drops them when the process ends. The ranges may lie beyond the file's end.
+///
+/// A forked child shares the description, and so the locks, until it closes it or runs another program.
+package final class RangeLocks: Sendable {
+    package enum Kind: Sendable {
+        /// Any number of descriptions may hold it together; a descriptor open for reading is enough.
+        case shared
+        /// Needs a descriptor open for writing.
+        case exclusive
+    }
+
+    private let descriptor: Descriptor
+    /// Of the file that is open, whatever its name stands for now.
+    package let identity: FileIdentity
+
+    package init(_ descriptor: consuming Descriptor) throws(SystemError) {
+        identity = try descriptor.status().identity
+        self.descriptor = descriptor
+    }
+
+    /// False when another description's lock is in the way. Nothing to do for an empty range.
+    package func lock(_ kind: Kind, _ range: Range<Int64>) throws(SystemError) -> Bool {
+        guard !range.isEmpty else { return true }
+        do {
+            try set(Int16(kind == .shared ? F_RDLCK : F_WRLCK), range)
+            return true
+        } catch {
+            if error.errno == .resourceTemporarilyUnavailable || error.errno == .permissionDenied { return false }
+            throw error
+        }
+    }
+
+    package func unlock(_ range: Range<Int64>) {
+        // Unlocking fails only where the kernel can't split a range for lack of memory; closing frees all then.
+        try? set(Int16(F_UNLCK), range)
+    }
+
+    private func set(_ type: Int16, _ range: Range<Int64>) throws(SystemError) {
+        let raw = descriptor.raw
+        try retrying("fcntl F_OFD_SETLK") {
+            gs_ofd_lock(raw, type, off_t(range.lowerBound), off_t(range.upperBound - range.lowerBound))
+        }
+    }
+}

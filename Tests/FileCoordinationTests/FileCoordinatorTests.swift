@@ -1,0 +1,309 @@
+import FoundationEssentials
+import GroupContainer
+import LinuxSystem
+import Synchronization
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import FileCoordination
+
+/// What Apple's documentation says of a file coordinator, a test each. The pages are below
+/// https://developer.apple.com/documentation/foundation/.
+@Suite(.timeLimit(.minutes(1))) struct FileCoordinatorTests {
+    let rig: Rig
+
+    init() throws { rig = try Rig() }
+
+    private func read(
+        _ coordinator: FileCoordinator, _ options: FileCoordinator.ReadingOptions = [], of url: URL? = nil
+    ) async throws {
+        let log = rig.log
+        try await coordinator.coordinate(
+            with: [.readingIntent(with: url ?? rig.notes, options: options)], deadline: .seconds(20)
+        ) { _ in log.note("read") }
+    }
+
+    private func write(
+        _ coordinator: FileCoordinator, _ options: FileCoordinator.WritingOptions = [], to url: URL? = nil
+    ) async throws {
+        let log = rig.log
+        try await coordinator.coordinate(
+            with: [.writingIntent(with: url ?? rig.notes, options: options)], deadline: .seconds(20)
+        ) { _ in log.note("write") }
+    }
+
+    /// nsfilecoordinator/coordinate(readingitemat:options:error:byaccessor:)
+    @Test func readingAsksToSaveAndToRelinquish() async throws {
+        _ = try await rig.present(rig.notes)
+        try await read(rig.coordinator())
+        await rig.log.has("P reacquires")
+        #expect(rig.log.entries == ["P saves", "P has saved", "P to reader", "read", "P reacquires"])
+    }
+
+    /// nsfilecoordinator/readingoptions/withoutchanges
+    @Test func readingWithoutChangesAsksNobodyToSave() async throws {
+        _ = try await rig.present(rig.notes)
+        try await read(rig.coordinator(), .withoutChanges)
+        await rig.log.has("P reacquires")
+        #expect(rig.log.entries == ["P to reader", "read", "P reacquires"])
+    }
+
+    /// nsfilecoordinator/readingoptions/immediatelyavailablemetadataonly
+    @Test func readingMetadataAsksNobody() async throws {
+        _ = try await rig.present(rig.notes)
+        try await read(rig.coordinator(), .immediatelyAvailableMetadataOnly)
+        #expect(rig.log.entries == ["read"])
+    }
+
+    /// nsfilecoordinator/readingoptions/resolvessymboliclink
+    @Test func readingResolvesALink() throws {
+        try rig.container.directory.makeSymbolicLink("Link", to: "Notes.sqlite")
+        let link = rig.url("Link")
+        let resolved = try rig.coordinator().coordinate(readingItemAt: link, options: .resolvesSymbolicLink) { $0 }
+        let plain = try rig.coordinator().coordinate(readingItemAt: link) { $0 }
+        #expect(resolved.lastPathComponent == "Notes.sqlite")
+        #expect(plain.lastPathComponent == "Link")
+    }
+
+    /// nsfilecoordinator/coordinate(writingitemat:options:error:byaccessor:)
+    @Test func writingAsksToRelinquishAndTellsOfTheChange() async throws {
+        _ = try await rig.present(rig.notes)
+        try await write(rig.coordinator())
+        await rig.log.has("P reacquires")
+        #expect(rig.log.entries == ["P to writer", "write", "P changed", "P reacquires"])
+    }
+
+    /// nsfilecoordinator/writingoptions/formerging
+    @Test func mergingAsksToSaveFirst() async throws {
+        _ = try await rig.present(rig.notes)
+        try await write(rig.coordinator(), .forMerging)
+        await rig.log.has("P reacquires")
+        #expect(rig.log.entries.prefix(4) == ["P saves", "P has saved", "P to writer", "write"])
+    }
+
+    /// nsfilecoordinator/writingoptions/fordeleting and .../forreplacing
+    @Test(arguments: [FileCoordinator.WritingOptions.forDeleting, .forReplacing])
+    func deletingAsksToAccommodate(_ option: FileCoordinator.WritingOptions) async throws {
+        _ = try await rig.present(rig.notes)
+        try await write(rig.coordinator(), option)
+        await rig.log.has("P reacquires")
+        #expect(rig.log.entries.prefix(3) == ["P to writer", "P accommodates deletion", "write"])
+    }
+
+    /// nsfilecoordinator/writingoptions/contentindependentmetadataonly
+    @Test func writingMetadataAsksNobody() async throws {
+        _ = try await rig.present(rig.notes)
+        try await write(rig.coordinator(), .contentIndependentMetadataOnly)
+        #expect(rig.log.entries == ["write"])
+    }
+
+    /// nsfilecoordinator/writingoptions: "You must specify only one constant at a time"
+    @Test func twoWritingOptionsAreRefused() async throws {
+        await #expect(throws: FileCoordinationError.self) {
+            try await write(rig.coordinator(), [.forDeleting, .forMoving])
+        }
+        #expect(rig.log.entries.isEmpty)
+    }
+
+    /// nsfilepresenter/accommodatepresentedsubitemdeletion(at:completionhandler:)
+    @Test func presentersOfADirectoryHearOfWhatIsInIt() async throws {
+        _ = try await rig.present(rig.documents, name: "D")
+        try await write(rig.coordinator(), .forDeleting, to: rig.inside)
+        await rig.log.has("D changed in Inside")
+        #expect(rig.log.entries == ["D accommodates deletion of Inside", "write", "D changed in Inside"])
+    }
+
+    /// nsfilecoordinator/writingoptions/formoving: what is in a directory that is moved is let go of too
+    @Test func movingADirectoryAsksThePresentersInside() async throws {
+        _ = try await rig.present(rig.inside, name: "I")
+        try await write(rig.coordinator(), [], to: rig.documents)
+        #expect(rig.log.entries == ["write"])
+        try await write(rig.coordinator(), .forMoving, to: rig.documents)
+        await rig.log.has("I reacquires")
+        #expect(rig.log.entries == ["write", "I to writer", "write", "I reacquires"])
+    }
+
+    /// nsfilecoordinator/item(at:didmoveto:) and nsfilepresenter/presenteditemdidmove(to:)
+    @Test func presentersGoWithAMovedItem() async throws {
+        let presenter = try await rig.present(rig.notes)
+        let coordinator = rig.coordinator()
+        let new = rig.url("Moved.sqlite")
+        try coordinator.coordinate(
+            writingItemAt: rig.notes, options: .forMoving, writingItemAt: new, options: .forReplacing
+        ) { old, new in
+            try rig.container.directory.rename("Notes.sqlite", to: "Moved.sqlite", in: rig.container.directory, .refuse)
+            coordinator.item(at: old, didMoveTo: new)
+        }
+        await rig.log.has("P reacquires")
+        #expect(rig.log.entries == ["P to writer", "P is now Moved.sqlite", "P changed", "P reacquires"])
+        #expect(presenter.presentedItemURL?.lastPathComponent == "Moved.sqlite")
+        try await read(rig.coordinator(), .withoutChanges, of: new)
+        #expect(rig.log.entries.contains("P to reader"))
+    }
+
+    /// nsfilecoordinator/init(filepresenter:): its own presenter isn't asked
+    @Test func aCoordinatorDoesNotAskItsOwnPresenter() async throws {
+        let own = try await rig.present(rig.notes, name: "Own")
+        _ = try await rig.present(rig.notes, name: "Other")
+        try await write(rig.coordinator(own))
+        await rig.log.has("Other reacquires")
+        #expect(rig.log.entries == ["Other to writer", "write", "Other changed", "Other reacquires"])
+    }
+
+    /// nsfilepresenter/savepresenteditemchanges(completionhandler:): the presenter writes through a coordinator of its
+    /// own while the reader that asked waits
+    @Test func aWriteWhileSavingRunsBeforeTheReader() async throws {
+        let presenter = try await rig.present(rig.notes)
+        let own = rig.coordinator(presenter)
+        let (notes, log) = (rig.notes, rig.log)
+        presenter.onSave {
+            try await own.coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+                log.note("P writes")
+            }
+        }
+        try await read(rig.coordinator(), [])
+        #expect(rig.log.entries.prefix(5) == ["P saves", "P writes", "P has saved", "P to reader", "read"])
+    }
+
+    /// nsfilepresenter/savepresenteditemchanges(completionhandler:): an error fails the access
+    @Test func aPresentersErrorFailsTheAccess() async throws {
+        let presenter = try await rig.present(rig.notes)
+        presenter.onSave { throw RecordingPresenter.CannotSave() }
+        let error = try await #require(throws: FileCoordinationError.self) { try await read(rig.coordinator()) }
+        #expect(error.code == .presenterFailed)
+        #expect(error.message.contains("CannotSave"))
+        #expect(!rig.log.entries.contains("read"))
+        // And whoever had let go takes it again; the next access is free.
+        presenter.onSave {}
+        try await read(rig.coordinator())
+        #expect(rig.log.entries.contains("read"))
+    }
+
+    /// nsfilecoordinator/purposeidentifier
+    @Test func equalPurposesDoNotBlockEachOther() async throws {
+        let (notes, log) = (rig.notes, rig.log)
+        let (outer, same, other) = (
+            rig.coordinator(purpose: "sync"), rig.coordinator(purpose: "sync"), rig.coordinator(purpose: "other")
+        )
+        try await outer.coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+            try await same.coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+                log.note("same purpose")
+            }
+            let error = try await #require(throws: FileCoordinationError.self) {
+                try await other.coordinate(with: [.readingIntent(with: notes)], deadline: .milliseconds(50)) { _ in }
+            }
+            #expect(error.code == .busy)
+        }
+        #expect(rig.log.entries == ["same purpose"])
+    }
+
+    /// nsfilecoordinator/cancel()
+    @Test func cancellingEndsTheWaiting() async throws {
+        let (notes, waiting) = (rig.notes, rig.coordinator())
+        try await rig.coordinator().coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+            let outcome = Task {
+                try await waiting.coordinate(with: [.readingIntent(with: notes)], deadline: .seconds(20)) { _ in }
+            }
+            // Cancelled as soon as it stands in line, seen by its record.
+            while rig.container.claimRecords().count < 2 { await Task.yield() }
+            waiting.cancel()
+            let error = await #expect(throws: FileCoordinationError.self) { try await outcome.value }
+            #expect(error?.code == .cancelled)
+        }
+    }
+
+    @Test func cancellingTheTaskEndsTheWaiting() async throws {
+        let (notes, waiting) = (rig.notes, rig.coordinator())
+        try await rig.coordinator().coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+            let task = Task {
+                try await waiting.coordinate(with: [.readingIntent(with: notes)], deadline: .seconds(20)) { _ in }
+            }
+            while rig.container.claimRecords().count < 2 { await Task.yield() }
+            task.cancel()
+            await #expect(throws: FileCoordinationError.self) { try await task.value }
+        }
+    }
+
+    /// What Apple's doesn't have: a presenter that doesn't answer holds nobody for longer than its deadline.
+    @Test func aFrozenPresenterIsNamedWhenTheDeadlinePasses() async throws {
+        let presenter = try await rig.present(rig.notes)
+        let (release, log) = (Gate(), rig.log)
+        presenter.onRelinquish { await release.wait() }
+        let error = try await #require(throws: FileCoordinationError.self) {
+            try await rig.coordinator().coordinate(
+                with: [.writingIntent(with: rig.notes)], deadline: .milliseconds(100)
+            ) { _ in log.note("write") }
+        }
+        #expect(error.code == .busy)
+        #expect(error.holders.map(\.pid) == [ProcessIdentity.current.pid])
+        #expect(error.message.contains("did not answer"))
+        release.open()
+        await rig.log.has("P reacquires")
+        #expect(!rig.log.entries.contains("write"))
+    }
+
+    /// And so is whoever holds a claim.
+    @Test func theHolderOfAClaimIsNamed() async throws {
+        let (notes, other) = (rig.notes, rig.coordinator())
+        try await rig.coordinator().coordinate(with: [.readingIntent(with: notes)], deadline: .seconds(20)) { _ in
+            let error = try await #require(throws: FileCoordinationError.self) {
+                try await other.coordinate(with: [.writingIntent(with: notes)], deadline: .milliseconds(50)) { _ in }
+            }
+            #expect(error.holders.map(\.pid) == [ProcessIdentity.current.pid])
+            #expect(error.message.contains("claimed by"))
+        }
+    }
+
+    @Test func aPresenterThatComesInTheMiddleWaits() async throws {
+        let (notes, rig) = (rig.notes, rig)
+        let adding = try await rig.coordinator().coordinate(
+            with: [.writingIntent(with: notes)], deadline: .seconds(20)
+        ) { _ in
+            let task = Task {
+                let presenter = try await rig.present(notes, name: "Late")
+                rig.log.note("Late is there")
+                return presenter
+            }
+            for _ in 0..<100 { await Task.yield() }
+            #expect(!rig.log.entries.contains("Late is there"))
+            rig.log.note("written")
+            return task
+        }
+        _ = try await adding.value
+        #expect(rig.log.entries.contains("Late is there"))
+        #expect(rig.log.entries.firstIndex(of: "written") ?? 0 < rig.log.entries.firstIndex(of: "Late is there") ?? 0)
+    }
+
+    @Test func whatIsOutsideIsRefused() async throws {
+        for path in ["/etc/passwd", "\(rig.scratch.path.string)/../elsewhere"] {
+            let error = try await #require(throws: FileCoordinationError.self) {
+                try await read(rig.coordinator(), of: URL(filePath: path))
+            }
+            #expect(error.code == .outsideContainer)
+        }
+    }
+}
+
+/// Something to wait at until it is opened.
+final class Gate: Sendable {
+    private let state = Mutex<(isOpen: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
+
+    func wait() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+    }
+
+    func open() {
+        let waiting = state.withLock { state in
+            state.isOpen = true
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+}
