@@ -89,6 +89,8 @@ let package = Package(
             path: "Samples/LegacyPresenter", swiftSettings: strict),
         .target(
             name: "TestSupport", dependencies: ["LinuxSystem"], path: "Tests/TestSupport", swiftSettings: strict),
+        .executableTarget(
+            name: "ClaimWorker", dependencies: ["GroupStore"], path: "Tests/ClaimWorker", swiftSettings: strict),
         .testTarget(
             name: "LinuxSystemTests", dependencies: ["LinuxSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(
@@ -117,7 +119,7 @@ let package = Package(
             name: "EndToEndTests",
             // The programs are run, not linked: this builds them first.
             dependencies: [
-                "AgentProtocol", "CLinux", "FileCoordination", "GroupStoreCommand", "LegacyPresenter", "LegacyWriter",
+                "AgentProtocol", "CLinux", "ClaimWorker", "GroupStoreCommand", "LegacyPresenter", "LegacyWriter",
                 "NotesApp", "NotesWidget", "PersistentStore", "TestSupport",
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),

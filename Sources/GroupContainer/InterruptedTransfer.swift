@@ -4,6 +4,16 @@ import SystemPackage
 /// What can be done about a transfer that was interrupted without finishing or undoing all of it, by a program that
 /// only wants its store: the database gets its old name back. Run only under the group's lock.
 package enum InterruptedTransfer {
+    /// Whether a store has just been published under that name, and only book-keeping is left to do, or was when it was
+    /// interrupted: it may be opened.
+    package static func hasPublished(_ name: FilePath.Component, in container: GroupContainer) throws -> Bool {
+        guard let journal = try container.journal(), case .publish(let published) = journal.transfer.purpose,
+            case .committing(let database, _, _) = journal.state
+        else { return false }
+        return try published.path == FilePath(root: nil, [name])
+            && container.directory.status(name)?.identity == database
+    }
+
     /// Puts the database back where it was when its old name had been withdrawn and it has not arrived at its new
     /// place. The journal stays: whoever relocates next finds the database at its old name, and undoes the rest.
     ///

@@ -77,7 +77,7 @@ public final class SharedStore: Sendable {
         var wait = Duration.milliseconds(1)
         while true {
             let isQuiet = try whereabouts != .moving && container.journal() == nil
-            if isQuiet { return url }
+            if try isQuiet || InterruptedTransfer.hasPublished(component, in: container) { return url }
             do {
                 if let lock = try container.lock() {
                     return try withExtendedLifetime(lock) { _ in try urlAfterInterruption() }

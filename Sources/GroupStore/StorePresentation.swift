@@ -98,11 +98,10 @@ public final class StorePresentation: FilePresenter {
 
     private func openWhereItIs() async throws {
         let url = try await Self.onThread { [store] in try store.settledURL(Deadline(after: Self.patience)) }
+        // Whoever waits for the store goes on inside `open`, and may ask where it is.
+        state.withLock { $0.url = url }
         try await open(url)
-        state.withLock { state in
-            state.url = url
-            state.isOpen = true
-        }
+        state.withLock { $0.isOpen = true }
     }
 
     /// Waiting for a relocation blocks a thread: not one of the few that tasks share.

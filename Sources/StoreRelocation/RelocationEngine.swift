@@ -35,9 +35,9 @@ package struct RelocationEngine {
             let places = try RelocationPlaces(request)
             guard try places.isThereAnything() else { return summary(.nothingToDo, places) }
             guard try !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
-            return try claimed(places) { deadline in
+            return try claimed(places) { deadline, claim in
                 // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
-                try locked(places.container, deadline) { try relocate(RelocationPlaces(request), deadline) }
+                try locked(places.container, deadline) { try relocate(RelocationPlaces(request), deadline, claim) }
             }
         } catch is RelocationPlaces.NoLegacyDirectory {
             return noLegacyDirectory
@@ -94,23 +94,14 @@ package struct RelocationEngine {
     /// Runs `body` under a claim of the store for moving: before the journal is even looked at, everybody who knows of
     /// claims has let go of it.
     private func claimed(
-        _ places: RelocationPlaces, _ body: (Deadline) throws -> RelocationSummary
+        _ places: RelocationPlaces, _ body: (Deadline, RelocationClaim) throws -> RelocationSummary
     ) throws -> RelocationSummary {
-        let item = places.container.item(places.group.name.database)
-        let intents = [ClaimIntent(item, .write(.forMoving))]
-        let claim = try Claim(intents, in: places.container)
         let whole = Deadline(after: request.claimDeadline ?? request.deadline)
-        let number = try ClaimProcedure(claim: claim, intents: intents, registry: registry)
-            .run(ClaimWait(whole, isCancelled: isCancelled))
-        var outcome = ClaimBoard.Outcome(tookPlace: false)
-        defer {
-            claim.leave()
-            registry.end(number, outcome)
-        }
-        let summary = try body(request.claimDeadline == nil ? whole : Deadline(after: request.deadline))
-        // It has the name that presenters know it by; now it is there too.
-        if summary.outcome == .relocated { outcome = .init(tookPlace: true, moves: [.init(from: item, to: item)]) }
-        return summary
+        let claim = try RelocationClaim(
+            places.container.item(places.group.name.database), in: places.container, registry,
+            ClaimWait(whole, isCancelled: isCancelled))
+        defer { claim.end(published: false) }
+        return try body(request.claimDeadline == nil ? whole : Deadline(after: request.deadline), claim)
     }
 
     /// Runs `body` as the only one who moves stores of this group.
@@ -132,7 +123,9 @@ package struct RelocationEngine {
         }
     }
 
-    private func relocate(_ places: RelocationPlaces, _ deadline: Deadline) throws -> RelocationSummary {
+    private func relocate(
+        _ places: RelocationPlaces, _ deadline: Deadline, _ claim: RelocationClaim
+    ) throws -> RelocationSummary {
         relinquish(places)
         defer { reacquire(places) }
         var notes: [String] = []
@@ -156,7 +149,7 @@ package struct RelocationEngine {
             case .relocate(.none):
                 let done = try transfer(
                     .publish(as: StoredPath(FilePath(root: nil, [places.group.name.database]))), places.legacy,
-                    decision.legacy, decision, deadline)
+                    decision.legacy, decision, deadline, published: { claim.end(published: true) })
                 return finished(.relocated, places, notes + done.notes, done)
             case .relocate(.remains):
                 notes += try Remains(container: places.container, store: places.group).setAside()
@@ -191,7 +184,8 @@ package struct RelocationEngine {
 
     private func transfer(
         _ purpose: Transfer.Purpose, _ store: StoreLocation, _ sighting: StoreSighting,
-        _ decision: RelocationDecision, _ deadline: Deadline, id: TransferIdentifier = TransferIdentifier()
+        _ decision: RelocationDecision, _ deadline: Deadline, id: TransferIdentifier = TransferIdentifier(),
+        published: @escaping () -> Void = {}
     ) throws -> StoreTransfer.Done {
         guard let database = sighting.status?.identity else { throw StoreTransfer.Setback.changed }
         let transfer = Transfer(
@@ -200,7 +194,7 @@ package struct RelocationEngine {
             hadWAL: sighting.header?.journalMode == .writeAhead)
         let options = StoreTransfer.Options(
             deadline: deadline, drain: request.drain, assumeClosed: request.assumeClosed,
-            opaque: sighting.header == nil)
+            opaque: sighting.header == nil, published: published)
         return try StoreTransfer(
             transfer, source: store, container: decision.places.container, options: options,
             isStillWanted: { try decision.stillHolds(for: purpose, store) }, report: report

@@ -26,6 +26,8 @@ final class StoreTransfer {
         var assumeClosed: Bool
         /// Not a database as far as anybody can see: SQLite isn't asked.
         var opaque: Bool
+        /// Called once the store is at its new place, ready to be opened: what follows is only book-keeping.
+        var published: () -> Void
     }
 
     struct Done {
@@ -302,6 +304,12 @@ final class StoreTransfer {
             throw setback
         }
         report(.published)
+        if case .publish = transfer.purpose {
+            if transfer.copies, transfer.hadWAL, let destination = places.destination {
+                _ = JournalMode.writeAhead(at: destination)
+            }
+            options.published()
+        }
         let notes = try end.finish(receipt: receipt)
         return Done(method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size, notes: notes)
     }

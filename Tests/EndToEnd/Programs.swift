@@ -8,6 +8,10 @@ import TestSupport
 enum Programs {
     static let groupstore = Word(directory.appending("groupstore"))
     static let legacyWriter = Word(directory.appending("LegacyWriter"))
+    static let legacyPresenter = Word(directory.appending("LegacyPresenter"))
+    static let notesApp = Word(directory.appending("NotesApp"))
+    static let notesWidget = Word(directory.appending("NotesWidget"))
+    static let claimWorker = Word(directory.appending("ClaimWorker"))
 
     /// A file of the package, by its path from the root.
     static func source(_ path: String) -> Word {

@@ -1,0 +1,50 @@
+import Foundation
+import GroupStore
+
+/// Claims one item at random, reading and writing, for a while, and tells what it saw: run many at once by the tests.
+///
+///     ClaimWorker GROUP_DIRECTORY SECONDS
+///
+/// Whether a writer was ever beside anybody is not asked of the claims but of flock(2), on another file: shared while
+/// reading, exclusive while writing, and never waited for.
+@main
+struct ClaimWorker {
+    static func main() throws {
+        guard CommandLine.arguments.count == 3, let seconds = Double(CommandLine.arguments[2]) else { exit(64) }
+        let directory = URL(filePath: CommandLine.arguments[1])
+        // Opened before any lock file, so that it is closed before them when this process is killed.
+        let witness = open(directory.appending(path: "witness").path, O_RDWR | O_CREAT, 0o600)
+        let container = try GroupContainer(identifier: "group.com.example.claims", directory: directory)
+        let item = directory.appending(path: "item")
+        let end = ContinuousClock.now.advanced(by: .seconds(seconds))
+        var (reads, writes, longest) = (0, 0, Duration.zero)
+        while ContinuousClock.now < end {
+            let coordinator = FileCoordinator(in: container)
+            let asked = ContinuousClock.now
+            if Int.random(in: 0..<4) == 0 {
+                try coordinator.coordinate(writingItemAt: item, deadline: .seconds(60)) { _ in
+                    longest = max(longest, asked.duration(to: .now))
+                    work(witness, LOCK_EX)
+                }
+                writes += 1
+            } else {
+                try coordinator.coordinate(readingItemAt: item, deadline: .seconds(60)) { _ in
+                    longest = max(longest, asked.duration(to: .now))
+                    work(witness, LOCK_SH)
+                }
+                reads += 1
+            }
+            usleep(UInt32.random(in: 0...2000))
+        }
+        let waited = Double(longest.components.seconds) + Double(longest.components.attoseconds) / 1e18
+        say("reads \(reads) writes \(writes) longest \(waited)")
+    }
+
+    private static func work(_ witness: CInt, _ kind: CInt) {
+        if flock(witness, kind | LOCK_NB) != 0 { say("VIOLATION \(kind == LOCK_EX ? "writer" : "reader")") }
+        usleep(UInt32.random(in: 0...1000))
+        flock(witness, LOCK_UN)
+    }
+}
+
+private func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }

@@ -1,0 +1,106 @@
+import AgentProtocol
+import Foundation
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Agent and app as containers have them: each in user, mount and PID namespaces of its own, over one group directory
+/// and one socket.
+@Suite(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
+struct NamespaceTests {
+    private func unshared(_ program: Word, _ arguments: [Word], environment: [String: String]) throws -> RunningProcess {
+        try RunningProcess("unshare", Namespaces.flags + [program] + arguments, environment: environment)
+    }
+
+    private func agent(_ places: Places, legacy: [Word] = []) throws -> (RunningProcess, FilePath) {
+        let socket = places.scratch("agent.sock")
+        let agent = try unshared(
+            Programs.groupstore, ["agent", "--group", "\(AgentProcess.group)=" + Word(places.group)] + legacy,
+            environment: AgentProcess.environment(socket))
+        let deadline = Deadline(after: .seconds(30))
+        while (try? UnixSocket.connect(to: socket)) == nil, !deadline.hasPassed { usleep(5000) }
+        return (agent, socket)
+    }
+
+    private func app(_ places: Places, _ store: FilePath, _ socket: FilePath, rows: Int) throws -> RunningProcess {
+        let app = try unshared(
+            Programs.notesApp,
+            [
+                "\(AgentProcess.group)", "--directory", Word(places.group), "--legacy", Word(store), "--rows",
+                "\(rows)", "--rate", "200",
+            ], environment: AgentProcess.environment(socket))
+        try app.line { $0.hasPrefix("open ") }
+        return app
+    }
+
+    private func store(_ places: Places) throws -> FilePath {
+        let store = places.legacy.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT)")
+        return store
+    }
+
+    @Test func presentingRelocatingAndNotifyingWork() throws {
+        let places = try Places()
+        let store = try store(places)
+        let (agent, socket) = try agent(places)
+        defer { agent.signal(SIGTERM) }
+        let subscriber = try WireConnection(socket)
+        try subscriber.send(["id": 1, "op": "subscribe", "store": .string("\(AgentProcess.group)/Notes.sqlite")])
+        try subscriber.next { $0["id"] == .integer(1) }
+        let app = try app(places, store, socket, rows: 600)
+        let done = try groupstore(
+            "relocate", Word(store), Word(places.group), "--json", environment: AgentProcess.environment(socket))
+        #expect(done.outcome == "relocated", "\(done.output)\(done.errors)")
+        try subscriber.next("relocated")
+        try subscriber.next("change")
+        let ended = try app.wait()
+        #expect(ended.output.contains("moved to "), "\(ended.output.suffix(300))")
+        let rows = ended.lines.filter { $0.hasPrefix("row ") }.count
+        #expect(rows == 600)
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == rows)
+    }
+
+    @Test func aHolderElsewhereIsNamedAsSuch() throws {
+        let places = try Places()
+        let store = try store(places)
+        let (agent, socket) = try agent(places)
+        defer { agent.signal(SIGTERM) }
+        let app = try app(places, store, socket, rows: 2000)
+        // The program itself: unshare(1) is its parent, with the pid we know.
+        let children = try run("pgrep", ["-P", "\(app.pid)"]).output.split(separator: "\n").compactMap { pid_t($0) }
+        let child = try #require(children.first)
+        kill(child, SIGSTOP)
+        defer { kill(child, SIGKILL) }
+        let refused = try groupstore(
+            "relocate", Word(store), Word(places.group), "--deadline", "0.5", "--json",
+            environment: AgentProcess.environment(socket))
+        #expect(refused.status == 75, "\(refused.output)")
+        #expect(refused.errors.contains("NotesApp (pid 1, in another PID namespace)"), "\(refused.errors)")
+        #expect(refused.summary.objects("holders").first?.bool("elsewhere") == true, "\(refused.output)")
+    }
+
+    /// One that presents nothing can't be named from there, and is said to be out of sight.
+    @Test func aStrangerElsewhereIsSaidToBeOutOfSight() throws {
+        let places = try Places()
+        let store = try store(places)
+        let shell = try sqliteShell(store)
+        let refused = try run(
+            "unshare",
+            Namespaces.flags + [
+                Programs.groupstore, "relocate", Word(store), Word(places.group), "--deadline", "0.2", "--json",
+            ], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(refused.status == 75, "\(refused.output)")
+        #expect(refused.errors.contains("in another PID namespace"), "\(refused.errors)")
+        shell.closeInput()
+        try shell.wait()
+    }
+}
+
+enum Namespaces {
+    /// User, mount and PID namespaces, and a /proc of their own.
+    static let flags: [Word] = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+    static let areAvailable = (try? run("unshare", flags + ["true"]).status) == 0
+}

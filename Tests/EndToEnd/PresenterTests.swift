@@ -1,0 +1,225 @@
+import AgentProtocol
+import Foundation
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Stores that are relocated under the programs that present them. Every row that a program was told of as committed
+/// must be there afterwards.
+@Suite struct PresenterTests {
+    /// The sample app in a group of its own.
+    struct Apps {
+        let places: Places
+        let store: StoreFiles
+        var published: FilePath { places.group.appending("Notes.sqlite") }
+        var running: [RunningProcess] = []
+        var socket: FilePath { places.scratch("agent.sock") }
+
+        init(rows: Int = 3) throws {
+            places = try Places()
+            store = try StoreFiles(places.legacy.appending("Notes.sqlite"))
+            try sqlite(
+                store.path,
+                """
+                PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT);
+                WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < \(rows))
+                INSERT INTO note (title) SELECT 'old ' || i FROM n
+                """)
+        }
+
+        /// Starts one more, and waits until it has the store open.
+        mutating func start(rows: Int, rate: Int) throws {
+            let app = try RunningProcess(
+                Programs.notesApp,
+                [
+                    "\(AgentProcess.group)", "--directory", Word(places.group), "--legacy", Word(store.path), "--rows",
+                    "\(rows)", "--rate", "\(rate)", "--title", "app\(running.count)",
+                ], environment: AgentProcess.environment(socket))
+            try app.line { $0.hasPrefix("open ") }
+            running.append(app)
+        }
+
+        /// Waits for all, and compares what they were told with what is there. Returns the pauses, in milliseconds.
+        @discardableResult
+        func finish(at place: FilePath? = nil, old: Int = 3) throws -> [Int] {
+            var acknowledged: Set<String> = []
+            var pauses: [Int] = []
+            for app in running {
+                let done = try app.wait(within: .seconds(300))
+                #expect(done.status == 0, "\(done.errors)")
+                for line in done.lines where line.hasPrefix("row ") { acknowledged.insert(String(line.dropFirst(4))) }
+                for line in done.lines where line.hasPrefix("moved to ") {
+                    pauses.append(Int(line.split(separator: " ").dropLast().last ?? "") ?? -1)
+                }
+            }
+            let titles = try sqlite(place ?? published, "SELECT title FROM note").split(separator: "\n").map(String.init)
+            #expect(acknowledged.subtracting(titles).isEmpty)
+            #expect(titles.count == Set(titles).count)
+            #expect(Set(titles).subtracting(acknowledged).count >= old)
+            #expect(try sqlite(place ?? published, "PRAGMA integrity_check") == "ok\n")
+            return pauses
+        }
+    }
+
+    private func agent(_ apps: Apps, legacy: Bool = true) throws -> AgentProcess {
+        try AgentProcess(apps.places, legacy: legacy ? [apps.store.path] : [])
+    }
+
+    @Test func anAppIsRelocatedUnderWhileItWrites() throws {
+        var apps = try Apps()
+        // Until the app presents the store, a program that doesn't know of presenting keeps the agent waiting.
+        let shell = try sqliteShell(apps.store.path)
+        let agent = try agent(apps)
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try apps.start(rows: 1500, rate: 500)
+        shell.closeInput()
+        let relocated = try subscriber.next("relocated", "relocation_ended")
+        #expect(relocated.type == "relocated", "\(relocated.text)")
+        let pauses = try apps.finish()
+        #expect(pauses.count == 1)
+        print("pause: \(pauses) ms")
+        #expect(try !Directory(apps.places.legacy).names().contains("Notes.sqlite"))
+    }
+
+    @Test func manyAppsAreRelocatedUnderTogether() throws {
+        var apps = try Apps()
+        for _ in 0..<8 { try apps.start(rows: 150, rate: 30) }
+        let agent = try agent(apps)
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try subscriber.next("relocated")
+        try apps.finish()
+    }
+
+    /// The command that asks the agent names a presenter that doesn't answer, and nothing has changed.
+    @Test func aStoppedPresenterIsNamed() throws {
+        var apps = try Apps()
+        let agent = try agent(apps, legacy: false)
+        try apps.start(rows: 400, rate: 100)
+        let app = try #require(apps.running.first)
+        try app.line { $0 == "row app0 20" }
+        app.signal(SIGSTOP)
+        let before = try DirectorySnapshot(apps.places.legacy)
+
+        let started = ContinuousClock.now
+        let refused = try groupstore(
+            "relocate", Word(apps.store.path), Word(apps.places.group), "--deadline", "1", "--json",
+            environment: agent.environment)
+        #expect(started.duration(to: .now) < .seconds(20))
+        #expect(refused.status == 75, "\(refused.output)")
+        #expect(refused.outcome == "busy")
+        let holder = try #require(refused.summary.objects("holders").first, "\(refused.output)")
+        #expect(holder.integer("pid") == Int64(app.pid))
+        #expect(holder.string("program") == "NotesApp")
+        #expect(refused.errors.contains("NotesApp (pid \(app.pid))"))
+        #expect(try DirectorySnapshot(apps.places.legacy) == before)
+        #expect(try Directory(apps.places.group).names().filter { $0 != ".groupstore" }.isEmpty)
+
+        app.signal(SIGCONT)
+        try app.line { $0 == "row app0 60" }
+        let done = try groupstore(
+            "relocate", Word(apps.store.path), Word(apps.places.group), "--json", environment: agent.environment)
+        #expect(done.outcome == "relocated", "\(done.output)")
+        #expect(try apps.finish().count == 1)
+    }
+
+    /// The app goes on where the store is, whatever the agent had done to it when it was killed.
+    /// `GROUPSTORE_KILLS` makes them more: the outside check is 100.
+    @Test func anAgentKilledAnywhereLosesNothing() throws {
+        let kills = ProcessInfo.processInfo.environment["GROUPSTORE_KILLS"].flatMap { Int($0) } ?? 6
+        var found: [String: Int] = [:]
+        for round in 0..<kills {
+            var apps = try Apps()
+            let shell = try sqliteShell(apps.store.path)
+            var doomed: AgentProcess? = try agent(apps)
+            try apps.start(rows: 400, rate: 200)
+            shell.closeInput()
+            try shell.wait()
+            // From the last close to the relocation's end is about 0.1 s.
+            usleep(UInt32.random(in: 0...120_000))
+            try doomed?.process.killAtOnce()
+            doomed = nil
+            found[try state(apps), default: 0] += 1
+            // It works without an agent: rows come.
+            let app = try #require(apps.running.first)
+            try app.line(within: .seconds(60)) { $0.hasPrefix("row app0 ") && Int($0.dropFirst(9)) ?? 0 > 150 }
+            let heir = try agent(apps)
+            let subscriber = try heir.subscribe("Notes.sqlite")
+            // What the app found at the old place, this agent relocates, if not under the app then after its end.
+            if try Directory(apps.places.legacy).status("Notes.sqlite") != nil {
+                try subscriber.next("relocated")
+            }
+            try apps.finish()
+            #expect(try Directory(apps.places.legacy).names().isEmpty, "round \(round)")
+        }
+        print("agent killed \(kills) times at random moments; where the store was then: \(found)")
+    }
+
+    private func state(_ apps: Apps) throws -> String {
+        if try Directory(apps.places.group).status("Notes.sqlite") != nil { return "new place" }
+        let kind = try Directory(apps.places.legacy).status("Notes.sqlite")?.kind
+        return kind == .regular ? "old place" : "withdrawn"
+    }
+
+    @Test func anOldProgramPresentsItsStoreInAFewLines() throws {
+        let apps = try Apps()
+        // The group's directory is found by its identifier.
+        let containers = apps.places.scratch("containers")
+        let group = containers.appending(AgentProcess.group)
+        try run("mkdir", ["-p", Word(group)])
+        let environment = ["GROUPSTORE_SOCKET": apps.socket.string, "GROUPSTORE_CONTAINERS": containers.string]
+        let agent = try AgentProcess(["--group", "\(AgentProcess.group)=" + Word(group)], socket: apps.socket)
+        let old = try RunningProcess(
+            Programs.legacyPresenter, ["\(AgentProcess.group)", Word(apps.store.path)], environment: environment)
+        old.send("first")
+        #expect(try old.line() == "row 4 \(apps.store.path.string)")
+        let done = try groupstore(
+            "relocate", Word(apps.store.path), Word(group), "--json", environment: agent.environment)
+        #expect(done.outcome == "relocated", "\(done.output)")
+        old.send("second")
+        #expect(try old.line() == "row 5 \(group.appending("Notes.sqlite").string)")
+        old.closeInput()
+        #expect(try old.wait().status == 0)
+        #expect(try sqlite(group.appending("Notes.sqlite"), "SELECT title FROM note WHERE id > 3") == "first\nsecond\n")
+    }
+
+    @Test func aWidgetHearsOfWhatItDoesNotPresent() throws {
+        let apps = try Apps()
+        let containers = apps.places.scratch("containers")
+        let group = containers.appending(AgentProcess.group)
+        try run("mkdir", ["-p", Word(group)])
+        let environment = ["GROUPSTORE_SOCKET": apps.socket.string, "GROUPSTORE_CONTAINERS": containers.string]
+        let widget = try RunningProcess(
+            Programs.notesWidget, ["\(AgentProcess.group)", "Notes.sqlite"], environment: environment)
+        #expect(try widget.line()?.hasPrefix("no agent") == true)
+        let agent = try AgentProcess(
+            ["--group", "\(AgentProcess.group)=" + Word(group), "--legacy", Word(apps.store.path)],
+            socket: apps.socket)
+        try widget.line { $0.hasPrefix("relocated") }
+        let published = group.appending("Notes.sqlite")
+        try sqlite(published, "INSERT INTO note (title) VALUES ('heard')")
+        try widget.line { $0.hasPrefix("changed") }
+        // Another agent is another epoch: the widget is told, and goes on.
+        #expect(try agent.stop().status == 0)
+        try widget.line { $0.hasPrefix("no agent") }
+        let heir = try AgentProcess(["--group", "\(AgentProcess.group)=" + Word(group)], socket: apps.socket)
+        try widget.line { $0.hasPrefix("reset (epoch)") }
+        try sqlite(published, "INSERT INTO note (title) VALUES ('heard again')")
+        try widget.line { $0.hasPrefix("changed") }
+        #expect(try heir.stop().status == 0)
+    }
+
+    /// A program that only listens is not to carry a database engine, a network library or a command-line parser.
+    @Test func theClientLibraryLinksNothingItDoesNotNeed() throws {
+        let libraries = try run("ldd", [Programs.notesWidget]).output
+        #expect(libraries.contains("libc.so"))
+        for unwanted in ["libsqlite3", "libinotifytools"] { #expect(!libraries.contains(unwanted), "\(libraries)") }
+        let symbols = try run("nm", [Programs.notesWidget]).output
+        // As names are mangled: the length, then the module.
+        #expect(symbols.contains("10GroupStore"))
+        for unwanted in ["4GRDB", "14ArgumentParser", "7NIOCore", "15PersistentStore", "sqlite3_open"] {
+            #expect(!symbols.contains(unwanted), "\(unwanted)")
+        }
+    }
+}
