@@ -122,8 +122,19 @@ struct AgentStatus {
         default:
             let last = row.object("last_relocation").map { "\n    \(Self.relocation($0))" } ?? ""
             return "  \(printable("store", row))  \(row.string("state") ?? "")  "
-                + "\(row.integer("subscribers") ?? 0) subscribers\(last)"
+                + "\(row.integer("subscribers") ?? 0) subscribers\(presenters(row))\(last)"
         }
+    }
+
+    private static func presenters(_ row: JSONObject) -> String {
+        guard case .array(let values)? = row["presenters"], !values.isEmpty else { return "" }
+        let holders = values.compactMap { value -> FileHolder? in
+            guard case .object(let holder) = value else { return nil }
+            return FileHolder(
+                pid: Int32(clamping: holder.integer("pid") ?? 0), program: holder.string("program") ?? "?",
+                isElsewhere: holder.bool("elsewhere") ?? false)
+        }
+        return ", presented by \(holders.list)"
     }
 
     static func relocation(_ object: JSONObject) -> String {

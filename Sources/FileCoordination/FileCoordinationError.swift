@@ -58,7 +58,8 @@ extension FileCoordinationError {
                 .notWritable, "\(place) may be read but not written to: \(PrintablePath(item)) can't be claimed there",
                 remedy: "ask its owner for write permission, or claim reading only")
             : FileCoordinationError(
-                .notWritable, "\(place) may be read but not written to, and nobody has claimed \(PrintablePath(item)) yet",
+                .notWritable,
+                "\(place) may be read but not written to, and nobody has claimed \(PrintablePath(item)) yet",
                 remedy: "let a process that may write there claim it once, or ask for write permission")
     }
 

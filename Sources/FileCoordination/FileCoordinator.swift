@@ -171,7 +171,9 @@ extension FileCoordinator {
                 claim: claim, intents: claimed, registry: seats.registry, own: seat?.number,
                 isAnswering: seat?.isAnswering == true
             ).run(wait)
-            let urls = zip(intents, claimed).map { FileAccessIntent(url: container.url(of: $1.item), access: $0.access) }
+            let urls = zip(intents, claimed).map {
+                FileAccessIntent(url: container.url(of: $1.item), access: $0.access)
+            }
             return Access(intents: urls, claim: claim, number: number)
         } catch {
             throw FileCoordinationError(error)

@@ -82,7 +82,9 @@ public final class SharedStore: Sendable {
                 if let lock = try container.lock() {
                     return try withExtendedLifetime(lock) { _ in try urlAfterInterruption() }
                 }
-            } catch let error as SystemError where error.errno == .permissionDenied || error.errno == .readOnlyFileSystem {
+            } catch let error as SystemError
+                where error.errno == .permissionDenied || error.errno == .readOnlyFileSystem
+            {
                 // A reader can't lock; it waits for those who can.
                 if whereabouts != .moving { return url }
             }

@@ -171,7 +171,8 @@ final class ChangeReader: Sendable {
         state.withLock { $0.wire = connection.wire }
         let since = state.withLock { $0.token }
         let reply = try connection.request(
-            .subscribe(feed.address, since: since ?? (feed.wasTold ? "" : nil)), deadline: Deadline(after: .seconds(10)))
+            .subscribe(feed.address, since: since ?? (feed.wasTold ? "" : nil)), deadline: Deadline(after: .seconds(10))
+        )
         // A token that was never used says that nothing was missed so far.
         if since == nil { state.withLock { $0.token = reply.string("token") } }
         feed.wasTold = false

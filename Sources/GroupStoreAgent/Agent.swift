@@ -73,8 +73,8 @@ package final class Agent {
             log)
         presenters.onChange { [weak scheduler] store in scheduler?.presentersChanged(of: store) }
         let status = StatusReport(
-            hub: hub, configuration: current, states: states, scheduler: scheduler, socket: socket,
-            version: Self.version)
+            hub: hub, configuration: current, states: states, scheduler: scheduler,
+            presenters: presenters.registry, socket: socket, version: Self.version)
         let requests = RequestHandler(
             hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
             status: status, version: Self.version, log: log)

@@ -1,4 +1,5 @@
 import AgentProtocol
+import FileCoordination
 import FoundationEssentials
 import Glibc
 import GroupContainer
@@ -11,17 +12,19 @@ package struct StatusReport: Sendable {
     private let configuration: CurrentConfiguration
     private let states: FollowingStates
     private let scheduler: (any RelocationScheduling)?
+    private let presenters: MemoryRegistry
     private let socket: FilePath
     private let version: String
 
     package init(
         hub: Hub, configuration: CurrentConfiguration, states: FollowingStates,
-        scheduler: (any RelocationScheduling)?, socket: FilePath, version: String
+        scheduler: (any RelocationScheduling)?, presenters: MemoryRegistry, socket: FilePath, version: String
     ) {
         self.hub = hub
         self.configuration = configuration
         self.states = states
         self.scheduler = scheduler
+        self.presenters = presenters
         self.socket = socket
         self.version = version
     }
@@ -77,6 +80,10 @@ package struct StatusReport: Sendable {
         }
         row["state"] = states[store].map { .string($0.rawValue) }
         row["subscribers"] = .integer(Int64(feed?.subscribers ?? 0))
+        if let name {
+            let item = ClaimedItem(container: store.group, path: FilePath(root: nil, [name]))
+            row["presenters"] = .array(presenters.holders(presenting: item).map { .object($0.json) })
+        }
         row["token"] = feed.map { .string($0.token) }
         let last = receipts.last { receipt in name.map { receipt.name.path == FilePath(root: nil, [$0]) } ?? false }
         row["last_relocation"] = last.map { .object($0.json) }

@@ -43,6 +43,8 @@ import Testing
         #expect(reads > 0 && writes > 0 && killed > 0)
         // Starved is who waits for as long as others go on; the deadline of one claim is 60 s.
         #expect(longest < 60)
-        #expect(try Directory(scratch.path.appending(".groupstore").appending("claims").appending("holders")).names().count <= killed)
+        #expect(
+            try Directory(scratch.path.appending(".groupstore").appending("claims").appending("holders")).names().count
+                <= killed)
     }
 }

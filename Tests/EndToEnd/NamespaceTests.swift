@@ -10,7 +10,8 @@ import Testing
 /// and one socket.
 @Suite(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
 struct NamespaceTests {
-    private func unshared(_ program: Word, _ arguments: [Word], environment: [String: String]) throws -> RunningProcess {
+    private func unshared(_ program: Word, _ arguments: [Word], environment: [String: String]) throws -> RunningProcess
+    {
         try RunningProcess("unshare", Namespaces.flags + [program] + arguments, environment: environment)
     }
 
@@ -100,7 +101,9 @@ struct NamespaceTests {
 
 enum Namespaces {
     /// User, mount and PID namespaces, and a /proc of their own.
-    static let flags: [Word] = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    static let flags: [Word] = [
+        "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
+    ]
 
     static let areAvailable = (try? run("unshare", flags + ["true"]).status) == 0
 }

@@ -52,11 +52,12 @@ final class RunningServer {
         let listener = try UnixSocket.listen(at: socket).release()
         let started = Mutex<(any Error)?>(nil)
         let isReady = DispatchSemaphore(value: 0)
-        thread = try SystemThread(name: "test-server") { [loop, hub, watch, scheduler, presenters, socket, isStopping] in
+        thread = try SystemThread(name: "test-server") {
+            [loop, hub, watch, scheduler, presenters, socket, isStopping] in
             do {
                 let status = StatusReport(
-                    hub: hub, configuration: current, states: states, scheduler: scheduler, socket: socket,
-                    version: "test")
+                    hub: hub, configuration: current, states: states, scheduler: scheduler,
+                    presenters: presenters.registry, socket: socket, version: "test")
                 let requests = RequestHandler(
                     hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
                     status: status, version: "test", log: log)
