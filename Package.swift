@@ -12,6 +12,7 @@ let package = Package(
         .executable(name: "groupstore", targets: ["GroupStoreCommand"]),
         .library(name: "GroupStore", targets: ["GroupStore"]),
         .library(name: "GroupStoreGRDB", targets: ["GroupStoreGRDB"]),
+        .library(name: "ManagedObjectModel", targets: ["ManagedObjectModel"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -22,6 +23,7 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
+        .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CXXHash", providers: [.apt(["libxxhash-dev"])]),
         .target(name: "CLinux"),
         .target(
@@ -47,6 +49,14 @@ let package = Package(
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
             ],
             swiftSettings: strict),
+        .target(
+            name: "ManagedObjectModel",
+            dependencies: [
+                "CZlib", "LinuxSystem", .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            swiftSettings: strict),
+        .target(
+            name: "CoreDataStore", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
         .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),
         .target(
             name: "StoreRelocation",
@@ -64,7 +74,7 @@ let package = Package(
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
-                "GroupStore", "GroupStoreAgent", "StoreRelocation",
+                "CoreDataStore", "GroupStore", "GroupStoreAgent", "ManagedObjectModel", "StoreRelocation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Agent",
@@ -106,6 +116,11 @@ let package = Package(
             name: "PersistentStoreTests",
             dependencies: ["PersistentStore", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
             swiftSettings: strict),
+        .testTarget(
+            name: "ManagedObjectModelTests", dependencies: ["ManagedObjectModel", "TestSupport"],
+            swiftSettings: strict),
+        .testTarget(
+            name: "CoreDataStoreTests", dependencies: ["CoreDataStore", "TestSupport"], swiftSettings: strict),
         .testTarget(
             name: "ChangeFeedTests", dependencies: ["ChangeFeed", "DirectoryWatching", "TestSupport"],
             swiftSettings: strict),

@@ -1,0 +1,61 @@
+import ManagedObjectModel
+import PersistentStore
+import SystemPackage
+
+/// What a Core Data store says of its own model.
+package struct StoreModel: Sendable {
+    package let path: FilePath
+    package let metadata: CoreDataMetadata
+    /// The model in `Z_MODELCACHE`; nil when there is none that the metadata agrees with.
+    package let cachedModel: ManagedObjectModel?
+    /// Why the model cache is not believed; nil when it is, or when there is none.
+    package let cacheProblem: String?
+}
+
+extension StoreModel {
+    /// Nil when the store isn't Core Data's. Throws `StoreError`.
+    package init?(_ reader: StoreReader) throws {
+        guard let metadata = try CoreDataMetadata(reader) else { return nil }
+        self.metadata = metadata
+        path = reader.location.path
+        guard let content = try Self.cache(reader) else {
+            (cachedModel, cacheProblem) = (nil, nil)
+            return
+        }
+        do {
+            let model = try ModelCache.model(content, of: reader.location.path)
+            // It is a cache: when an old program has written the metadata only, the metadata is right.
+            let agrees = model.entityVersionHashesByName == metadata.versionHashes
+            cachedModel = agrees ? model : nil
+            cacheProblem = agrees ? nil : "the store's model cache is of another version than its metadata"
+        } catch let error as ModelError {
+            (cachedModel, cacheProblem) = (nil, error.message)
+        }
+    }
+
+    /// Looks at the store; nothing of it changes. Throws `StoreError`, `SystemError`; nil when it isn't Core Data's.
+    package static func read(_ location: StoreLocation) throws -> StoreModel? {
+        try StoreReader.read(location) { try StoreModel($0) }
+    }
+
+    private static func cache(_ reader: StoreReader) throws -> [UInt8]? {
+        let tables = try reader.integer(
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'Z_MODELCACHE'")
+        guard tables == 1 else { return nil }
+        let row = try reader.prepare("SELECT Z_CONTENT FROM Z_MODELCACHE LIMIT 1")
+        return try row.step() ? row.bytes(0, limit: ModelCache.largestContent) : nil
+    }
+
+    /// The store's model: the one it carries, else the version of `bundle` whose entities' hashes are the store's.
+    package func model(in bundle: ModelBundle? = nil) -> ManagedObjectModel? {
+        cachedModel ?? bundle?.version(matching: metadata.versionHashes)?.model
+    }
+}
+
+extension CoreDataMetadata {
+    /// Each entity's 32 bytes.
+    package var versionHashes: [String: [UInt8]] {
+        let known = entities.compactMap { entity in entity.versionHash.map { (entity.name, $0) } }
+        return Dictionary(known, uniquingKeysWith: { first, _ in first })
+    }
+}

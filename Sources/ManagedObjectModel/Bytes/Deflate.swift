@@ -1,0 +1,35 @@
+import CZlib
+
+/// Raw DEFLATE (RFC 1951), without zlib's header: what Core Data puts into `Z_MODELCACHE`.
+enum Deflate {
+    /// Nil when the bytes aren't deflated ones, or when there would be more than `limit` of them: a few bytes can
+    /// stand for a thousand times as many.
+    static func inflate(_ bytes: [UInt8], limit: Int) -> [UInt8]? {
+        var stream = z_stream()
+        // Negative: no header, and the largest window.
+        guard inflateInit2_(&stream, -15, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else { return nil }
+        defer { inflateEnd(&stream) }
+        var input = bytes
+        return input.withUnsafeMutableBufferPointer { source in
+            stream.next_in = source.baseAddress
+            stream.avail_in = UInt32(clamping: source.count)
+            return output(of: &stream, limit: limit)
+        }
+    }
+
+    private static func output(of stream: inout z_stream, limit: Int) -> [UInt8]? {
+        var result: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let (status, count) = chunk.withUnsafeMutableBufferPointer { room in
+                stream.next_out = room.baseAddress
+                stream.avail_out = UInt32(room.count)
+                let status = CZlib.inflate(&stream, Z_NO_FLUSH)
+                return (status, room.count - Int(stream.avail_out))
+            }
+            guard status == Z_OK || status == Z_STREAM_END, result.count + count <= limit else { return nil }
+            result += chunk[..<count]
+            if status == Z_STREAM_END { return result }
+        }
+    }
+}

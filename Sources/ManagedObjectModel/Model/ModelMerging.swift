@@ -1,0 +1,31 @@
+extension ManagedObjectModel {
+    /// One model of several, as `NSManagedObjectModel(byMerging:)` makes it. An entity may be in more than one of them
+    /// when it is the same in all. Throws `ModelFault`.
+    public init(merging models: [ManagedObjectModel]) throws {
+        var entities: [String: EntityDescription] = [:]
+        var configurations: [String: [String]] = [:]
+        var templates: [String: FetchRequestTemplate] = [:]
+        for model in models {
+            for entity in model.entities {
+                if let other = entities[entity.name], other != entity {
+                    throw ModelFault(
+                        entity: entity.name, "two models have an entity of this name, and they differ",
+                        remedy: "rename one of them, or make them the same")
+                }
+                entities[entity.name] = entity
+            }
+            for (name, members) in model.configurations {
+                let known = configurations[name] ?? []
+                configurations[name] = known + members.filter { !known.contains($0) }
+            }
+            for template in model.fetchRequestTemplates {
+                templates[template.name] = templates[template.name] ?? template
+            }
+        }
+        try self.init(
+            entities: Array(entities.values),
+            versionIdentifiers: models.reduce(into: Set()) { $0.formUnion($1.versionIdentifiers) },
+            configurations: configurations, fetchRequestTemplates: templates.values.sorted { $0.name.precedes($1.name) }
+        )
+    }
+}

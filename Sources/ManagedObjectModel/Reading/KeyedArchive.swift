@@ -1,0 +1,145 @@
+/// What `NSKeyedArchiver` writes: a property list whose `$objects` refer to each other by number.
+struct KeyedArchive {
+    private let objects: [PropertyListValue]
+    let root: ArchivedObject
+
+    /// Throws `PropertyListError`.
+    init(_ bytes: [UInt8]) throws(PropertyListError) {
+        let list = try PropertyListValue(parsing: bytes)
+        guard let members = list.dictionary, members["$archiver"]?.string == "NSKeyedArchiver",
+            let objects = members["$objects"]?.array, let top = members["$top"]?.dictionary?["root"]?.uid
+        else { throw PropertyListError("the property list is no keyed archive") }
+        self.objects = objects
+        guard let root = ArchivedObject(top, objects) else {
+            throw PropertyListError("the archive's root is no object")
+        }
+        self.root = root
+    }
+}
+
+/// One object in a keyed archive. Objects may refer to each other in circles: who follows references by recursion
+/// bounds its depth.
+struct ArchivedObject {
+    let number: Int
+    let className: String
+    private let fields: [String: PropertyListValue]
+    private let objects: [PropertyListValue]
+
+    /// Nil when the number is no object's with a class.
+    init?(_ number: Int, _ objects: [PropertyListValue]) {
+        guard objects.indices.contains(number), let fields = objects[number].dictionary,
+            let classNumber = fields["$class"]?.uid, objects.indices.contains(classNumber),
+            let className = objects[classNumber].dictionary?["$classname"]?.string
+        else { return nil }
+        self.number = number
+        self.className = className
+        self.fields = fields
+        self.objects = objects
+    }
+
+    /// The field's value, a reference to a plain value followed. Nil when there is none, or `nil` was archived.
+    subscript(field: String) -> PropertyListValue? {
+        guard let value = fields[field] else { return nil }
+        return Self.plain(value, objects)
+    }
+
+    private static func plain(_ value: PropertyListValue, _ objects: [PropertyListValue]) -> PropertyListValue? {
+        guard case .uid(let number) = value else { return value }
+        guard number != 0, objects.indices.contains(number) else { return nil }
+        return objects[number]
+    }
+
+    /// Nil when the field refers to no object with a class.
+    func object(_ field: String) -> ArchivedObject? {
+        fields[field]?.uid.flatMap { $0 == 0 ? nil : ArchivedObject($0, objects) }
+    }
+
+    /// Text, an `NSMutableString` too.
+    func string(_ field: String) -> String? { fields[field].flatMap(text) }
+
+    private func text(_ value: PropertyListValue) -> String? {
+        switch value {
+        case .string(let text): text
+        case .uid(let number) where number != 0 && objects.indices.contains(number):
+            objects[number].string ?? ArchivedObject(number, objects)?.string("NS.string")
+        default: nil
+        }
+    }
+
+    func integer(_ field: String) -> Int64? {
+        switch self[field] {
+        case .integer(let value)?: value
+        case .boolean(let value)?: value ? 1 : 0
+        case .real(let value)?: Int64(exactly: value.rounded())
+        default: nil
+        }
+    }
+
+    func isTrue(_ field: String) -> Bool { self[field]?.boolean ?? false }
+
+    /// The elements of the array or set in `field`: those that are objects.
+    func elements(_ field: String) -> [ArchivedObject] {
+        references(field).compactMap { $0.uid.flatMap { ArchivedObject($0, objects) } }
+    }
+
+    /// The elements of the array or set in `field`: those that are text.
+    func strings(_ field: String) -> [String] { references(field).compactMap(text) }
+
+    /// The numbers in the array in `field`; nil for an element that is none.
+    func numbers(_ field: String) -> [Int64?] {
+        references(field).map { Self.plain($0, objects)?.integer }
+    }
+
+    /// The elements of this array or set itself, each as an object or as text.
+    var ownElements: [(object: ArchivedObject?, text: String?)] {
+        (fields["NS.objects"]?.array ?? []).map { ($0.uid.flatMap { ArchivedObject($0, objects) }, text($0)) }
+    }
+
+    private func references(_ field: String) -> [PropertyListValue] { object(field)?.fields["NS.objects"]?.array ?? [] }
+
+    /// The members of the dictionary in `field`, those with text for a key; Core Data's own `NSKnownKeysDictionary1`
+    /// keeps its keys apart.
+    func members(_ field: String) -> [(key: String, value: ArchivedMember)] {
+        guard let dictionary = object(field) else { return [] }
+        let keys: [PropertyListValue]
+        let values: [PropertyListValue]
+        if let mapping = dictionary.object("searchMapping") {
+            keys = mapping.references("keys")
+            values = dictionary.references("values")
+        } else {
+            keys = dictionary.fields["NS.keys"]?.array ?? []
+            values = dictionary.fields["NS.objects"]?.array ?? []
+        }
+        return zip(keys, values).compactMap { key, value in
+            text(key).map { ($0, ArchivedMember(value: value, text: text(value), objects: objects)) }
+        }
+    }
+}
+
+/// A value in an archived dictionary.
+struct ArchivedMember {
+    fileprivate let value: PropertyListValue
+    let text: String?
+    fileprivate let objects: [PropertyListValue]
+
+    fileprivate init(value: PropertyListValue, text: String?, objects: [PropertyListValue]) {
+        self.value = value
+        self.text = text
+        self.objects = objects
+    }
+
+    var object: ArchivedObject? { value.uid.flatMap { ArchivedObject($0, objects) } }
+
+    /// The elements, those that are objects, when it is an array or set.
+    var elements: [ArchivedObject] { object?.ownElements.compactMap(\.object) ?? [] }
+
+    /// A number or truth value as text; nil for anything else.
+    var plainText: String? {
+        switch value.uid.flatMap({ objects.indices.contains($0) ? objects[$0] : nil }) ?? value {
+        case .integer(let number): "\(number)"
+        case .real(let number): "\(number)"
+        case .boolean(let truth): truth ? "1" : "0"
+        default: nil
+        }
+    }
+}
