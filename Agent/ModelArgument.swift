@@ -99,8 +99,68 @@ extension ModelArgument {
     }
 }
 
+extension ModelArgument {
+    /// The version of this name, else the current one. Throws `CommandFailure`.
+    func version(named name: String?, _ merge: ModelMergeOptions) throws -> NamedModel {
+        let all = try versions(merge)
+        guard let found = all.first(where: { name == nil ? $0.isCurrent : $0.name == name }) else {
+            throw CommandFailure(
+                .badData, code: "no_such_version", "\(PrintablePath(path)): there is no version “\(name ?? "")”",
+                remedy: "there are " + all.map(\.name).joined(separator: ", "))
+        }
+        return found
+    }
+}
+
+extension NamedModel {
+    /// The model. Throws `CommandFailure` where only its hashes are known.
+    var knownModel: ManagedObjectModel {
+        get throws {
+            guard let model else {
+                throw CommandFailure(
+                    .badData, code: "no_model", "\(name): the store carries no model that its metadata agrees with",
+                    remedy: "name the model that it was made with")
+            }
+            return model
+        }
+    }
+}
+
+/// What was renamed, where a model's renaming identifiers don't say it.
+struct ModelRenameOptions: ParsableArguments {
+    @Option(
+        name: .customLong("rename"),
+        help: "OLD=NEW or ENTITY.OLD=NEW: an entity or property was renamed; may be repeated.")
+    var renamings: [String] = []
+
+    /// The newer model with its renaming identifiers set. Throws `CommandFailure`.
+    func applied(to model: ManagedObjectModel, from old: ManagedObjectModel) throws -> ManagedObjectModel {
+        guard !renamings.isEmpty else { return model }
+        let parsed = try renamings.map { text in
+            guard let renaming = ModelRenaming(text) else {
+                throw CommandFailure(
+                    .usage, code: "usage", "--rename \(text): this is no renaming",
+                    remedy: "write Car=Automobile or Car.color=paintColor")
+            }
+            return renaming
+        }
+        do { return try model.renamed(parsed, from: old) } catch let fault as ModelFault {
+            throw CommandFailure(
+                .usage, code: "bad_renaming", "--rename: \(fault.element.map { $0 + ": " } ?? "")\(fault.message)",
+                remedy: fault.remedy)
+        }
+    }
+}
+
 /// Models that are one at run time, as `NSManagedObjectModel.mergedModel(from:)` makes it.
 struct ModelMergeOptions: ParsableArguments {
+    /// Nothing to merge.
+    static var none: ModelMergeOptions {
+        var options = ModelMergeOptions()
+        options.others = []
+        return options
+    }
+
     @Option(name: .customLong("merge"), help: "A model to merge in, as an app does with several; may be repeated.")
     var others: [String] = []
 

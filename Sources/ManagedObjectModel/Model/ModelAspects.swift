@@ -1,0 +1,128 @@
+/// One thing that a model says of an entity or property, in the words of a model's XML.
+package struct ModelAspect: Equatable, Sendable {
+    package let name: String
+    package let value: String
+
+    fileprivate init(_ name: String, _ value: String) {
+        self.name = name
+        self.value = value
+    }
+}
+
+/// Gathers what is said; what is as it usually is goes without saying.
+private struct AspectList {
+    var aspects: [ModelAspect] = []
+
+    mutating func add(_ name: String, _ value: String?) {
+        if let value { aspects.append(ModelAspect(name, value)) }
+    }
+
+    mutating func add(_ name: String, _ isTrue: Bool) { add(name, isTrue ? "YES" : nil) }
+
+    mutating func add(_ userInfo: [String: String]) {
+        for (key, value) in userInfo.sorted(by: { $0.key < $1.key }) { add("userInfo " + key, value) }
+    }
+}
+
+extension EntityDescription {
+    /// All but its properties.
+    package var aspects: [ModelAspect] {
+        var list = AspectList()
+        list.add("class", managedObjectClassName)
+        list.add("abstract", isAbstract)
+        list.add("parent", superentityName)
+        list.add("renamingIdentifier", renamingIdentifier == name ? nil : renamingIdentifier)
+        list.add("versionHashModifier", versionHashModifier)
+        for constraint in uniquenessConstraints { list.add("unique " + constraint.joined(separator: ", "), true) }
+        for index in indexes { list.add("index " + index.name, index.text) }
+        for index in compoundIndexes { list.add("compoundIndex " + index.joined(separator: ", "), true) }
+        list.add(userInfo)
+        return list.aspects
+    }
+}
+
+extension FetchIndexDescription {
+    fileprivate var text: String {
+        let elements = elements.map { element in
+            element.property + (element.isAscending ? "" : " descending") + (element.kind == .rTree ? " RTree" : "")
+        }
+        return elements.joined(separator: ", ") + (partialIndexPredicate.map { " where " + $0 } ?? "")
+    }
+}
+
+extension PropertyDescription {
+    package var aspects: [ModelAspect] {
+        switch self {
+        case .attribute(let attribute): attribute.aspects
+        case .relationship(let relationship): relationship.aspects
+        case .fetched(let property): property.aspects
+        }
+    }
+
+    /// `attribute`, `relationship` or `fetchedProperty`.
+    package var kind: String {
+        switch self {
+        case .attribute: "attribute"
+        case .relationship: "relationship"
+        case .fetched: "fetchedProperty"
+        }
+    }
+}
+
+extension AttributeDescription {
+    fileprivate var aspects: [ModelAspect] {
+        var list = AspectList()
+        list.add("type", type.name)
+        list.add("optional", isOptional)
+        list.add("transient", isTransient)
+        list.add("default", defaultValue?.description)
+        list.add("derived", derivation?.expression)
+        list.add("derivationFilter", derivation?.filteringPredicate)
+        list.add("externalStorage", allowsExternalBinaryDataStorage)
+        list.add("preserveAfterDeletion", preservesValueInHistoryOnDeletion)
+        list.add("cloudEncryption", allowsCloudEncryption)
+        list.add("class", valueClassName)
+        list.add("transformer", valueTransformerName)
+        list.add("indexed", isIndexed)
+        list.add("spotlight", isIndexedBySpotlight)
+        for rule in validations { list.add("validation " + rule.predicate, rule.errorCode.map(String.init) ?? "YES") }
+        for element in elements {
+            let said = element.aspects.map { $0.value == "YES" ? $0.name : $0.value }
+            list.add("element " + element.name, said.joined(separator: " "))
+        }
+        list.add("renamingIdentifier", renamingIdentifier == name ? nil : renamingIdentifier)
+        list.add("versionHashModifier", versionHashModifier)
+        list.add(userInfo)
+        return list.aspects
+    }
+}
+
+extension RelationshipDescription {
+    fileprivate var aspects: [ModelAspect] {
+        var list = AspectList()
+        list.add("destination", destinationEntityName)
+        list.add("inverse", inverseName)
+        list.add("toMany", isToMany)
+        list.add("ordered", isOrdered)
+        list.add("optional", isOptional)
+        list.add("transient", isTransient)
+        list.add("minCount", minCount == 0 ? nil : String(minCount))
+        list.add("maxCount", maxCount <= 1 ? nil : String(maxCount))
+        list.add("deleteRule", deleteRule.name)
+        list.add("renamingIdentifier", renamingIdentifier == name ? nil : renamingIdentifier)
+        list.add("versionHashModifier", versionHashModifier)
+        list.add(userInfo)
+        return list.aspects
+    }
+}
+
+extension FetchedPropertyDescription {
+    fileprivate var aspects: [ModelAspect] {
+        var list = AspectList()
+        list.add("entity", fetchRequest.entityName)
+        list.add("predicate", fetchRequest.predicate)
+        list.add("fetchLimit", fetchRequest.fetchLimit == 0 ? nil : String(fetchRequest.fetchLimit))
+        list.add(userInfo)
+        return list.aspects
+    }
+}
