@@ -57,6 +57,7 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "CoreDataStore", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
+        .target(name: "StoreMigration", dependencies: ["ManagedObjectModel"], swiftSettings: strict),
         .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),
         .target(
             name: "StoreRelocation",
@@ -74,7 +75,8 @@ let package = Package(
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
-                "CoreDataStore", "GroupStore", "GroupStoreAgent", "ManagedObjectModel", "StoreRelocation",
+                "CoreDataStore", "GroupStore", "GroupStoreAgent", "ManagedObjectModel", "StoreMigration",
+                "StoreRelocation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Agent",
@@ -121,6 +123,9 @@ let package = Package(
             swiftSettings: strict),
         .testTarget(
             name: "CoreDataStoreTests", dependencies: ["CoreDataStore", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "StoreMigrationTests", dependencies: ["LinuxSystem", "ManagedObjectModel", "StoreMigration"],
+            swiftSettings: strict),
         .testTarget(
             name: "ChangeFeedTests", dependencies: ["ChangeFeed", "DirectoryWatching", "TestSupport"],
             swiftSettings: strict),

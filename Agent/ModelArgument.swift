@@ -52,6 +52,9 @@ enum ModelArgument {
         return model
     }
 
+    /// Nil for a model.
+    var store: StoreModel? { if case .store(let store) = self { store } else { nil } }
+
     var path: FilePath {
         switch self {
         case .bundle(let bundle): bundle.path

@@ -86,4 +86,133 @@ import Testing
         #expect(refused.status == 65)
         #expect(refused.errors.contains("not Core Data's"))
     }
+
+    // MARK: show and diff
+
+    @Test func showsAVersion() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(directory, [("Notes", Self.note), ("Notes 2", "<entity name='A'/>")])
+        let done = try groupstore("model", "show", Word(bundle), "--version", "Notes", "--json")
+        #expect(done.objects.map(\.type) == ["version", "entity", "attribute", "summary"])
+        #expect(done.objects[2].string("entity") == "Note")
+        #expect(done.objects[2].object("aspects")?.string("type") == "String")
+        #expect(try groupstore("model", "show", Word(bundle)).output.hasPrefix("Notes 2 (current)\n"))
+        #expect(try groupstore("model", "show", Word(bundle), "--version", "Notes 7").status == 65)
+    }
+
+    @Test func tellsADifference() throws {
+        let directory = try TemporaryDirectory()
+        let renamed = Self.note.replacing("\"title\"", with: "\"heading\"")
+        let bundle = try Self.bundle(directory, [("Notes", Self.note), ("Notes 2", renamed)])
+        let old = bundle.appending("Notes.xcdatamodel")
+        let plain = try groupstore("model", "diff", Word(old), Word(bundle), "--json")
+        #expect(plain.status == 0)
+        #expect(plain.objects.compactMap { $0.string("change") } == ["removed", "added"])
+        let done = try groupstore("model", "diff", Word(old), Word(bundle), "--rename", "Note.title=heading", "--json")
+        #expect(done.objects.compactMap { $0.string("change") } == ["renamed"])
+        #expect(done.summary.bool("changes_hash") == true)
+        for renaming in ["Note.title", "Note.absent=heading", "Note.title=absent"] {
+            #expect(try groupstore("model", "diff", Word(old), Word(bundle), "--rename", Word(renaming)).status == 64)
+        }
+        #expect(try groupstore("model", "diff", Word(old), Word(old), "--json").summary.string("outcome") == "same")
+    }
+
+    // MARK: check
+
+    private static let wider = note.replacing(
+        "</entity>", with: "<attribute name='n' optional='YES' attributeType='Date'/></entity>")
+    private static let retyped = note.replacing("attributeType=\"String\"", with: "attributeType=\"Date\"")
+
+    @Test func checksOneVersionAgainstAnother() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(
+            directory, [("Notes", Self.note), ("Notes 2", Self.retyped), ("Notes 3", Self.wider)])
+        func version(_ name: String) -> Word { Word(bundle.appending(name + ".xcdatamodel")) }
+        func check(_ old: Word, _ new: Word) throws -> FinishedProcess {
+            try groupstore("model", "check", old, new, "--json")
+        }
+        let same = try check(version("Notes"), version("Notes"))
+        #expect(same.status == 0 && same.outcome == "compatible")
+        let inferred = try check(version("Notes"), Word(bundle))
+        #expect(inferred.status == 0 && inferred.outcome == "inferred")
+        #expect(inferred.objects[0].integer("unmigrated_code") == 134100)
+        let refused = try check(version("Notes"), version("Notes 2"))
+        #expect(refused.status == 65 && refused.outcome == "refused")
+        #expect(refused.objects[0].integer("code") == 134140)
+        #expect(refused.objects[0].objects("differing_entities").map { $0.string("entity") } == ["Note"])
+        let finding = refused.objects[1]
+        #expect(finding.integer("code") == 134190)
+        #expect([finding.string("entity"), finding.string("property")] == ["Note", "title"])
+        #expect(finding.integer("line") == 4)
+        #expect(finding.string("file")?.hasSuffix("Notes 2.xcdatamodel/contents") == true)
+        let text = try groupstore("model", "check", version("Notes"), version("Notes 2"))
+        #expect(text.status == 65)
+        for word in ["134100", "134140", "134190", "Note.title", "older hash"] { #expect(text.output.contains(word)) }
+        #expect(text.errors.contains("groupstore: Notes → Notes 2"))
+    }
+
+    @Test func checksEveryVersion() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(
+            directory, [("Notes", Self.note), ("Notes 2", Self.retyped), ("Notes 3", Self.wider)])
+        let done = try groupstore("model", "check", "--all", Word(bundle), "--json")
+        #expect(done.status == 65)
+        let checks = done.objects.filter { $0.type == "check" }
+        #expect(checks.map { $0.string("from") } == ["Notes", "Notes 2"])
+        #expect(checks.map { $0.string("verdict") } == ["inferred", "refused"])
+        #expect(done.summary.integer("refused") == 1)
+        let matrix = try groupstore("model", "check", "--all", Word(bundle)).output
+        #expect(matrix.hasPrefix("version  to Notes 3"))
+        for misuse in [["check", "--all", "a", "b"], ["check", "a"], ["check"]] {
+            #expect(try run(Programs.groupstore, ["model"] + misuse.map { Word($0) }).status == 64)
+        }
+    }
+
+    @Test func annotatesForGitHub() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(
+            directory, named: "100%, all", [("Notes", Self.note), ("Notes 2", Self.retyped)])
+        let done = try groupstore("model", "check", "--all", Word(bundle), "--format", "github")
+        #expect(done.status == 65)
+        let line = try #require(done.lines.first { $0.hasPrefix("::error ") })
+        #expect(
+            line.contains(
+                "100%25%2C all.xcdatamodeld/Notes 2.xcdatamodel/contents,line=4,title=Notes → Notes 2 (134190)::"))
+        #expect(line.contains("::Note.title: Source and destination attribute types are incompatible"))
+    }
+
+    /// A store that carries no model is of the version whose hashes it has.
+    @Test func checksAStore() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(directory, [("Notes", Self.note), ("Notes 2", Self.wider)])
+        let store = directory.path.appending("Notes.sqlite")
+        let hashes = try groupstore("model", "hash", Word(bundle.appending("Notes.xcdatamodel")), "--json").objects[0]
+        try makeCoreDataStore(store, hash: hashes.object("entities")?.string("Note") ?? "")
+        let done = try groupstore("model", "check", Word(store), Word(bundle), "--json")
+        #expect(done.status == 0, "\(done.errors)\(done.output)")
+        #expect(done.outcome == "inferred")
+        #expect(done.objects[0].object("metadata")?.string("NSStoreUUID") == "UUID")
+        try run("rm", [Word(store)])
+        try makeCoreDataStore(store, hash: String(repeating: "00", count: 32))
+        let unknown = try groupstore("model", "check", Word(store), Word(bundle), "--json")
+        #expect(unknown.status == 65)
+        #expect(unknown.objects[0].integer("code") == 134130)
+    }
+
+    private func makeCoreDataStore(_ path: FilePath, hash: String) throws {
+        try run(
+            "python3",
+            [
+                "-c",
+                """
+                import plistlib, sqlite3, sys
+                store = sqlite3.connect(sys.argv[1])
+                store.executescript('CREATE TABLE Z_METADATA (Z_VERSION INTEGER PRIMARY KEY, Z_UUID, Z_PLIST BLOB);'
+                    'CREATE TABLE Z_PRIMARYKEY (Z_ENT INTEGER PRIMARY KEY, Z_NAME, Z_SUPER INTEGER, Z_MAX INTEGER)')
+                plist = plistlib.dumps({'NSStoreModelVersionHashes': {'Note': bytes.fromhex(sys.argv[2])}})
+                store.execute('INSERT INTO Z_METADATA VALUES (1, ?, ?)', ('UUID', plist))
+                store.commit()
+                """, Word(path), Word(hash),
+            ])
+    }
 }

@@ -6,17 +6,23 @@ struct ArchivedAttributeReader {
     private let object: ArchivedObject
     private let path: FilePath
     private let element: String
-    private let depth: Int
 
-    init(_ object: ArchivedObject, path: FilePath, element: String, depth: Int = 0) {
+    /// A composite attribute's elements, theirs counted too: they may contain each other.
+    private static let mostElements = 10_000
+
+    init(_ object: ArchivedObject, path: FilePath, element: String) {
         self.object = object
         self.path = path
         self.element = element
-        self.depth = depth
     }
 
     /// Throws `ModelError`.
     func attribute(named name: String) throws -> AttributeDescription {
+        var left = Self.mostElements
+        return try attribute(named: name, depth: 0, &left)
+    }
+
+    private func attribute(named name: String, depth: Int, _ left: inout Int) throws -> AttributeDescription {
         let code = object.integer("NSAttributeType") ?? 0
         guard let type = Int32(exactly: code).flatMap(AttributeType.init) else {
             throw malformed("\(code) is no attribute type")
@@ -42,7 +48,7 @@ struct ArchivedAttributeReader {
         attribute.defaultValue = defaultValue(type)
         attribute.validations = validations
         attribute.derivation = try derivation()
-        attribute.elements = try elements()
+        attribute.elements = try elements(depth, &left)
         return attribute
     }
 
@@ -56,14 +62,19 @@ struct ArchivedAttributeReader {
             filteringPredicate: object.object("NSFilteringPredicate").map { ArchivedPredicate.format($0) })
     }
 
-    private func elements() throws -> [AttributeDescription] {
+    private func elements(_ depth: Int, _ left: inout Int) throws -> [AttributeDescription] {
         let parts = object.elements("NSElements")
-        guard parts.isEmpty || depth < 16 else { throw malformed("composite attributes are nested too deep") }
-        return try parts.map { part in
-            let name = part.string("NSPropertyName") ?? ""
-            return try ArchivedAttributeReader(part, path: path, element: element + "." + name, depth: depth + 1)
-                .attribute(named: name)
+        left -= parts.count
+        guard parts.isEmpty || depth < 16, left > 0 else {
+            throw malformed("composite attributes are nested too deep")
         }
+        var found: [AttributeDescription] = []
+        for part in parts {
+            let name = part.string("NSPropertyName") ?? ""
+            let reader = ArchivedAttributeReader(part, path: path, element: element + "." + name)
+            found.append(try reader.attribute(named: name, depth: depth + 1, &left))
+        }
+        return found
     }
 
     private var validations: [ValidationRule] {

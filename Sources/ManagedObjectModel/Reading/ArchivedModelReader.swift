@@ -20,6 +20,10 @@ struct ArchivedModelReader {
                 remedy: "name an .xcdatamodeld, .xcdatamodel, .momd or .mom")
         }
         let model = try ArchivedModelReader(path: path).model(archive.root)
+        guard !archive.isExhausted else {
+            throw ModelError(
+                .malformed, path, "the archive stands for more than any model holds", remedy: "compile the model again")
+        }
         return ModelVersion(name: name, model: model, path: path)
     }
 

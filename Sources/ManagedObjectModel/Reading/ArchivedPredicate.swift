@@ -2,15 +2,37 @@ import FoundationEssentials
 
 /// Archived `NSPredicate`s and `NSExpression`s as the format language writes them (Predicate Programming Guide,
 /// "Predicate Format String Syntax"). A version hash covers a derivation's text, so each character counts.
-enum ArchivedPredicate {
+///
+/// An archive's objects may refer to each other in circles, or each twice to the next one: the depth and the length are
+/// bounded, and what is beyond that is left out as “…”.
+struct ArchivedPredicate {
     private static let deepest = 100
+    /// Characters that may still be written; a part costs some even when it writes none.
+    private var left = 200_000
 
-    static func format(_ predicate: ArchivedObject) -> String { format(predicate, depth: 0) }
+    private init() {}
 
-    static func format(expression: ArchivedObject) -> String { format(expression: expression, depth: 0) }
+    static func format(_ predicate: ArchivedObject) -> String {
+        var formatter = ArchivedPredicate()
+        return formatter.format(predicate, depth: 0)
+    }
 
-    private static func format(_ predicate: ArchivedObject, depth: Int) -> String {
-        guard depth < deepest else { return "…" }
+    static func format(expression: ArchivedObject) -> String {
+        var formatter = ArchivedPredicate()
+        return formatter.format(expression: expression, depth: 0)
+    }
+
+    private mutating func spend(_ characters: Int) -> Bool {
+        left -= characters + 20
+        return left > 0
+    }
+
+    private mutating func written(_ text: String) -> String { spend(text.utf8.count) ? text : "…" }
+
+    // MARK: Predicates
+
+    private mutating func format(_ predicate: ArchivedObject, depth: Int) -> String {
+        guard depth < Self.deepest, spend(0) else { return "…" }
         switch predicate.className {
         case "NSComparisonPredicate": return comparison(predicate, depth)
         case "NSCompoundPredicate": return compound(predicate, depth)
@@ -19,11 +41,12 @@ enum ArchivedPredicate {
         }
     }
 
-    private static func compound(_ predicate: ArchivedObject, _ depth: Int) -> String {
-        let parts = predicate.elements("NSSubpredicates").map { part in
+    private mutating func compound(_ predicate: ArchivedObject, _ depth: Int) -> String {
+        var parts: [String] = []
+        for part in predicate.elements("NSSubpredicates") where left > 0 {
             let text = format(part, depth: depth + 1)
-            return part.className == "NSCompoundPredicate" && part.integer("NSCompoundPredicateType") != 0
-                ? "(\(text))" : text
+            let isJoined = part.className == "NSCompoundPredicate" && part.integer("NSCompoundPredicateType") != 0
+            parts.append(isJoined ? "(\(text))" : text)
         }
         switch predicate.integer("NSCompoundPredicateType") {
         case 0?: return "NOT " + (parts.first ?? "")
@@ -32,17 +55,25 @@ enum ArchivedPredicate {
         }
     }
 
-    private static func comparison(_ predicate: ArchivedObject, _ depth: Int) -> String {
+    private mutating func comparison(_ predicate: ArchivedObject, _ depth: Int) -> String {
         let operation = predicate.object("NSPredicateOperator")
         let options = operation?.integer("NSFlags") ?? operation?.integer("NSOptions") ?? 0
         let suffix = options & 3 == 0 ? "" : "[" + (options & 1 != 0 ? "c" : "") + (options & 2 != 0 ? "d" : "") + "]"
         let modifier =
-            operation?.integer("NSModifier") == 1 ? "ALL " : operation?.integer("NSModifier") == 2 ? "ANY " : ""
-        func side(_ field: String) -> String {
-            predicate.object(field).map { format(expression: $0, depth: depth + 1) } ?? "nil"
-        }
-        let sign = symbol(operation?.integer("NSOperatorType") ?? 4)
-        return modifier + side("NSLeftExpression") + " " + sign + suffix + " " + side("NSRightExpression")
+            switch operation?.integer("NSModifier") {
+            case 1?: "ALL "
+            case 2?: "ANY "
+            default: ""
+            }
+        let sign = Self.symbol(operation?.integer("NSOperatorType") ?? 4)
+        let one = side("NSLeftExpression", of: predicate, depth)
+        let other = side("NSRightExpression", of: predicate, depth)
+        return modifier + one + " " + sign + suffix + " " + other
+    }
+
+    private mutating func side(_ field: String, of predicate: ArchivedObject, _ depth: Int) -> String {
+        guard let expression = predicate.object(field) else { return "nil" }
+        return format(expression: expression, depth: depth + 1)
     }
 
     /// `NSPredicateOperatorType`.
@@ -64,34 +95,49 @@ enum ArchivedPredicate {
         }
     }
 
-    private static func format(expression: ArchivedObject, depth: Int) -> String {
-        guard depth < deepest else { return "…" }
-        func operand() -> String {
-            expression.object("NSOperand").map { format(expression: $0, depth: depth + 1) } ?? "SELF"
-        }
-        func elements(_ field: String) -> [String] {
-            expression.elements(field).map { format(expression: $0, depth: depth + 1) }
-        }
+    // MARK: Expressions
+
+    private mutating func format(expression: ArchivedObject, depth: Int) -> String {
+        guard depth < Self.deepest, spend(0) else { return "…" }
         switch expression.className {
-        case "NSConstantValueExpression": return constant(expression)
+        case "NSConstantValueExpression": return written(Self.constant(expression))
         case "NSSelfExpression": return "SELF"
-        case "NSVariableExpression": return "$" + (expression.string("NSVariable") ?? "")
-        case "NSKeyPathSpecifierExpression": return expression.string("NSKeyPath") ?? ""
-        case "NSKeyPathExpression":
-            let path = elements("NSArguments").joined(separator: ".")
-            let isPlain = expression.object("NSOperand").map { $0.className == "NSSelfExpression" } ?? true
-            return isPlain ? path : operand() + "." + path
-        case "NSAggregateExpression": return "{" + elements("NSCollection").joined(separator: ", ") + "}"
-        case "NSFunctionExpression": return function(expression, operand(), elements("NSArguments"))
-        default: return "\(expression.className)"
+        case "NSVariableExpression": return written("$" + (expression.string("NSVariable") ?? ""))
+        case "NSKeyPathSpecifierExpression": return written(expression.string("NSKeyPath") ?? "")
+        case "NSKeyPathExpression": return keyPath(expression, depth)
+        case "NSAggregateExpression":
+            return "{" + elements("NSCollection", of: expression, depth).joined(separator: ", ") + "}"
+        case "NSFunctionExpression": return function(expression, depth)
+        default: return written(expression.className)
         }
     }
 
-    private static func function(_ expression: ArchivedObject, _ operand: String, _ arguments: [String]) -> String {
-        let selector = expression.string("NSSelectorName") ?? ""
+    private mutating func elements(_ field: String, of expression: ArchivedObject, _ depth: Int) -> [String] {
+        var found: [String] = []
+        for element in expression.elements(field) where left > 0 {
+            found.append(format(expression: element, depth: depth + 1))
+        }
+        return found
+    }
+
+    private mutating func operand(of expression: ArchivedObject, _ depth: Int) -> String {
+        guard let operand = expression.object("NSOperand") else { return "SELF" }
+        return format(expression: operand, depth: depth + 1)
+    }
+
+    private mutating func keyPath(_ expression: ArchivedObject, _ depth: Int) -> String {
+        let path = elements("NSArguments", of: expression, depth).joined(separator: ".")
+        let isPlain = expression.object("NSOperand").map { $0.className == "NSSelfExpression" } ?? true
+        return isPlain ? path : operand(of: expression, depth) + "." + path
+    }
+
+    private mutating func function(_ expression: ArchivedObject, _ depth: Int) -> String {
+        let selector = written(expression.string("NSSelectorName") ?? "")
+        let arguments = elements("NSArguments", of: expression, depth)
         let isBuiltIn = expression.object("NSOperand")?.string("NSConstantValueClassName") == "_NSPredicateUtilities"
         guard isBuiltIn else {
-            return "FUNCTION(" + ([operand, "\"\(selector)\""] + arguments).joined(separator: ", ") + ")"
+            let parts = [operand(of: expression, depth), "\"\(selector)\""] + arguments
+            return "FUNCTION(" + parts.joined(separator: ", ") + ")"
         }
         let arithmetic = ["add:to:": "+", "from:subtract:": "-", "multiply:by:": "*", "divide:by:": "/"]
         if let sign = arithmetic[selector], arguments.count == 2 { return arguments.joined(separator: " \(sign) ") }

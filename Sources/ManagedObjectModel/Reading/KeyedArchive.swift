@@ -1,7 +1,10 @@
 /// What `NSKeyedArchiver` writes: a property list whose `$objects` refer to each other by number.
 struct KeyedArchive {
-    private let objects: [PropertyListValue]
+    private let content: ArchiveContent
     let root: ArchivedObject
+
+    /// Whether more was asked of it than any model has, and the rest was left out.
+    var isExhausted: Bool { content.left < 0 }
 
     /// Throws `PropertyListError`.
     init(_ bytes: [UInt8]) throws(PropertyListError) {
@@ -9,11 +12,25 @@ struct KeyedArchive {
         guard let members = list.dictionary, members["$archiver"]?.string == "NSKeyedArchiver",
             let objects = members["$objects"]?.array, let top = members["$top"]?.dictionary?["root"]?.uid
         else { throw PropertyListError("the property list is no keyed archive") }
-        self.objects = objects
-        guard let root = ArchivedObject(top, objects) else {
+        content = ArchiveContent(objects)
+        guard let root = ArchivedObject(top, content) else {
             throw PropertyListError("the archive's root is no object")
         }
         self.root = root
+    }
+}
+
+/// An archive's objects, and how many elements of collections may still be read: a collection counts as often as it is
+/// referred to, so that a short archive can't stand for an enormous model.
+private final class ArchiveContent {
+    let objects: [PropertyListValue]
+    private(set) var left = 250_000
+
+    init(_ objects: [PropertyListValue]) { self.objects = objects }
+
+    func spend(_ elements: [PropertyListValue]) -> [PropertyListValue] {
+        left -= elements.count + 1
+        return left < 0 ? [] : elements
     }
 }
 
@@ -23,10 +40,12 @@ struct ArchivedObject {
     let number: Int
     let className: String
     private let fields: [String: PropertyListValue]
-    private let objects: [PropertyListValue]
+    private let content: ArchiveContent
+    private var objects: [PropertyListValue] { content.objects }
 
     /// Nil when the number is no object's with a class.
-    init?(_ number: Int, _ objects: [PropertyListValue]) {
+    fileprivate init?(_ number: Int, _ content: ArchiveContent) {
+        let objects = content.objects
         guard objects.indices.contains(number), let fields = objects[number].dictionary,
             let classNumber = fields["$class"]?.uid, objects.indices.contains(classNumber),
             let className = objects[classNumber].dictionary?["$classname"]?.string
@@ -34,7 +53,7 @@ struct ArchivedObject {
         self.number = number
         self.className = className
         self.fields = fields
-        self.objects = objects
+        self.content = content
     }
 
     /// The field's value, a reference to a plain value followed. Nil when there is none, or `nil` was archived.
@@ -51,7 +70,7 @@ struct ArchivedObject {
 
     /// Nil when the field refers to no object with a class.
     func object(_ field: String) -> ArchivedObject? {
-        fields[field]?.uid.flatMap { $0 == 0 ? nil : ArchivedObject($0, objects) }
+        fields[field]?.uid.flatMap { $0 == 0 ? nil : ArchivedObject($0, content) }
     }
 
     /// Text, an `NSMutableString` too.
@@ -61,7 +80,7 @@ struct ArchivedObject {
         switch value {
         case .string(let text): text
         case .uid(let number) where number != 0 && objects.indices.contains(number):
-            objects[number].string ?? ArchivedObject(number, objects)?.string("NS.string")
+            objects[number].string ?? ArchivedObject(number, content)?.string("NS.string")
         default: nil
         }
     }
@@ -79,7 +98,7 @@ struct ArchivedObject {
 
     /// The elements of the array or set in `field`: those that are objects.
     func elements(_ field: String) -> [ArchivedObject] {
-        references(field).compactMap { $0.uid.flatMap { ArchivedObject($0, objects) } }
+        references(field).compactMap { $0.uid.flatMap { ArchivedObject($0, content) } }
     }
 
     /// The elements of the array or set in `field`: those that are text.
@@ -92,10 +111,14 @@ struct ArchivedObject {
 
     /// The elements of this array or set itself, each as an object or as text.
     var ownElements: [(object: ArchivedObject?, text: String?)] {
-        (fields["NS.objects"]?.array ?? []).map { ($0.uid.flatMap { ArchivedObject($0, objects) }, text($0)) }
+        content.spend(fields["NS.objects"]?.array ?? []).map {
+            ($0.uid.flatMap { ArchivedObject($0, content) }, text($0))
+        }
     }
 
-    private func references(_ field: String) -> [PropertyListValue] { object(field)?.fields["NS.objects"]?.array ?? [] }
+    private func references(_ field: String) -> [PropertyListValue] {
+        content.spend(object(field)?.fields["NS.objects"]?.array ?? [])
+    }
 
     /// The members of the dictionary in `field`, those with text for a key; Core Data's own `NSKnownKeysDictionary1`
     /// keeps its keys apart.
@@ -107,11 +130,11 @@ struct ArchivedObject {
             keys = mapping.references("keys")
             values = dictionary.references("values")
         } else {
-            keys = dictionary.fields["NS.keys"]?.array ?? []
+            keys = content.spend(dictionary.fields["NS.keys"]?.array ?? [])
             values = dictionary.fields["NS.objects"]?.array ?? []
         }
         return zip(keys, values).compactMap { key, value in
-            text(key).map { ($0, ArchivedMember(value: value, text: text(value), objects: objects)) }
+            text(key).map { ($0, ArchivedMember(value: value, text: text(value), content: content)) }
         }
     }
 }
@@ -120,22 +143,22 @@ struct ArchivedObject {
 struct ArchivedMember {
     fileprivate let value: PropertyListValue
     let text: String?
-    fileprivate let objects: [PropertyListValue]
+    fileprivate let content: ArchiveContent
 
-    fileprivate init(value: PropertyListValue, text: String?, objects: [PropertyListValue]) {
+    fileprivate init(value: PropertyListValue, text: String?, content: ArchiveContent) {
         self.value = value
         self.text = text
-        self.objects = objects
+        self.content = content
     }
 
-    var object: ArchivedObject? { value.uid.flatMap { ArchivedObject($0, objects) } }
+    var object: ArchivedObject? { value.uid.flatMap { ArchivedObject($0, content) } }
 
     /// The elements, those that are objects, when it is an array or set.
     var elements: [ArchivedObject] { object?.ownElements.compactMap(\.object) ?? [] }
 
     /// A number or truth value as text; nil for anything else.
     var plainText: String? {
-        switch value.uid.flatMap({ objects.indices.contains($0) ? objects[$0] : nil }) ?? value {
+        switch value.uid.flatMap({ content.objects.indices.contains($0) ? content.objects[$0] : nil }) ?? value {
         case .integer(let number): "\(number)"
         case .real(let number): "\(number)"
         case .boolean(let truth): truth ? "1" : "0"

@@ -7,6 +7,8 @@ struct XMLModelReader {
     private let root: MarkupElement
     /// A composite's name to its element.
     private let composites: [String: MarkupElement]
+    /// Elements of composite attributes that may still be read: composites may contain each other often.
+    private var elementsLeft = 10_000
     private(set) var lines: [String: Int] = [:]
     private(set) var remarks: [ModelRemark] = []
 
@@ -192,6 +194,10 @@ struct XMLModelReader {
         }
         var found: [AttributeDescription] = []
         for child in composite.children(named: "attribute") {
+            elementsLeft -= 1
+            guard elementsLeft > 0 else {
+                throw fault("composites are nested too often", "flatten them", element, entity, name)
+            }
             found.append(try attribute(child, of: entity, within: outer + [reference]))
         }
         return found

@@ -1,0 +1,69 @@
+import AgentProtocol
+import CoreDataStore
+import LinuxSystem
+import ManagedObjectModel
+import StoreMigration
+import SystemPackage
+
+/// One older version checked against a newer one, and where each finding stands.
+struct CheckReport {
+    let old: NamedModel
+    let new: NamedModel
+    let check: MigrationCheck
+    /// Nil when the older model is no store's.
+    let store: StoreModel?
+
+    /// `target` is the newer model with its renaming identifiers set; `between` the versions on the way to it.
+    init(
+        _ old: NamedModel, _ new: NamedModel, _ target: ManagedObjectModel, _ between: [ModelVersion],
+        store: StoreModel?
+    ) {
+        self.old = old
+        self.new = new
+        self.store = store
+        check = MigrationCheck(
+            from: old.model, hashes: old.hashes, to: target, named: new.name,
+            intermediates: between.map { ($0.name, $0.model) })
+    }
+
+    var isRefused: Bool { if case .refused = check.verdict { true } else { false } }
+
+    var word: String {
+        switch check.verdict {
+        case .compatible: "compatible"
+        case .inferred: "inferred"
+        case .stepwise: "stepwise"
+        case .refused: "refused"
+        }
+    }
+
+    /// What was decided, for a person.
+    var sentence: String {
+        switch check.verdict {
+        case .compatible: "compatible: opened as it is"
+        case .inferred: "by inferred migration"
+        case .stepwise(let steps): "in steps, each inferred: " + ([old.name] + steps).joined(separator: " → ")
+        case .refused(let code): "refused: \(code) \(CoreDataError.reason(code))"
+        }
+    }
+
+    /// Findings of the check, and what the newer model's file says in vain.
+    var findings: [MigrationFinding] {
+        let remarks = (new.version?.remarks ?? []).map { remark in
+            MigrationFinding(
+                .warning, entity: remark.entity, property: remark.property, remark.message, remedy: remark.remedy)
+        }
+        return check.findings + remarks
+    }
+
+    /// The file and line that a finding is about: in the newer model, else, for what was removed, in the older.
+    func place(of finding: MigrationFinding) -> (path: FilePath, line: Int?)? {
+        if let version = new.version, let line = version.line(entity: finding.entity, property: finding.property) {
+            return (version.path, line)
+        }
+        if let version = old.version, let line = version.line(entity: finding.entity, property: finding.property) {
+            return (version.path, line)
+        }
+        return new.version.map { ($0.path, nil) }
+    }
+}

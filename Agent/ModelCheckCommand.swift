@@ -1,0 +1,101 @@
+import AgentProtocol
+import ArgumentParser
+import ManagedObjectModel
+import StoreMigration
+
+struct ModelCheckCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check",
+        abstract: "Tell whether a newer model opens an older one's stores: as they are, by migration, or not.",
+        discussion: """
+            Exit code 0 when it does, 65 when it doesn't. Each reason names the entity, the property and what would \
+            fix it. With --all, every older version of one model is checked against its current one.
+            """)
+
+    @Argument(help: "The older model or a store, and the newer model; with --all, one model.", completion: .file())
+    var models: [String]
+
+    @Flag(help: "Check every version of the model against its current one.")
+    var all = false
+
+    @Option(help: "How findings are printed: \(CheckFormat.allCases.map(\.rawValue).joined(separator: ", ")).")
+    var format: CheckFormat = .text
+
+    @OptionGroup var renameOptions: ModelRenameOptions
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        guard models.count == (all ? 1 : 2) else {
+            throw ValidationError(all ? "--all takes one MODEL" : "name an OLD and a NEW model")
+        }
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        var isRefused = false
+        try reporting(output) {
+            let reports = try all ? reportsOfAll() : [report()]
+            let printer = CheckPrinter(output, format)
+            if all { printer.print(all: reports) } else { reports.forEach(printer.print) }
+            printer.summarize(reports)
+            isRefused = reports.contains(where: \.isRefused)
+        }
+        if isRefused { throw ExitStatus.badData.code }
+    }
+
+    private func report() throws -> CheckReport {
+        let old = try ModelArgument(models[0])
+        let argument = try ModelArgument(models[1])
+        let new = try argument.version(named: nil, .none)
+        let target = try new.knownModel
+        var from = try old.version(named: nil, .none)
+        var between: [ModelVersion] = []
+        if case .bundle(let bundle) = argument {
+            let known = bundle.version(matching: from.hashes)
+            // The store's own model, where the store doesn't carry it.
+            if from.model == nil, let known { from = from.with(known.model) }
+            between = bundle.between(known, bundle.current)
+        }
+        let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
+        return CheckReport(from, new, renamed, between, store: old.store)
+    }
+
+    private func reportsOfAll() throws -> [CheckReport] {
+        let argument = try ModelArgument(models[0])
+        guard case .bundle(let bundle) = argument else {
+            throw CommandFailure(
+                .usage, code: "usage", "--all \(models[0]): a store has one version", remedy: "name an .xcdatamodeld")
+        }
+        let versions = try argument.versions(.none)
+        let current = try argument.version(named: nil, .none)
+        let target = try current.knownModel
+        return try versions.filter { !$0.isCurrent }.map { old in
+            let renamed = try renameOptions.applied(to: target, from: old.knownModel)
+            return CheckReport(
+                old, current, renamed, bundle.between(old.version, bundle.current), store: nil)
+        }
+    }
+}
+
+/// How findings are printed.
+enum CheckFormat: String, CaseIterable, ExpressibleByArgument {
+    case text
+    /// Workflow commands that GitHub shows beside the lines they are about.
+    case github
+}
+
+extension ModelBundle {
+    /// The versions between two, those that a store may be migrated through.
+    fileprivate func between(_ old: ModelVersion?, _ new: ModelVersion) -> [ModelVersion] {
+        guard let old, let first = versions.firstIndex(where: { $0.name == old.name }),
+            let last = versions.firstIndex(where: { $0.name == new.name }), first < last
+        else { return [] }
+        return Array(versions[first + 1..<last])
+    }
+}
+
+extension NamedModel {
+    fileprivate func with(_ model: ManagedObjectModel) -> NamedModel {
+        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: model, version: version)
+    }
+}

@@ -1,0 +1,171 @@
+import ManagedObjectModel
+
+/// What an inferred migration does that its author may not have meant: values that are lost without a word, and
+/// conditions that are only checked when it runs.
+struct MigrationReview {
+    private let source: ManagedObjectModel
+    private let destination: ManagedObjectModel
+    private let entities: Pairing<EntityDescription>
+    private(set) var findings: [MigrationFinding] = []
+
+    private static let whereMeant = "none needed where that is meant; what was renamed needs its renaming identifier"
+
+    init(_ source: ManagedObjectModel, _ destination: ManagedObjectModel) {
+        self.source = source
+        self.destination = destination
+        entities = Pairing(source.entities, destination.entities, \.renamingIdentifier, \.name)
+        review()
+    }
+
+    private mutating func review() {
+        for entity in entities.removed {
+            add(.note, entity.name, nil, "the entity's objects are removed", Self.whereMeant)
+        }
+        for (old, new) in entities.all {
+            guard let old else {
+                reviewLostEntity(new)
+                continue
+            }
+            review(from: old, to: new)
+        }
+    }
+
+    private mutating func add(
+        _ severity: MigrationFinding.Severity, code: Int? = nil, _ entity: String, _ property: String?,
+        _ message: String, _ remedy: String
+    ) {
+        findings.append(
+            MigrationFinding(severity, code: code, entity: entity, property: property, message, remedy: remedy))
+    }
+
+    // MARK: Renaming identifiers
+
+    /// The identifier names an entity of the older version, and that one is known by another: identifiers are compared,
+    /// not names, so each later version must keep the first name.
+    private mutating func reviewLostEntity(_ entity: EntityDescription) {
+        guard entity.renamingIdentifier != entity.name,
+            let named = entities.removed.first(where: { $0.name == entity.renamingIdentifier })
+        else { return }
+        add(
+            .warning, entity.name, nil,
+            "all objects are lost: the renaming identifier “\(named.name)” is the older version's name, but that "
+                + "entity is known by “\(named.renamingIdentifier)”",
+            "set the renaming identifier to “\(named.renamingIdentifier)”")
+    }
+
+    private mutating func reviewLost(
+        _ property: PropertyDescription, of entity: String, _ removed: [PropertyDescription]
+    ) {
+        if property.renamingIdentifier != property.name,
+            let named = removed.first(where: { $0.name == property.renamingIdentifier && $0.kind == property.kind })
+        {
+            add(
+                .warning, entity, property.name,
+                "all values are lost: the renaming identifier “\(named.name)” is the older version's name, but that "
+                    + "\(named.kind) is known by “\(named.renamingIdentifier)”",
+                "set the renaming identifier to “\(named.renamingIdentifier)”")
+        } else if property.renamingIdentifier != property.name, removed.contains(where: { $0.kind == property.kind }) {
+            add(
+                .warning, entity, property.name,
+                "nothing in the older version is known by the renaming identifier “\(property.renamingIdentifier)”: "
+                    + "the property begins without values",
+                "set it to the name that the property had first, or remove it")
+        } else if let named = removed.first(where: {
+            $0.renamingIdentifier == property.name && $0.kind != property.kind
+        }) {
+            add(
+                .warning, entity, property.name,
+                "the \(named.kind) becomes a new \(property.kind) of the same name: its values are lost",
+                "write a mapping model, where they are to be kept")
+        }
+    }
+
+    // MARK: Properties
+
+    private mutating func review(from old: EntityDescription, to new: EntityDescription) {
+        let declared = Set(new.declaredProperties.map(\.name))
+        let pairs = Pairing(
+            source.properties(of: old), destination.properties(of: new), \.renamingIdentifier, \.name)
+        let lost = pairs.all.compactMap { was, property in was.map { $0.kind != property.kind } == true ? was : nil }
+        let removed = pairs.removed + lost
+        for property in pairs.removed where !property.isTransient && isGone(property, from: old) {
+            add(
+                .note, new.name, property.name, "the \(property.kind) and its values are removed",
+                Self.whereMeant)
+        }
+        for (was, property) in pairs.all where declared.contains(property.name) && !property.isTransient {
+            let kept = was.flatMap { $0.kind == property.kind && !$0.isTransient ? $0 : nil }
+            if kept == nil { reviewLost(property, of: new.name, removed) }
+            switch (property, kept) {
+            case (.attribute(let attribute), .attribute(let before)?): review(before, attribute, of: new.name)
+            case (.attribute(let attribute), _): reviewMissing(attribute, of: new.name, "is new")
+            case (.relationship(let relationship), .relationship(let before)?):
+                review(before, relationship, of: new.name)
+            case (.relationship(let relationship), _):
+                if !relationship.isOptional { reviewMissing(relationship, of: new.name, "is new") }
+            case (.fetched, _): break
+            }
+        }
+    }
+
+    /// A property that an ancestor declared is told of there, unless only this entity loses it.
+    private func isGone(_ property: PropertyDescription, from entity: EntityDescription) -> Bool {
+        if entity.declaredProperties.contains(property) { return true }
+        let declaring = source.superentities(of: entity).first { $0.declaredProperties.contains(property) }
+        guard let successor = entities.all.first(where: { $0.old?.name == declaring?.name })?.new else { return true }
+        return destination.properties(of: successor).contains { $0.renamingIdentifier == property.renamingIdentifier }
+    }
+
+    private mutating func review(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
+        if old.isOptional, !new.isOptional { reviewMissing(new, of: entity, "was optional") }
+        if new.type.narrows(old.type) {
+            add(
+                .warning, entity, new.name,
+                "\(old.type.name) becomes \(new.type.name): values that don't fit are cut",
+                "see that no value is outside of the new type's range")
+        }
+    }
+
+    private mutating func review(_ old: RelationshipDescription, _ new: RelationshipDescription, of entity: String) {
+        if old.isOptional, !new.isOptional { reviewMissing(new, of: entity, "was optional") }
+        guard let before = source.entity(named: old.destinationEntityName),
+            let after = destination.entity(named: new.destinationEntityName)
+        else { return }
+        let successor = entities.all.first { $0.old?.name == before.name }?.new
+        let family = ([after] + destination.superentities(of: after)).map(\.name)
+        let isSame = successor.map { one in
+            family.contains(one.name) || destination.superentities(of: one).contains { $0.name == after.name }
+        }
+        guard isSame != true else { return }
+        add(
+            .warning, entity, new.name,
+            "the destination changes from \(before.name) to \(after.name), which is another entity: its objects are "
+                + "let go",
+            "give \(after.name) the renaming identifier “\(before.renamingIdentifier)”, where it is the same entity")
+    }
+
+    /// Checked by Core Data only when the migration runs: then it fails on the first object without a value.
+    private mutating func reviewMissing(_ attribute: AttributeDescription, of entity: String, _ why: String) {
+        guard !attribute.isOptional, attribute.defaultValue == nil, attribute.derivation == nil else { return }
+        add(
+            .warning, code: CoreDataError.migration, entity, attribute.name,
+            "the attribute \(why), is mandatory and has no default: the migration fails when an object has no value",
+            "give it a default, or make it optional")
+    }
+
+    private mutating func reviewMissing(_ relationship: RelationshipDescription, of entity: String, _ why: String) {
+        add(
+            .warning, code: CoreDataError.migration, entity, relationship.name,
+            "the relationship \(why) and is mandatory: the migration fails when an object has none",
+            "make it optional, or write a mapping model that sets it")
+    }
+}
+
+extension AttributeType {
+    /// Whether a value of the older numeric type may not fit.
+    fileprivate func narrows(_ old: AttributeType) -> Bool {
+        let order: [AttributeType] = [.boolean, .integer16, .integer32, .integer64, .float, .double, .decimal]
+        guard let from = order.firstIndex(of: old), let to = order.firstIndex(of: self) else { return false }
+        return to < from
+    }
+}

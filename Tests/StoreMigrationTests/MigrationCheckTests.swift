@@ -1,0 +1,113 @@
+import ManagedObjectModel
+import Testing
+
+@testable import StoreMigration
+
+@Suite struct MigrationCheckTests {
+    private static func check(
+        _ old: String, _ new: String, through between: [(name: String, content: String)] = []
+    ) throws -> MigrationCheck {
+        let old = try model(old)
+        return MigrationCheck(
+            from: old, hashes: old.entityVersionHashesByName, to: try model(new), named: "new",
+            intermediates: try between.map { ($0.name, try model($0.content)) })
+    }
+
+    private static func warnings(_ old: String, _ new: String) throws -> [MigrationFinding] {
+        try check(old, new).findings.filter { $0.severity == .warning }
+    }
+
+    private static func attribute(_ name: String, _ more: String = "") -> String {
+        entity("<attribute name='\(name)' optional='YES' attributeType='String' \(more)/>")
+    }
+
+    @Test func whatNoHashCoversIsCompatible() throws {
+        let check = try Self.check(
+            Self.attribute("x", "defaultValueString='1'"), Self.attribute("x", "defaultValueString='2' indexed='YES'"))
+        #expect(check.verdict == .compatible)
+        #expect(check.findings.isEmpty && check.differingEntities.isEmpty)
+    }
+
+    @Test func whatDiffers() throws {
+        let check = try Self.check("<entity name='A'/><entity name='B'/>", "<entity name='A' isAbstract='YES'/>")
+        #expect(check.differingEntities.map(\.name) == ["A", "B"])
+        #expect(check.differingEntities.map { $0.newHash == nil } == [false, true])
+        #expect(check.differingEntities.allSatisfy { $0.oldHash?.count == 32 })
+    }
+
+    /// The chain of the notes: a, then b known as a, then c known as b, which loses the values.
+    @Test func anIdentifierThatNamesThePreviousVersion() throws {
+        let first = Self.attribute("a")
+        let second = Self.attribute("b", "elementID='a'")
+        let wrong = Self.attribute("c", "elementID='b'")
+        #expect(try Self.warnings(first, second).isEmpty)
+        let lost = try Self.warnings(second, wrong)
+        #expect(lost.map(\.property) == ["c"])
+        #expect(lost[0].message.contains("values are lost") && lost[0].remedy.contains("“a”"))
+        #expect(try Self.warnings(first, wrong).map(\.property) == ["c"])
+        let right = Self.attribute("c", "elementID='a'")
+        #expect(try Self.warnings(second, right).isEmpty && Self.warnings(first, right).isEmpty)
+    }
+
+    @Test func anEntitysIdentifierThatNamesThePreviousVersion() throws {
+        let second = "<entity name='B' elementID='A'/>"
+        #expect(try Self.warnings("<entity name='A'/>", second).isEmpty)
+        let lost = try Self.warnings(second, "<entity name='C' elementID='B'/>")
+        #expect(lost.map(\.entity) == ["C"])
+        #expect(lost[0].remedy.contains("“A”"))
+    }
+
+    @Test func mandatoryValuesThatMayBeMissing() throws {
+        let optional = Self.attribute("x")
+        let mandatory = entity("<attribute name='x' attributeType='String'/>")
+        let found = try Self.warnings(optional, mandatory)
+        #expect(found.map(\.code) == [134110])
+        #expect(found.map(\.property) == ["x"])
+        #expect(try Self.warnings(entity(""), mandatory).count == 1)
+        let withDefault = entity("<attribute name='x' attributeType='String' defaultValueString='d'/>")
+        #expect(try Self.warnings(optional, withDefault).isEmpty)
+        let relationship = entity("<relationship name='r' destinationEntity='A'/>")
+        #expect(try Self.warnings(entity(""), relationship).map(\.property) == ["r"])
+    }
+
+    @Test func valuesThatAreLost() throws {
+        let wide = entity("<attribute name='x' optional='YES' attributeType='Integer 64'/>")
+        let narrow = entity("<attribute name='x' optional='YES' attributeType='Integer 16'/>")
+        #expect(try Self.warnings(wide, narrow).count == 1)
+        #expect(try Self.warnings(narrow, wide).isEmpty)
+        let kind = entity("<relationship name='x' optional='YES' destinationEntity='A'/>")
+        #expect(try Self.warnings(wide, kind).map(\.property) == ["x"])
+        func pointing(_ name: String, _ more: String = "") -> String {
+            "<entity name='\(name)' \(more)/>"
+                + entity("<relationship name='r' optional='YES' destinationEntity='\(name)'/>")
+        }
+        #expect(try Self.warnings(pointing("B"), pointing("C")).map(\.property) == ["r"])
+        #expect(try Self.warnings(pointing("B"), pointing("C", "elementID='B'")).isEmpty)
+        let removed = try Self.check(wide, entity("")).findings
+        #expect(removed.map(\.severity) == [.note])
+    }
+
+    @Test func stepsWhereOneIsNotEnough() throws {
+        let old = entity("<attribute name='x' attributeType='Date'/>")
+        let new = entity("<attribute name='x' attributeType='String' optional='YES'/>")
+        #expect(try Self.check(old, new).verdict == .refused(code: 134140))
+        let stepwise = try Self.check(
+            old, new,
+            through: [
+                ("one", entity("<attribute name='y' optional='YES' attributeType='Date'/>")), ("two", entity("")),
+            ])
+        #expect(stepwise.verdict == .stepwise(["one", "new"]))
+        #expect(stepwise.findings.allSatisfy { $0.severity != .error })
+        let nowhere = try Self.check(
+            old, new, through: [("one", entity("<attribute name='x' attributeType='UUID'/>"))])
+        #expect(nowhere.verdict == .refused(code: 134140))
+        #expect(nowhere.findings.map(\.code) == [134190])
+    }
+
+    @Test func aStoreWhoseModelIsUnknown() throws {
+        let check = MigrationCheck(
+            from: nil, hashes: ["A": [1]], to: try model(entity("")), named: "new")
+        #expect(check.verdict == .refused(code: 134130))
+        #expect(check.findings.map(\.code) == [134130])
+    }
+}
