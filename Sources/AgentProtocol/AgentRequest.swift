@@ -1,8 +1,9 @@
 /// What a client asks of the agent: one line.
 package struct AgentRequest: Sendable, Equatable {
     package enum Operation: Sendable, Equatable {
-        /// Tell me of each change; with `since`, first of what happened after that token.
-        case subscribe(StoreAddress, since: String?)
+        /// Tell me of each change; with `since`, first of what happened after that token; with `tables`, of changes
+        /// that may be about one of these only.
+        case subscribe(StoreAddress, since: String?, tables: TableFilter? = nil)
         case unsubscribe(StoreAddress)
         /// Groups and stores, one object each, before the reply. With a group: only that one.
         case status(group: String?)
@@ -80,7 +81,9 @@ extension AgentRequest.Operation {
     init(_ object: JSONObject) throws(WireError) {
         switch object.string("op") {
         case "subscribe"?:
-            self = .subscribe(try Self.store(of: object), since: try Self.optionalString("since", of: object))
+            self = .subscribe(
+                try Self.store(of: object), since: try Self.optionalString("since", of: object),
+                tables: try Self.tables(of: object))
         case "unsubscribe"?: self = .unsubscribe(try Self.store(of: object))
         case "status"?: self = .status(group: try Self.optionalString("group", of: object))
         case "relocate"?: self = .relocate(try RelocateOperation(object))
@@ -107,6 +110,22 @@ extension AgentRequest.Operation {
         return store
     }
 
+    private static func tables(of object: JSONObject) throws(WireError) -> TableFilter? {
+        let wrong = WireError(
+            code: "bad_request", "tables is not a list of names", hint: "write [\"NAME\"], or leave it out")
+        switch object["tables"] {
+        case nil, .null?: return nil
+        case .array(let values)? where !values.isEmpty:
+            var names: [String] = []
+            for value in values {
+                guard case .string(let name) = value, !name.isEmpty else { throw wrong }
+                names.append(name)
+            }
+            return TableFilter(names)
+        default: throw wrong
+        }
+    }
+
     private static func optionalString(_ key: String, of object: JSONObject) throws(WireError) -> String? {
         switch object[key] {
         case nil, .null?: return nil
@@ -117,10 +136,11 @@ extension AgentRequest.Operation {
 
     func write(to object: inout JSONObject) {
         switch self {
-        case .subscribe(let store, let since):
+        case .subscribe(let store, let since, let tables):
             object["op"] = "subscribe"
             object.setStore(store)
             if let since { object["since"] = .string(since) }
+            if let tables { object["tables"] = .array(tables.names.map { .string($0) }) }
         case .unsubscribe(let store):
             object["op"] = "unsubscribe"
             object.setStore(store)

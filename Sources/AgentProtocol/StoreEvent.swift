@@ -13,8 +13,8 @@ package enum StoreEvent: Sendable, Equatable {
         }
     }
 
-    /// Committed, and to be found by who opens the store now. `complete` is false: which tables is not said.
-    case change
+    /// Committed, and to be found by who opens the store now.
+    case change(ChangedTables)
     /// A legacy store is about to become this one; who still has it open.
     case relocating(waitingFor: [Holder])
     case relocated(from: [UInt8], to: [UInt8])
@@ -47,7 +47,9 @@ package enum StoreEvent: Sendable, Equatable {
         var object: JSONObject = ["type": .string(type)]
         object.setStore(store)
         switch self {
-        case .change: object["complete"] = false
+        case .change(let tables):
+            if let names = tables.names { object["tables"] = .array(names.map { .string($0) }) }
+            object["complete"] = .bool(tables.isComplete)
         case .relocating(let holders):
             object["waiting_for"] = .array(
                 holders.prefix(Self.mostHolders).map { .object($0.json) })

@@ -9,8 +9,10 @@ final class StoreFiles {
     private let directory: Directory
     private let name: StoreName
     private let identity: FileIdentity
-    private let database: Descriptor
+    private let database: SharedDescriptor
     private(set) var log: LogIndex?
+    /// The log that belongs to the index; opened when its frames are wanted.
+    private(set) var logFile: LogFile?
 
     private var path: FilePath { directory.path.appending(name.database) }
 
@@ -19,8 +21,8 @@ final class StoreFiles {
         guard FileStatus(following: path)?.kind == .directory else { return nil }
         let directory = try Directory(path)
         guard let status = try directory.status(name.database), status.kind == .regular else { return nil }
-        let database = try directory.open(name.database, flags: O_RDONLY)
-        identity = try database.status().identity
+        let database = SharedDescriptor(try directory.open(name.database, flags: O_RDONLY))
+        identity = try database.identity()
         self.directory = directory
         self.name = name
         self.database = database
@@ -42,10 +44,11 @@ final class StoreFiles {
         var known = Known()
         known.changeCounter = try header()?.changeCounter
         if let index = try index() {
-            known.checksum = index.checksum
+            known.commit = LogPosition(index)
         } else if try directory.status(name.wal) != nil {
             let log = try directory.open(name.wal, flags: O_RDONLY)
-            known.checksum = try WriteAheadLog(log, path: directory.path.appending(name.wal)).checksum
+            let left = try WriteAheadLog(log, path: directory.path.appending(name.wal))
+            known.commit = LogPosition(salt: left.salt, frame: left.lastFrame, checksum: left.checksum)
         }
         return known
     }
@@ -58,25 +61,43 @@ final class StoreFiles {
 
     // MARK: The log's index
 
-    /// The index as it is now; nil without one, or while it is being made. A torn read is tried again.
+    /// The index as it is now; nil without one, or while it is being made.
     func index() throws(SystemError) -> WriteAheadIndex? {
-        guard let log else { return nil }
-        for _ in 0..<16 {
-            if let index = try log.read() { return index }
-            gs_cpu_relax()
-        }
-        return nil
+        try log?.readWhole()
     }
 
     /// Lets go of an index that has lost its name, and takes the one that has it. `lastLook` is done before: nobody
-    /// can commit to the old one any more. True when one was let go of.
-    func refreshLog(_ lastLook: () throws -> Void) throws -> Bool {
+    /// can commit to the old one any more. `changed` gets the old one afterwards. True when one was let go of.
+    func refreshLog(_ lastLook: () throws -> Void, changed: (LogIndex?) throws -> Void) throws -> Bool {
         let now = try directory.status(name.sharedMemory)?.identity
         guard now != log?.identity else { return false }
-        let hadLog = log != nil
-        if hadLog { try lastLook() }
+        let former = log
+        if former != nil { try lastLook() }
+        logFile = nil
         log = try LogIndex(name.sharedMemory, in: directory)
-        return hadLog
+        try changed(former)
+        return former != nil
+    }
+
+    /// The log's frames. `anew`: the file that has its name now.
+    func openLog(anew: Bool = false) throws -> LogFile? {
+        if anew || logFile == nil { logFile = try LogFile(name.wal, in: directory) }
+        return logFile
+    }
+
+    /// Whether the index that is read, or none where none is, is what its name stands for.
+    func isLogCurrent() throws -> Bool { try directory.status(name.sharedMemory)?.identity == log?.identity }
+
+    /// What a survey reads: the store at the commit `known`; nil when it can't be read now.
+    func surveySubject(_ known: WriteAheadIndex?) throws -> StoreSurvey.Subject? {
+        guard try header()?.journalMode == .writeAhead else { return nil }
+        guard let log else {
+            // A log that a crash has left is worth reading when it has an index again.
+            let isAlone = try directory.status(name.wal).map { $0.size == 0 } ?? true
+            return isAlone ? StoreSurvey.Subject(database: database, log: nil) : nil
+        }
+        guard let known, let file = try openLog() else { return nil }
+        return StoreSurvey.Subject(database: database, log: .init(file: file, index: log, known: known))
     }
 
     /// Whether somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.
@@ -105,8 +126,27 @@ final class StoreFiles {
     }
 }
 
+/// A descriptor that a survey on another thread reads with, too: with `pread`, which moves nothing.
+final class SharedDescriptor: Sendable {
+    private let descriptor: Descriptor
+
+    init(_ descriptor: consuming Descriptor) { self.descriptor = descriptor }
+
+    var raw: CInt { descriptor.raw }
+
+    func identity() throws(SystemError) -> FileIdentity { try descriptor.status().identity }
+
+    func read(count: Int, at offset: Int64, path: FilePath? = nil) throws(SystemError) -> [UInt8] {
+        try descriptor.read(count: count, at: offset, path: path)
+    }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(SystemError) -> Int {
+        try descriptor.read(into: buffer, at: offset)
+    }
+}
+
 /// An open wal-index. It can be read to its end after it has lost its name.
-final class LogIndex {
+final class LogIndex: Sendable {
     let identity: FileIdentity
     private let descriptor: Descriptor
 
@@ -123,6 +163,21 @@ final class LogIndex {
     }
 
     func read() throws(SystemError) -> WriteAheadIndex? { try WriteAheadIndex(descriptor) }
+
+    /// As it is now. A torn read is tried again; nil while it is being made.
+    func readWhole() throws(SystemError) -> WriteAheadIndex? {
+        for _ in 0..<16 {
+            if let index = try read() { return index }
+            gs_cpu_relax()
+        }
+        return nil
+    }
+
+    /// Whether the log still has the frames up to that commit.
+    func stillHas(_ commit: WriteAheadIndex) throws(SystemError) -> Bool {
+        guard let now = try readWhole() else { return false }
+        return now.salt == commit.salt && now.lastFrame >= commit.lastFrame
+    }
 
     func isLocked(at byte: off_t) -> Bool { gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), byte, 1) == 1 }
 }

@@ -22,6 +22,8 @@ package struct Observation: Sendable, Equatable {
     package let finding: Finding
     /// When to look again although no event may come, since a commit may be on its way; nil: an event will tell.
     package let lookAgain: Duration?
+    /// Which tables, when it is `changed`.
+    package fileprivate(set) var tables = TableChanges.unknown
 
     package init(_ finding: Finding, lookAgain: Duration? = nil) {
         self.finding = finding
@@ -47,6 +49,18 @@ package final class StoreObserver {
     private var isUnreadable = false
     /// A rollback journal was seen since the last settled look: what counts as committed then is so for good.
     private var usesJournal = false
+    private var tracker = TableTracker()
+    private var surveying = SurveySchedule()
+    private var events = SideFileEvents()
+
+    /// Takes in what the kernel has queued, and returns what has not been noted yet of this store's side files; nil when
+    /// events were lost. A change is proved to be complete by it where a program opened the store anew.
+    package var unnotedEvents: () -> SideFileEvents? = { nil }
+
+    /// Whether it is to be found out which tables change. What is kept for that is let go of when it is not.
+    package var wantsTables = false {
+        didSet { if !wantsTables { forgetTables(Unattributable.cancelled) } }
+    }
 
     package init(directory: FilePath, name: StoreName) {
         self.directory = directory
@@ -59,11 +73,13 @@ package final class StoreObserver {
         guard let opened = try? StoreFiles(directory, name) else { return }
         files = opened
         known = (try? opened.baseline()) ?? Known()
-        indexHasCommitted = known.checksum != .none
+        indexHasCommitted = known.commit.frame > 0
     }
 
     /// Closes every descriptor: somebody here is about to open the store through SQLite, or to move it.
     package func letGo() {
+        forgetTables(Unattributable.cancelled)
+        _ = tracker.takeChanges()
         files = nil
         touched = []
         sessions = SessionNotes()
@@ -76,14 +92,28 @@ package final class StoreObserver {
         // A write to the log is what most events are, and needs the least looking.
         if part == .wal, !created, !removed { touched.insert(.wal) } else { touched.formUnion([part, .database]) }
         if part == .journal { usesJournal = true }
+        events.note(part, created: created, modified: modified)
         sessions.note(part, modified: modified, removed: removed)
     }
 
     /// Compares the store with what is known of it.
     package func look() -> Observation {
-        defer { touched = [] }
+        let noted = touched
+        touched = []
+        var found = judge(noted)
+        switch found.finding {
+        case .unchanged: break
+        case .changed: found.tables = tracker.takeChanges() ?? .unknown
+        case .discontinued:
+            _ = tracker.takeChanges()
+            forgetTables(Unattributable.gap)
+        }
+        return found
+    }
+
+    private func judge(_ noted: Set<StorePart>) -> Observation {
         do {
-            if let files, files.log != nil, touched.isSubset(of: [.wal]) { return try lookAtLog(files) }
+            if let files, files.log != nil, noted.isSubset(of: [.wal]) { return try lookAtLog(files) }
             return try lookAtAll()
         } catch {
             return unreadable()
@@ -93,6 +123,7 @@ package final class StoreObserver {
     /// It may be read again when its owner allows it, or when a lease on it is over.
     private func unreadable() -> Observation {
         defer { isUnreadable = true }
+        forgetTables(Unattributable.gap)
         files = nil
         return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable))
     }
@@ -128,13 +159,21 @@ package final class StoreObserver {
     /// went unseen.
     private func lookAtSessions(_ files: StoreFiles) throws -> Bool {
         var hasChanged = try hasCommitted(files)
-        let hasEnded = try files.refreshLog { if try hasCommitted(files) { hasChanged = true } }
+        let hasEnded = try files.refreshLog {
+            if try hasCommitted(files) { hasChanged = true }
+        } changed: { former in
+            try sessionChanged(files, former)
+        }
         if hasEnded {
             sessions.observedOneEnded(hasCommitted: indexHasCommitted)
             indexHasCommitted = false
         }
         if try hasCommitted(files) { hasChanged = true }
-        if sessions.takeMissed() { hasChanged = true }
+        if sessions.takeMissed() {
+            hasChanged = true
+            tracker.addUnknown()
+            forgetTables(Unattributable.gap)
+        }
         return hasChanged
     }
 
@@ -143,6 +182,18 @@ package final class StoreObserver {
     private func lookAtWriteAhead(_ files: StoreFiles) throws -> Observation {
         // The counter counts again when rollback mode comes back.
         known.changeCounter = try files.header()?.changeCounter
+        // A journal in this mode: somebody wrote the store in the other one, and came back before it was looked at.
+        if usesJournal {
+            usesJournal = false
+            tracker.addUnknown()
+            forgetTables(Unattributable.gap)
+            let rest = try lookAtOpenWriteAhead(files)
+            return rest.finding == .unchanged ? Observation(.changed, lookAgain: rest.lookAgain) : rest
+        }
+        return try lookAtOpenWriteAhead(files)
+    }
+
+    private func lookAtOpenWriteAhead(_ files: StoreFiles) throws -> Observation {
         guard files.log != nil else { return try lookWithoutIndex(files) }
         isUnreadable = false
         return try lookAtLog(files)
@@ -154,6 +205,7 @@ package final class StoreObserver {
         guard files.isLockedExclusively() else {
             defer { isUnreadable = false }
             backoff = Backoff()
+            if isUnreadable { tracker.addUnknown() }
             return Observation(isUnreadable ? .changed : .unchanged)
         }
         // The last program to close a store locks it for a moment too, with its log gone already.
@@ -185,11 +237,10 @@ package final class StoreObserver {
     private static let spin = Duration.microseconds(120)
 
     private func hasCommitted(_ files: StoreFiles) throws -> Bool {
-        guard let index = try files.index(), index.checksum != .none, index.checksum != known.checksum else {
-            return false
-        }
-        known.checksum = index.checksum
+        guard let index = try files.index(), known.isBefore(index) else { return false }
+        known.commit = LogPosition(index)
         indexHasCommitted = true
+        tracker.advance(to: index, files) { sideFileEvents(files) }
         return true
     }
 
@@ -197,6 +248,7 @@ package final class StoreObserver {
 
     /// The change counter is final when no hot journal is left that could undo it.
     private func lookAtRollback(_ files: StoreFiles) throws -> Observation {
+        forgetTables(Unattributable.gap)
         guard try !files.isJournalHot() else { return Observation(.unchanged) }
         guard let counter = try files.header()?.changeCounter, counter != known.changeCounter else {
             return settled(.unchanged)
@@ -207,6 +259,7 @@ package final class StoreObserver {
             return Observation(.unchanged, lookAgain: backoff.next())
         }
         known.changeCounter = counter
+        tracker.addUnknown()
         return settled(.changed)
     }
 
@@ -214,6 +267,7 @@ package final class StoreObserver {
         backoff = Backoff()
         usesJournal = false
         defer { isUnreadable = false }
+        if isUnreadable { tracker.addUnknown() }
         return Observation(isUnreadable ? .changed : finding)
     }
 
@@ -226,10 +280,96 @@ package final class StoreObserver {
     }
 }
 
+// MARK: - Tables
+
+extension StoreObserver {
+    /// Events were lost: what they prove is proved no more.
+    package func lostEvents() { forgetTables(Unattributable.gap) }
+
+    private func forgetTables(_ reason: Unattributable) {
+        tracker.discard(reason)
+        surveying.cancel()
+    }
+
+    /// All until now, when the index that is read is the one they end with; nil when that can't be told.
+    private func sideFileEvents(_ files: StoreFiles) -> SideFileEvents? {
+        guard let more = unnotedEvents(), (try? files.isLogCurrent()) == true else { return nil }
+        return events + more
+    }
+
+    private func sessionChanged(_ files: StoreFiles, _ former: LogIndex?) throws {
+        surveying.cancel()
+        guard tracker.hasMap else { return }
+        // Before the program that has made it removes it.
+        _ = try files.openLog()
+        tracker.sessionChanged(
+            last: try former?.read(), hasIndex: files.log != nil, session: sideFileEvents(files),
+            changeCounter: try files.header()?.changeCounter)
+    }
+
+    /// A survey to be run on another thread and then given to `adopt`; nil when none is wanted, or possible now.
+    package func survey() -> StoreSurvey? {
+        guard wantsTables, !tracker.hasMap, surveying.isDue, let files else { return nil }
+        let index = try? files.index()
+        // What is committed and not told yet is told first.
+        guard files.log == nil || index.map({ $0.lastFrame == 0 || LogPosition($0) == known.commit }) == true,
+            let now = sideFileEvents(files), let subject = try? files.surveySubject(index)
+        else { return nil }
+        let survey = StoreSurvey(subject, now)
+        surveying.begin(survey)
+        return survey
+    }
+
+    /// When to ask for a survey again although nothing may happen until then.
+    package var surveyDue: ContinuousClock.Instant? { wantsTables && !tracker.hasMap ? surveying.due : nil }
+
+    package var isSurveying: Bool { surveying.current != nil }
+
+    /// Why it isn't found out which tables change; nil when it is, or nothing was tried.
+    package var tablesFailure: (any Error)? { tracker.failure ?? surveying.failure }
+
+    /// Takes what the survey has found; nothing when it was given up meanwhile.
+    package func adopt(_ survey: StoreSurvey) {
+        guard surveying.current === survey, let result = survey.result else { return }
+        switch result {
+        case .failure(let error): surveying.end(error)
+        case .success(let owners):
+            let isKnown = begin(owners, survey)
+            surveying.end(isKnown ? nil : Unattributable.disturbed)
+        }
+    }
+
+    private func begin(_ owners: PageOwners, _ survey: StoreSurvey) -> Bool {
+        guard let files else { return false }
+        let now = sideFileEvents(files)
+        guard let commit = survey.commit else {
+            guard let now, files.log == nil, now.isSameSession(as: survey.events) else { return false }
+            tracker.begin(owners, at: nil, session: now)
+            return true
+        }
+        tracker.begin(owners, at: commit, session: now)
+        // What was told meanwhile is not told again; the map may lag behind, but never run ahead.
+        guard let index = try? files.index(), LogPosition(index) == known.commit, known.commit != LogPosition(commit)
+        else { return true }
+        let pending = tracker.takeChanges()
+        tracker.advance(to: index, files) { sideFileEvents(files) }
+        _ = tracker.takeChanges()
+        tracker.add(pending)
+        return tracker.hasMap
+    }
+}
+
 /// What was told last.
 struct Known: Equatable {
-    var checksum = FrameChecksum.none
+    var commit = LogPosition.none
     var changeCounter: UInt32?
+
+    /// Whether something was committed since. The checksum moves with each commit and stays when the log begins anew;
+    /// but where SQLite before 3.46 has written a transaction in part and then undone a savepoint, it may be any.
+    func isBefore(_ index: WriteAheadIndex) -> Bool {
+        if index.lastFrame > 0 { return LogPosition(index) != commit }
+        return index.checksum != .none && index.checksum != commit.checksum
+    }
 }
 
 /// How long until the next look for a commit that is on its way: 50 µs, and twice as long each time, to 20 ms.

@@ -12,6 +12,9 @@ struct Channel {
     /// Tokens before it say nothing of what happened since.
     private var lastReset: Numbered?
     private var lastRelocated: Numbered?
+    /// The tables of the last changes, for those who come back.
+    private var recent: [(number: UInt64, tables: ChangedTables)] = []
+    private static let mostRecent = 64
 
     /// `start`: the number it begins with. Tokens below are of a time when the store was not followed.
     init(startingAt start: UInt64) {
@@ -25,7 +28,10 @@ struct Channel {
         switch event {
         case .reset: lastReset = numbered
         case .relocated: lastRelocated = numbered
-        case .change, .relocating, .relocationEnded: break
+        case .change(let tables):
+            if recent.count == Self.mostRecent { recent.removeFirst() }
+            recent.append((number, tables))
+        case .relocating, .relocationEnded: break
         }
         return numbered
     }
@@ -41,10 +47,18 @@ struct Channel {
             return [Numbered(event: lastReset.event, number: number)]
         }
         if let lastRelocated, token.number < lastRelocated.number {
-            let later = lastRelocated.number < number ? [Numbered(event: .change, number: number)] : []
-            return [lastRelocated] + later
+            return [lastRelocated] + (lastRelocated.number < number ? [change(since: lastRelocated.number)] : [])
         }
-        return [Numbered(event: .change, number: number)]
+        return [change(since: token.number)]
+    }
+
+    /// All changes after the number as one.
+    private func change(since known: UInt64) -> Numbered {
+        let later = recent.filter { $0.number > known }.map(\.tables)
+        // What is older than those that are kept may have been a change, too.
+        let isWhole = recent.count < Self.mostRecent || (recent.first?.number ?? 0) <= known + 1
+        let start: ChangedTables = isWhole ? later.first ?? .unknown : .unknown
+        return Numbered(event: .change(later.reduce(start) { $0.union($1) }), number: number)
     }
 }
 
@@ -57,9 +71,13 @@ struct Backlog {
 
     /// A change is folded into the change or reset before it; too many other events become one `reset`.
     mutating func append(_ new: Channel.Numbered) {
-        if new.event == .change, let last = entries.last {
+        if case .change(let tables) = new.event, let last = entries.last {
             switch last.event {
-            case .change, .reset:
+            case .change(let earlier):
+                entries[entries.count - 1] = Channel.Numbered(
+                    event: .change(earlier.union(tables)), number: new.number)
+                return
+            case .reset:
                 entries[entries.count - 1] = Channel.Numbered(event: last.event, number: new.number)
                 return
             case .relocating, .relocated, .relocationEnded: break

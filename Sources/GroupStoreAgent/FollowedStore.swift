@@ -37,6 +37,8 @@ final class FollowedStore {
     private(set) var state = FollowingState.absent
     /// When to look although no event may come.
     private(set) var lookAt: ContinuousClock.Instant?
+    /// A commit may be on its way.
+    private var isUnderWay = false
 
     var path: FilePath { directory.appending(name.database) }
 
@@ -64,6 +66,7 @@ final class FollowedStore {
     func letGo() {
         observer.letGo()
         lookAt = nil
+        isUnderWay = false
         state = .released
     }
 
@@ -79,20 +82,50 @@ final class FollowedStore {
         return true
     }
 
+    /// How the observer gets at what the kernel has queued.
+    func readsAhead(_ unnoted: @escaping () -> SideFileEvents?) { observer.unnotedEvents = unnoted }
+
+    /// Events were lost.
+    func lostEvents() { observer.lostEvents() }
+
     /// What subscribers are to be told; nil when nothing was committed.
     func look() -> StoreEvent? {
         let observation = observer.look()
         lookAt = observation.lookAgain.map { ContinuousClock.now.advanced(by: $0) }
+        isUnderWay = lookAt != nil
         switch observation.finding {
         case .unchanged: return nil
         case .changed:
             state = .following
-            return .change
+            return .change(ChangedTables(observation.tables.names, isComplete: observation.tables.isComplete))
         case .discontinued(let reason):
             state = Self.state(after: reason)
             return .reset(Self.wireReason(reason))
         }
     }
+
+    // MARK: Which tables
+
+    /// Whether somebody wants to know.
+    var wantsTables: Bool {
+        get { observer.wantsTables }
+        set { if newValue != observer.wantsTables { observer.wantsTables = newValue } }
+    }
+
+    /// Whether it is being found out; a change that comes first can't say it.
+    var isSurveying: Bool { observer.isSurveying }
+
+    /// What another thread is to do now so that changes can say which tables; nil when there is nothing to do, or it
+    /// is to be done later.
+    func survey() -> StoreSurvey? {
+        // What is on its way is told first.
+        guard !isUnderWay else { return nil }
+        let survey = observer.survey()
+        if survey == nil, let due = observer.surveyDue { lookAt = lookAt.map { min($0, due) } ?? due }
+        return survey
+    }
+
+    func adopt(_ survey: StoreSurvey) { observer.adopt(survey) }
 
     private static func state(after reason: Observation.Reason) -> FollowingState {
         switch reason {

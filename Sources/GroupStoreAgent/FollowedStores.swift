@@ -9,21 +9,28 @@ import SystemPackage
 
 /// The stores that are configured or subscribed to, and what is known of each. The watch's thread's alone.
 final class FollowedStores {
-    private let source: any EventSource
+    let source: any EventSource
+    /// Notices that were taken in early, and are still to be handled.
+    var unhandled: [Notice] = []
     private let hub: Hub
+    let surveyor: Surveyor
+    /// Leaves work for the watch's thread.
+    let perform: @Sendable (@escaping Watch.Work) -> Void
     private let scheduler: (any RelocationScheduling)?
     private let states: FollowingStates
     private let log: Logger
     private var configuration = Configuration()
-    private var stores: [StoreAddress: FollowedStore] = [:]
+    private(set) var stores: [StoreAddress: FollowedStore] = [:]
     /// Which stores a file's name may mean something to.
-    private var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
+    private(set) var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
     private var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     private var legacyDirectories: Set<FilePath> = []
     /// The stores that are to be looked at although no event may come.
-    private var expecting: Set<StoreAddress> = []
+    var expecting: Set<StoreAddress> = []
     /// Let go of until `resume`, with what is to be told then.
     private var released: [StoreAddress: [StoreEvent]] = [:]
+    /// Subscriptions that wait for a survey, so that the first change after the answer can say which tables.
+    var waiting: [StoreAddress: WaitingAnswers] = [:]
 
     private static let storeKinds: DirectoryEvent.Kinds = [
         .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut, .attributes,
@@ -33,10 +40,12 @@ final class FollowedStores {
     ]
 
     init(
-        source: any EventSource, hub: Hub, scheduler: (any RelocationScheduling)?, states: FollowingStates,
-        log: Logger
+        source: any EventSource, hub: Hub, surveyor: Surveyor, scheduler: (any RelocationScheduling)?,
+        states: FollowingStates, log: Logger, perform: @escaping @Sendable (@escaping Watch.Work) -> Void
     ) {
         self.source = source
+        self.surveyor = surveyor
+        self.perform = perform
         self.hub = hub
         self.scheduler = scheduler
         self.states = states
@@ -49,19 +58,26 @@ final class FollowedStores {
 extension FollowedStores {
     /// Nil: only a notice brings news.
     func timeUntilNextLook() -> Duration? {
-        guard let next = expecting.compactMap({ stores[$0]?.lookAt }).min() else { return nil }
+        if !unhandled.isEmpty { return .zero }
+        let looks = expecting.compactMap { stores[$0]?.lookAt }
+        guard let next = (looks + waiting.values.map(\.until)).min() else { return nil }
         return max(.zero, ContinuousClock.now.duration(to: next))
     }
 
     /// Sorts all notices first and looks afterwards, once a store: a burst costs one look.
-    func handle(_ notices: [Notice]) {
+    func handle(_ more: [Notice]) {
+        let notices = unhandled + more
+        unhandled = []
         var touched: Set<StoreAddress> = []
         var overflowed = false
         for notice in notices {
             switch notice {
             case .event(let event): sort(event, &touched)
             case .directoryAppeared(let directory), .directoryVanished(let directory):
-                for store in stores.values where store.directory == directory { touched.insert(store.address) }
+                for store in stores.values where store.directory == directory {
+                    store.lostEvents()
+                    touched.insert(store.address)
+                }
                 scheduler?.notice(notice)
             case .overflow:
                 overflowed = true
@@ -74,11 +90,13 @@ extension FollowedStores {
         for address in overflowed ? Set(stores.keys) : touched.union(expecting) {
             guard let store = stores[address] else { continue }
             if overflowed {
+                store.lostEvents()
                 look(store, atLeast: .reset(.overflow))
             } else if touched.contains(address) || store.lookAt.map({ $0 <= now }) == true {
                 look(store)
             }
         }
+        for (address, waiting) in waiting where waiting.until <= now { answer(address) }
     }
 
     private func sort(_ event: DirectoryEvent, _ touched: inout Set<StoreAddress>) {
@@ -94,12 +112,12 @@ extension FollowedStores {
     private func look(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
         guard released[store.address] == nil else { return }
         let found = store.look()
-        if store.lookAt == nil { expecting.remove(store.address) } else { expecting.insert(store.address) }
         if case .reset? = found {
             publish(found, of: store)
         } else {
             publish(event ?? found, of: store)
         }
+        survey(store)
     }
 
     private func publish(_ event: StoreEvent?, of store: FollowedStore) {
@@ -131,25 +149,29 @@ extension FollowedStores {
         for failure in refreshWatches() { log.error("\(failure)") }
     }
 
+    /// There, and not let go of.
+    func isFollowed(_ address: StoreAddress) -> Bool { stores[address] != nil && released[address] == nil }
+
     private func isConfigured(_ address: StoreAddress) -> Bool {
         guard let name = FilePath.Component(bytes: address.name) else { return false }
         return configuration.group(address.group)?.store(named: name) != nil
     }
 
     /// `wasSubscribed`: subscribers may be there that believe to know the store.
-    private func follow(_ address: StoreAddress, wasSubscribed: Bool = false) {
+    func follow(_ address: StoreAddress, wasSubscribed: Bool = false) {
         guard stores[address] == nil, let group = configuration.group(address.group),
             let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
         else { return }
         let store = FollowedStore(address, directory: group.directory, name: name)
         stores[address] = store
+        store.readsAhead { [unowned self, unowned store] in readAhead(of: store) }
         for (file, part) in store.files {
             parts[group.directory, default: [:]][file, default: []].append((store, part))
         }
         hub.open(address)
         _ = refreshWatches()
         let isReleased = released[address] != nil
-        if !isReleased { store.attach() }
+        if !isReleased { attach(store) }
         states.set(isReleased ? .released : store.state, of: address)
         if wasSubscribed, hub.subscribedStores().contains(address) {
             hub.publish(.reset(store.state == .absent ? .vanished : .appeared), of: address)
@@ -158,6 +180,7 @@ extension FollowedStores {
 
     /// The channel stays open for its subscribers, if any.
     private func forget(_ store: FollowedStore) {
+        answer(store.address)
         store.letGo()
         stores[store.address] = nil
         expecting.remove(store.address)
@@ -170,7 +193,10 @@ extension FollowedStores {
     }
 
     func forgetIfUnused(_ address: StoreAddress) {
-        guard !isConfigured(address), hub.close(address), let store = stores[address] else { return }
+        if waiting[address] == nil, !hub.subscribedStores().contains(address) { stores[address]?.wantsTables = false }
+        guard waiting[address] == nil, !isConfigured(address), hub.close(address), let store = stores[address] else {
+            return
+        }
         forget(store)
         _ = refreshWatches()
     }
@@ -200,7 +226,21 @@ extension FollowedStores {
 // MARK: - Work from other threads
 
 extension FollowedStores {
-    func subscribe(_ connection: UInt64, to address: StoreAddress, since token: String?, id: JSONValue?) {
+    func subscribe(
+        _ connection: UInt64, to address: StoreAddress, since token: String?, tables: TableFilter?, id: JSONValue?
+    ) {
+        if waitsForSurvey(address) {
+            waiting[address]?.answers.append { stores in
+                stores.complete(connection, to: address, since: token, tables: tables, id: id)
+            }
+        } else {
+            complete(connection, to: address, since: token, tables: tables, id: id)
+        }
+    }
+
+    private func complete(
+        _ connection: UInt64, to address: StoreAddress, since token: String?, tables: TableFilter?, id: JSONValue?
+    ) {
         follow(address)
         guard let store = stores[address] else {
             return hub.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
@@ -210,11 +250,13 @@ extension FollowedStores {
             hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
-        hub.subscribe(connection, to: address, since: token, id: id, path: store.path.bytes)
+        hub.subscribe(connection, to: address, since: token, tables: tables, id: id, path: store.path.bytes)
         forgetIfUnused(address)
     }
 
     func unsubscribe(_ connection: UInt64, from address: StoreAddress, id: JSONValue?) {
+        // It may be one of those that wait.
+        answer(address)
         let wasSubscribed = hub.unsubscribe(connection, from: address)
         hub.answer(
             connection, wasSubscribed ? .reply(id: id, [:]) : .failure(id: id, .notSubscribed(address)),
@@ -224,6 +266,7 @@ extension FollowedStores {
 
     /// What was committed so far is told first.
     func release(_ address: StoreAddress) {
+        answer(address)
         if let store = stores[address] {
             look(store)
             store.letGo()
@@ -239,7 +282,7 @@ extension FollowedStores {
         guard let held = released.removeValue(forKey: address) else { return }
         let announced = held + (event.map { [$0] } ?? [])
         let store = stores[address]
-        store?.attach()
+        if let store { attach(store) }
         states.set(store?.state, of: address)
         let saysAll = announced.contains { event in
             switch event {
@@ -247,7 +290,7 @@ extension FollowedStores {
             case .change, .relocating, .relocationEnded: false
             }
         }
-        if !saysAll, let store, store.state != .absent { hub.publish(.change, of: address) }
+        if !saysAll, let store, store.state != .absent { hub.publish(.change(.unknown), of: address) }
         for event in announced { hub.publish(event, of: address) }
     }
 

@@ -74,7 +74,7 @@ extension Hub {
             guard let numbered = state.channels[store]?.append(event) else { return }
             guard let subscribers = state.subscribers[store] else { return }
             let line = line(numbered, store)
-            for subscription in subscribers {
+            for subscription in subscribers where subscription.admits(event) {
                 subscription.outlet.send(numbered, line: line, of: subscription)
                 note(subscription.outlet, &state)
             }
@@ -106,7 +106,8 @@ extension Hub {
 extension Hub {
     /// Subscribes, answers, and tells at once what happened since the token. The store must be open.
     package func subscribe(
-        _ connection: UInt64, to store: StoreAddress, since token: String?, id: JSONValue?, path: [UInt8]
+        _ connection: UInt64, to store: StoreAddress, since token: String?, tables filter: TableFilter? = nil,
+        id: JSONValue?, path: [UInt8]
     ) {
         state.withLock { state in
             guard let outlet = state.outlets[connection], let channel = state.channels[store] else { return }
@@ -114,10 +115,12 @@ extension Hub {
                 return answer(.failure(id: id, .tooManySubscriptions), outlet, &state)
             }
             remove(store, of: outlet, &state)
-            let subscription = Subscription(store: store, outlet: outlet)
+            let subscription = Subscription(store: store, outlet: outlet, filter: filter)
             outlet.add(subscription)
             state.subscribers[store, default: []].append(subscription)
-            let missed = token.map { channel.missed(since: $0, epoch: epoch) } ?? []
+            let missed = (token.map { channel.missed(since: $0, epoch: epoch) } ?? []).filter {
+                subscription.admits($0.event)
+            }
             // The token answers "up to where was I told?": with events to follow, no further than before.
             var reply: JSONObject = ["token": .string(missed.isEmpty ? self.token(channel.number) : token ?? "")]
             reply.setPath("path", bytes: path)

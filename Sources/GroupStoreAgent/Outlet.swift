@@ -6,11 +6,18 @@ final class Subscription {
     let store: StoreAddress
     /// The connection; it outlives its subscriptions.
     unowned let outlet: Outlet
+    private let filter: TableFilter?
     var backlog = Backlog()
 
-    init(store: StoreAddress, outlet: Outlet) {
+    init(store: StoreAddress, outlet: Outlet, filter: TableFilter?) {
         self.store = store
         self.outlet = outlet
+        self.filter = filter
+    }
+
+    /// Whether it is told of the event.
+    func admits(_ event: StoreEvent) -> Bool {
+        if let filter, case .change(let tables) = event { filter.admits(tables) } else { true }
     }
 }
 

@@ -47,10 +47,10 @@ package final class RequestHandler {
     ) throws(RefusedLine) {
         let id = request.id
         switch request.operation {
-        case .subscribe(let store, let token):
+        case .subscribe(let store, let token, let tables):
             guard isServed(store) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
             hub.expectAnswer(connection)
-            watch.perform { $0.subscribe(connection, to: store, since: token, id: id) }
+            watch.perform { $0.subscribe(connection, to: store, since: token, tables: tables, id: id) }
         case .unsubscribe(let store):
             hub.expectAnswer(connection)
             watch.perform { $0.unsubscribe(connection, from: store, id: id) }

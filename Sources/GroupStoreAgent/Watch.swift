@@ -17,6 +17,7 @@ package final class Watch: Sendable {
     nonisolated(unsafe) private let source: any EventSource
     private let mailbox = Mutex(Mailbox())
     private let thread = Mutex<SystemThread?>(nil)
+    private let surveyor = Surveyor()
     private let log: Logger
 
     package init(source: any EventSource, log: Logger) {
@@ -37,7 +38,9 @@ package final class Watch: Sendable {
     ) throws {
         let started = try SystemThread(name: "gs-watch") { [self] in
             wakeExactly()
-            let stores = FollowedStores(source: source, hub: hub, scheduler: scheduler, states: states, log: log)
+            let stores = FollowedStores(
+                source: source, hub: hub, surveyor: surveyor, scheduler: scheduler, states: states, log: log,
+                perform: { [weak self] work in self?.perform(work) })
             stores.configure(configuration)
             do { try run(stores) } catch { failed(error) }
             stores.letGoOfAll()
@@ -62,6 +65,7 @@ package final class Watch: Sendable {
     package func stop(within duration: Duration = .seconds(5)) -> Bool {
         mailbox.withLock { $0.isStopping = true }
         source.wake()
+        defer { surveyor.stop() }
         return thread.withLock { $0.take() }?.join(within: duration) ?? true
     }
 }

@@ -1,44 +1,46 @@
 import LinuxSystem
 import SystemPackage
 
-/// The checksum over all frames up to a commit. It moves with every commit, through resets of the log and recoveries
-/// of the index, so it is by it that a commit is known.
-package struct FrameChecksum: Equatable, Sendable {
-    package let first: UInt32
-    package let second: UInt32
-
-    package init(_ first: UInt32, _ second: UInt32) {
-        self.first = first
-        self.second = second
-    }
-
-    /// That of a log without a commit.
-    package static let none = FrameChecksum(0, 0)
-}
-
 /// The header of the wal-index (`-shm`), as SQLite's `WalIndexHdr` in wal.c lays it out, in the machine's byte order.
 package struct WriteAheadIndex: Equatable, Sendable {
     /// The last frame of the last commit; 0 after the log was reset.
     package let lastFrame: UInt32
     package let checksum: FrameChecksum
+    /// As it stands in the log's header and in each of its frames, bytes 8 to 16, read as one word.
     package let salt: UInt64
+    /// Moved by each commit; begins at 0 when the index is made, or made anew after a crash.
+    package let commitCount: UInt32
+    package let pageSize: Int
+    package let order: FrameChecksum.WordOrder
+    /// Frames whose pages a checkpoint may have written to the database.
+    package let checkpointedFrame: UInt32
 
     /// Bytes of one copy.
     private static let length = 48
+    /// With what follows the copies: `WalCkptInfo`.
+    private static let wholeLength = 136
 
     /// Nil when the index isn't made yet, or is being written: then its two copies differ.
     package init?(_ descriptor: borrowing Descriptor) throws(SystemError) {
-        let bytes = try descriptor.read(count: 2 * Self.length, at: 0)
-        guard bytes.count == 2 * Self.length, bytes[..<Self.length].elementsEqual(bytes[Self.length...]) else {
-            return nil
-        }
+        let bytes = try descriptor.read(count: Self.wholeLength, at: 0)
+        guard bytes.count == Self.wholeLength,
+            bytes[..<Self.length].elementsEqual(bytes[Self.length..<2 * Self.length])
+        else { return nil }
         let isInitialized = bytes[12] != 0
         guard isInitialized else { return nil }
-        let words = bytes.withUnsafeBytes { buffer in
-            (0..<12).map { buffer.loadUnaligned(fromByteOffset: $0 * 4, as: UInt32.self) }
-        }
-        lastFrame = words[4]
-        checksum = FrameChecksum(words[6], words[7])
-        salt = UInt64(words[8]) << 32 | UInt64(words[9])
+        self = bytes.withUnsafeBytes { Self($0) }
+    }
+
+    private init(_ bytes: UnsafeRawBufferPointer) {
+        func word(_ offset: Int) -> UInt32 { bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self) }
+        let size = Int(bytes.loadUnaligned(fromByteOffset: 14, as: UInt16.self))
+        commitCount = word(8)
+        order = bytes[13] == 0 ? .little : .big
+        pageSize = size == 1 ? 65536 : size
+        lastFrame = word(16)
+        checksum = FrameChecksum(word(24), word(28))
+        salt = bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self)
+        // nBackfill, and how far the checkpoint that is under way, or was broken off, wanted to come.
+        checkpointedFrame = max(word(96), word(128))
     }
 }

@@ -6,6 +6,10 @@ import SystemPackage
 package struct WriteAheadLog: Equatable, Sendable {
     /// Of the last commit in the log; `none` when there is none.
     package let checksum: FrameChecksum
+    /// Of the last commit; 0 when there is none.
+    package let lastFrame: UInt32
+    /// As in the index.
+    package let salt: UInt64
 
     private static let headerLength = 32
     private static let frameHeaderLength = 24
@@ -15,10 +19,13 @@ package struct WriteAheadLog: Equatable, Sendable {
         let header = try descriptor.read(count: Self.headerLength, at: 0, path: path)
         guard let start = Start(header) else {
             checksum = .none
+            lastFrame = 0
+            salt = 0
             return
         }
         var running = start.checksum
         var committed = FrameChecksum.none
+        var (frameCount, committedCount): (UInt32, UInt32) = (0, 0)
         var offset = Int64(Self.headerLength)
         while true {
             let frame = try descriptor.read(
@@ -26,18 +33,21 @@ package struct WriteAheadLog: Equatable, Sendable {
             guard frame.count == Self.frameHeaderLength + start.pageSize,
                 frame[8..<16].elementsEqual(header[16..<24])
             else { break }
-            running = start.order.sum(frame[0..<8], after: running)
-            running = start.order.sum(frame[Self.frameHeaderLength...], after: running)
+            running = running.adding(frame[0..<8], start.order)
+            running = running.adding(frame[Self.frameHeaderLength...], start.order)
             guard running == FrameChecksum(bigEndian(frame, 16), bigEndian(frame, 20)) else { break }
             let isCommit = bigEndian(frame, 4) != 0
-            if isCommit { committed = running }
+            frameCount += 1
+            if isCommit { (committed, committedCount) = (running, frameCount) }
             offset += Int64(frame.count)
         }
         checksum = committed
+        lastFrame = committedCount
+        salt = header.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 16, as: UInt64.self) }
     }
 
     private struct Start {
-        let order: ByteOrder
+        let order: FrameChecksum.WordOrder
         let pageSize: Int
         let checksum: FrameChecksum
 
@@ -50,31 +60,8 @@ package struct WriteAheadLog: Equatable, Sendable {
             }
             pageSize = Int(bigEndian(header, 8))
             guard (512...65536).contains(pageSize), pageSize & (pageSize - 1) == 0 else { return nil }
-            checksum = order.sum(header[0..<24], after: .none)
+            checksum = FrameChecksum.none.adding(header[0..<24], order)
             guard checksum == FrameChecksum(bigEndian(header, 24), bigEndian(header, 28)) else { return nil }
-        }
-    }
-
-    /// Of the words that are summed; the log's magic number says which.
-    private enum ByteOrder {
-        case little, big
-
-        /// The algorithm of §4.2, over a whole number of 8-byte pairs.
-        func sum(_ bytes: ArraySlice<UInt8>, after previous: FrameChecksum) -> FrameChecksum {
-            bytes.withUnsafeBytes { buffer in
-                var first = previous.first
-                var second = previous.second
-                for offset in stride(from: 0, to: buffer.count & ~7, by: 8) {
-                    first &+= word(buffer, offset) &+ second
-                    second &+= word(buffer, offset + 4) &+ first
-                }
-                return FrameChecksum(first, second)
-            }
-        }
-
-        private func word(_ buffer: UnsafeRawBufferPointer, _ offset: Int) -> UInt32 {
-            let value = buffer.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
-            return self == .little ? UInt32(littleEndian: value) : UInt32(bigEndian: value)
         }
     }
 }

@@ -46,7 +46,7 @@ import Testing
     @Test func eventsCarryStoreAndToken() throws {
         let store = try #require(StoreAddress(bytes: Array("g/Notes.sqlite".utf8)))
         #expect(
-            StoreEvent.change.json(store: store, token: "e-1").text
+            StoreEvent.change(.unknown).json(store: store, token: "e-1").text
                 == #"{"type":"change","store":"g/Notes.sqlite","complete":false,"token":"e-1"}"#)
         #expect(
             StoreEvent.relocated(from: Array("/a".utf8), to: [0x2F, 0xFF]).json(store: store, token: "e-2").text

@@ -14,39 +14,39 @@ import Testing
     @Test func whoKnowsAllIsToldNothing() {
         var channel = Channel(startingAt: 0)
         #expect(missed(channel, since: 0) == [])
-        let last = channel.append(.change)
+        let last = channel.append(.change(.unknown))
         #expect(missed(channel, since: last.number) == [])
     }
 
     @Test func manyChangesAreOne() {
         var channel = Channel(startingAt: 0)
-        for _ in 1...5 { _ = channel.append(.change) }
-        #expect(channel.missed(since: "e-2", epoch: epoch) == [.init(event: .change, number: 5)])
+        for _ in 1...5 { _ = channel.append(.change(.unknown)) }
+        #expect(channel.missed(since: "e-2", epoch: epoch) == [.init(event: .change(.unknown), number: 5)])
     }
 
     @Test(arguments: ["other-1", "e-99", "nonsense", "", "e-"])
     func anUnknownTokenIsReset(_ token: String) {
         var channel = Channel(startingAt: 0)
-        _ = channel.append(.change)
+        _ = channel.append(.change(.unknown))
         #expect(channel.missed(since: token, epoch: epoch).map(\.event) == [.reset(.epoch)])
     }
 
     @Test func aResetSinceTheTokenOutweighsChanges() {
         var channel = Channel(startingAt: 0)
-        let before = channel.append(.change)
+        let before = channel.append(.change(.unknown))
         let reset = channel.append(.reset(.overflow))
-        _ = channel.append(.change)
+        _ = channel.append(.change(.unknown))
         #expect(missed(channel, since: before.number) == [.reset(.overflow)])
-        #expect(missed(channel, since: reset.number) == [.change])
+        #expect(missed(channel, since: reset.number) == [.change(.unknown)])
     }
 
     @Test func aRelocationIsToldToWhoMissedIt() {
         var channel = Channel(startingAt: 0)
         let relocated = channel.append(moved)
         #expect(channel.missed(since: "e-0", epoch: epoch) == [relocated])
-        let change = channel.append(.change)
+        let change = channel.append(.change(.unknown))
         #expect(channel.missed(since: "e-0", epoch: epoch) == [relocated, change])
-        #expect(missed(channel, since: relocated.number) == [.change])
+        #expect(missed(channel, since: relocated.number) == [.change(.unknown)])
     }
 
     /// Nobody followed the store before the channel's start: a token from then can't be answered.
@@ -58,15 +58,18 @@ import Testing
 
     @Test func aBacklogFoldsChanges() {
         var backlog = Backlog()
-        for number in 1...1000 { backlog.append(.init(event: .change, number: UInt64(number))) }
-        #expect(backlog.entries == [.init(event: .change, number: 1000)])
+        for number in 1...1000 { backlog.append(.init(event: .change(.unknown), number: UInt64(number))) }
+        #expect(backlog.entries == [.init(event: .change(.unknown), number: 1000)])
     }
 
     @Test func aBacklogKeepsTheOrderOfOtherEvents() {
         var backlog = Backlog()
-        let events: [StoreEvent] = [.change, .relocating(waitingFor: []), moved, .change, .change]
+        let events: [StoreEvent] = [
+            .change(.unknown), .relocating(waitingFor: []), moved, .change(.unknown), .change(.unknown),
+        ]
         for (index, event) in events.enumerated() { backlog.append(.init(event: event, number: UInt64(index))) }
-        #expect(backlog.take().map(\.event) == [.change, .relocating(waitingFor: []), moved, .change])
+        #expect(
+            backlog.take().map(\.event) == [.change(.unknown), .relocating(waitingFor: []), moved, .change(.unknown)])
         #expect(backlog.isEmpty)
     }
 
@@ -75,7 +78,7 @@ import Testing
         for number in 1...100 { backlog.append(.init(event: .relocating(waitingFor: []), number: UInt64(number))) }
         #expect(backlog.entries.count <= 8)
         #expect(backlog.entries.first?.event == .reset(.lagged))
-        backlog.append(.init(event: .change, number: 101))
+        backlog.append(.init(event: .change(.unknown), number: 101))
         #expect(backlog.entries.last?.number == 101)
     }
 }

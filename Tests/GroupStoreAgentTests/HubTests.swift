@@ -32,7 +32,9 @@ import Testing
 
     @Test func everySubscriberIsToldInOrder() throws {
         let pairs = [try subscriber(1), try subscriber(2)]
-        for event in [StoreEvent.change, .relocating(waitingFor: []), .relocated(from: [1], to: [2]), .change] {
+        for event in [
+            StoreEvent.change(.unknown), .relocating(waitingFor: []), .relocated(from: [1], to: [2]), .change(.unknown),
+        ] {
             hub.publish(event, of: store)
         }
         for pair in pairs {
@@ -47,10 +49,10 @@ import Testing
         let pair = try subscriber(1)
         let other = try #require(StoreAddress(bytes: Array("g/Other.sqlite".utf8)))
         hub.open(other)
-        hub.publish(.change, of: other)
+        hub.publish(.change(.unknown), of: other)
         #expect(try pair.received().count == 1)
         #expect(hub.unsubscribe(1, from: store))
-        hub.publish(.change, of: store)
+        hub.publish(.change(.unknown), of: store)
         #expect(try pair.received().isEmpty)
     }
 
@@ -60,7 +62,7 @@ import Testing
         let fast = try subscriber(2)
         _ = try fast.received()
         for number in 1...2000 {
-            hub.publish(.change, of: store)
+            hub.publish(.change(.unknown), of: store)
             #expect(try numbers(fast.received()) == [UInt64(number)])
         }
         let taken = numbers(try slow.received())
@@ -74,15 +76,15 @@ import Testing
         #expect(late.last?.string("type") == "change")
         #expect(numbers(late).last == 2000)
         #expect(hub.isFlushed)
-        hub.publish(.change, of: store)
+        hub.publish(.change(.unknown), of: store)
         #expect(numbers(try slow.received()) == [2001])
     }
 
     @Test func aRelocationThatALaggardMissedComesLate() throws {
         let slow = try subscriber(1, capacity: 4608)
-        for _ in 1...500 { hub.publish(.change, of: store) }
+        for _ in 1...500 { hub.publish(.change(.unknown), of: store) }
         hub.publish(.relocated(from: [1], to: [2]), of: store)
-        hub.publish(.change, of: store)
+        hub.publish(.change(.unknown), of: store)
         var late: [JSONObject] = try slow.received()
         while !hub.isFlushed {
             hub.flush(1)
@@ -106,7 +108,7 @@ import Testing
 
     @Test func aTokenBringsWhatWasMissed() throws {
         let first = try subscriber(1)
-        hub.publish(.change, of: store)
+        hub.publish(.change(.unknown), of: store)
         let second = try subscriber(2, since: "e-0")
         let lines = try second.received()
         #expect(lines.map { $0.string("type") } == [nil, "change"])
@@ -119,7 +121,7 @@ import Testing
     /// Nobody followed the store for a while: a token from before is worth nothing.
     @Test func aStoreThatWasNotFollowedIsReset() throws {
         let first = try subscriber(1)
-        hub.publish(.change, of: store)
+        hub.publish(.change(.unknown), of: store)
         #expect(!hub.close(store))
         #expect(hub.remove(1) == [store])
         #expect(hub.close(store))
@@ -132,7 +134,7 @@ import Testing
         let gone = try subscriber(1)
         let other = try subscriber(2)
         gone.hangUp()
-        hub.publish(.change, of: store)
+        hub.publish(.change(.unknown), of: store)
         #expect(try other.received().count == 2)
         #expect(hub.takeFinished().contains(1))
         #expect(hub.remove(1) == [])

@@ -168,7 +168,8 @@ import Testing
         let client = try server.connect()
         _ = try client.ask(Self.subscribe, id: 1)
         server.hub.publish(
-            .change, of: try RunningServer.required(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8))))
+            .change(.unknown),
+            of: try RunningServer.required(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8))))
         #expect(server.stop())
         #expect(try client.next()?.string("type") == "change")
         #expect(try client.next() == nil)
@@ -183,7 +184,7 @@ import Testing
         let store = try RunningServer.required(StoreAddress(bytes: Array("group.example/A b".utf8)))
         let deadline = Deadline(after: .seconds(10))
         _ = try connection.request(.subscribe(store, since: nil), deadline: deadline)
-        server.hub.publish(.change, of: store)
+        server.hub.publish(.change(.unknown), of: store)
         var rows: [String] = []
         // The event comes before the answer, and is kept.
         let summary = try connection.request(.status(group: nil), deadline: deadline) { type, _ in rows.append(type) }

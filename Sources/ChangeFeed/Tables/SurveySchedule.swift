@@ -1,0 +1,52 @@
+/// When a store is surveyed: at once the first time, and then so much later that reading costs a tenth of the time at
+/// most; half of it where a survey takes but moments.
+struct SurveySchedule {
+    private(set) var current: StoreSurvey?
+    private var notBefore: ContinuousClock.Instant?
+    /// The store could not be understood: no clock brings the next survey, only a commit.
+    private var isHopeless = false
+    private(set) var failure: (any Error)?
+    private var failures = 0
+
+    private static let share = 10
+    private static let short = Duration.milliseconds(20)
+    private static let longest = Duration.seconds(60)
+
+    var isDue: Bool { current == nil && notBefore.map { $0 <= .now } != false }
+
+    /// When another one may begin, if that is to come; nil when it may begin now.
+    var due: ContinuousClock.Instant? {
+        guard current == nil, !isHopeless, let notBefore, notBefore > .now else { return nil }
+        return notBefore
+    }
+
+    mutating func begin(_ survey: StoreSurvey) { current = survey }
+
+    /// Nil: it was a success.
+    mutating func end(_ error: (any Error)?) {
+        guard let survey = current else { return }
+        current = nil
+        let now = ContinuousClock.now
+        let taken = survey.began.duration(to: now)
+        let pause = taken < Self.short ? taken : taken * Self.share
+        failure = error
+        isHopeless = false
+        switch error {
+        case nil:
+            failures = 0
+            notBefore = now.advanced(by: min(pause, Self.longest))
+        case Unattributable.disturbed?:
+            failures = min(failures + 1, 10)
+            notBefore = now.advanced(by: min(max(pause, .milliseconds(1 << failures)), Self.longest))
+        default:
+            isHopeless = true
+            notBefore = now.advanced(by: Self.longest)
+        }
+    }
+
+    /// Nothing of the store is open in it afterwards.
+    mutating func cancel() {
+        current?.cancel()
+        current = nil
+    }
+}
