@@ -130,7 +130,8 @@ let package = Package(
             name: "ChangeFeedTests", dependencies: ["ChangeFeed", "DirectoryWatching", "TestSupport"],
             swiftSettings: strict),
         .testTarget(
-            name: "StoreRelocationTests", dependencies: ["StoreRelocation", "TestSupport"],
+            name: "StoreRelocationTests",
+            dependencies: ["StoreRelocation", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
             swiftSettings: strict),
         .testTarget(
             name: "GroupStoreAgentTests", dependencies: ["GroupStoreAgent", "TestSupport"],

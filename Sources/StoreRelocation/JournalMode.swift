@@ -2,37 +2,37 @@ import GRDB
 import Glibc
 import LinuxSystem
 import PersistentStore
+import SystemPackage
 
 /// Turns write-ahead logging on where it was on.
 enum JournalMode {
     /// True when it is on now. False when another program has the store open, which may have taken the mode from the
-    /// header already.
+    /// header already. Throws when the disk fails: the next run tries again.
     ///
     /// It is a matter of two bytes of the header (https://sqlite.org/fileformat2.html, §1.3.3), written under a lease:
     /// an opener waits for microseconds, where SQLite, asked for it, would answer others SQLITE_BUSY meanwhile.
-    static func writeAhead(at store: StoreLocation) -> Bool {
+    static func writeAhead(at store: StoreLocation) throws -> Bool {
         for _ in 0..<20 {
-            if isOn(store) { return true }
+            let seen = try StoreSighting(store)
+            // A hot journal beside it may take this very change back: that is SQLite's to sort out.
+            if seen.journalIsHot { return try setThroughSQLite(store) }
+            if seen.header?.journalMode == .writeAhead { return true }
             do {
                 if try setUnderLease(store) { return true }
             } catch {
                 // A file system without leases.
-                return setThroughSQLite(store)
+                guard [.invalidArgument, .notSupported, .noLocks].contains(error.errno) else { throw error }
+                return try setThroughSQLite(store)
             }
             // Whoever has just opened it may turn it on, or be gone again.
             pause(.milliseconds(1))
         }
-        return isOn(store)
-    }
-
-    private static func isOn(_ store: StoreLocation) -> Bool {
-        (try? StoreSighting(store))?.header?.journalMode == .writeAhead
+        return try StoreSighting(store).header?.journalMode == .writeAhead
     }
 
     private static func setUnderLease(_ store: StoreLocation) throws(SystemError) -> Bool {
         let descriptor = try store.directory.open(store.name.database, flags: O_RDWR)
         guard let lease = try FileLease(descriptor) else { return false }
-        // A hot journal is the next opener's to roll back, header and all.
         guard try store.directory.status(store.name.journal) == nil else { return false }
         try descriptor.write([2, 2], at: 18, path: store.path)
         try descriptor.synchronize(path: store.path)
@@ -40,15 +40,20 @@ enum JournalMode {
         return true
     }
 
-    private static func setThroughSQLite(_ store: StoreLocation) -> Bool {
+    private static func setThroughSQLite(_ store: StoreLocation) throws -> Bool {
         do {
             let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .seconds(2))
             defer { try? connection.close() }
-            let mode = try connection.writeWithoutTransaction { database in
-                try String.fetchOne(database, sql: "PRAGMA journal_mode = WAL")
+            return try connection.writeWithoutTransaction { database in
+                // SQLite says nothing of a disk that failed here, but gives the mode that it was left with.
+                for _ in 0..<3 where try String.fetchOne(database, sql: "PRAGMA journal_mode = WAL") == "wal" {
+                    return true
+                }
+                return false
             }
-            return mode == "wal"
-        } catch {
+        } catch let error as DatabaseError {
+            let isOfTheDisk = [.SQLITE_IOERR, .SQLITE_FULL, .SQLITE_CANTOPEN, .SQLITE_NOMEM].contains(error.resultCode)
+            if isOfTheDisk { throw error }
             return false
         }
     }

@@ -25,6 +25,7 @@ package struct Recovery {
         if try end.hasArrived(journal.state) {
             var receipt: RelocationReceipt?
             if case .committing(_, _, let kept) = journal.state { receipt = kept }
+            try end.synchronizeArrival()
             notes = try end.finish(receipt: receipt)
             report(.recovered("finished an interrupted relocation of \(store)"))
         } else {

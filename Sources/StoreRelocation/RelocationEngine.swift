@@ -1,5 +1,4 @@
 import FileCoordination
-import FoundationEssentials
 import Glibc
 import GroupContainer
 import LinuxSystem
@@ -175,8 +174,6 @@ package struct RelocationEngine {
         _ places: RelocationPlaces, _ deadline: Deadline
     ) throws -> [String] {
         let id = TransferIdentifier()
-        try places.container.write(
-            ArchiveNote(id: id, name: store.name.database, from: store.path, at: Date(), reason: reason))
         let done = try transfer(.archive(reason: reason), store, sighting, decision, deadline, id: id)
         let archive = try places.container.archive(id).path
         return ["\(PrintablePath(store.path)) is archived in \(PrintablePath(archive)): \(reason)"] + done.notes

@@ -30,6 +30,7 @@ extension RelocationFailure {
         let store = PrintablePath(request.source)
         switch error {
         case let failure as RelocationFailure: self = failure
+        case let unfinished as StoreTransfer.Unfinished: self = Self.unfinished(unfinished, request)
         case let setback as StoreTransfer.Setback: self = Self.busy(setback, request)
         case let error as FileCoordinationError: self = Self.coordination(error)
         case is Quiescence.CheckpointBusy:
@@ -79,6 +80,17 @@ extension RelocationFailure {
             FileHolder(pid: $0.pid, program: $0.program, isElsewhere: $0.isElsewhere)
         }
         return failure
+    }
+
+    private static func unfinished(
+        _ unfinished: StoreTransfer.Unfinished, _ request: RelocationRequest
+    ) -> RelocationFailure {
+        let reason = RelocationFailure(unfinished.reason, request)
+        return RelocationFailure(
+            reason.kind == .busy ? .busy : .failed, code: "unfinished",
+            "the store is \(PrintablePath(unfinished.path)) now, but what comes after its move is not done: "
+                + reason.message,
+            remedy: "run this again: it does the rest")
     }
 
     private static func busy(_ setback: StoreTransfer.Setback, _ request: RelocationRequest) -> RelocationFailure {

@@ -44,6 +44,12 @@ final class StoreTransfer {
         case changed
     }
 
+    /// The set is at its new place, and something that comes after failed: the next run does the rest.
+    struct Unfinished: Error {
+        let path: FilePath
+        let reason: any Error
+    }
+
     private let container: GroupContainer
     private var transfer: Transfer
     private let places: TransferPlaces
@@ -54,13 +60,17 @@ final class StoreTransfer {
     private var staged: StagedSet?
     private var supportBytes: Int64 = 0
     private var storeUUID: String?
+    private var hasCommitted = false
 
+    /// Writes the journal: from here on, the transfer is either run or undone by the next run.
     init(
         _ transfer: Transfer, source: StoreLocation, container: GroupContainer, options: Options,
         isStillWanted: @escaping () throws -> Bool, report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.container = container
         self.transfer = transfer
+        // Before the archive's directory is made: undoing takes it away again.
+        try container.write(TransferJournal(transfer: transfer, state: .intended))
         self.places = try TransferPlaces(transfer, source: source, container: container)
         self.options = options
         self.isStillWanted = isStillWanted
@@ -74,7 +84,6 @@ final class StoreTransfer {
     /// and whatever else went wrong; the set is then at its old place again, unless undoing it failed too, and then
     /// the journal stays for the next run.
     func run() throws -> Done {
-        try writeJournal(.intended)
         do {
             try prepare()
             var wait = Duration.microseconds(50)
@@ -97,9 +106,11 @@ final class StoreTransfer {
     }
 
     private func undo(after error: any Error) throws {
-        guard let journal = try container.journal() else { return }
+        let unfinished = Unfinished(path: (places.destination ?? source).path, reason: error)
         // Past the commit point nothing is undone: the next run finishes it.
-        if try end.hasArrived(journal.state) { throw error }
+        if hasCommitted { throw unfinished }
+        guard let journal = try container.journal() else { return }
+        if try end.hasArrived(journal.state) { throw unfinished }
         for note in try end.undo(journal.state) { report(.note(note)) }
     }
 
@@ -121,6 +132,12 @@ final class StoreTransfer {
             try writeJournal(.intended)
             try staging.removeDirectory(probe)
             try source.directory.makeDirectory(places.hidden, mode: 0o500)
+        }
+        if case .archive(let reason) = transfer.purpose {
+            // Under the journal, so that undoing takes the note away again.
+            try container.write(
+                ArchiveNote(
+                    id: transfer.id, name: source.name.database, from: source.path, at: Date(), reason: reason))
         }
         if let support = transfer.support, try source.directory.identity(source.name.support) == support {
             supportBytes = try source.directory.bytes(under: source.name.support)
@@ -303,10 +320,11 @@ final class StoreTransfer {
             try takeBack(raw, isClosed: false)
             throw setback
         }
+        hasCommitted = true
         report(.published)
         if case .publish = transfer.purpose {
             if transfer.copies, transfer.hadWAL, let destination = places.destination {
-                _ = JournalMode.writeAhead(at: destination)
+                _ = try? JournalMode.writeAhead(at: destination)
             }
             options.published()
         }

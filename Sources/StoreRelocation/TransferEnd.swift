@@ -36,6 +36,14 @@ struct TransferEnd {
             && directory.identity(places.hidden) != transfer.database
     }
 
+    /// SQLite unlinks its rollback journal and doesn't sync the directory: a journal that came back after a power
+    /// failure would be rolled back into what was committed since.
+    private func turnWriteAheadOn(at store: StoreLocation) throws -> Bool {
+        let isOn = try JournalMode.writeAhead(at: store)
+        try store.directory.synchronize()
+        return isOn
+    }
+
     // MARK: Undo
 
     /// Brings back what was there before. Returns what a person should know.
@@ -51,8 +59,9 @@ struct TransferEnd {
         try directory.synchronize()
         try container.removeStaging(transfer.id)
         try container.removeArchive(transfer.id)
-        if transfer.hadWAL, !JournalMode.writeAhead(at: source) {
-            notes.append("write-ahead logging is off at \(PrintablePath(source.path)): somebody has it open")
+        if transfer.hadWAL, try !turnWriteAheadOn(at: source) {
+            notes.append(
+                "write-ahead logging is off at \(PrintablePath(source.path)): somebody has it open, or the disk failed")
         }
         try container.removeJournal()
         return notes
@@ -121,6 +130,12 @@ struct TransferEnd {
 
     // MARK: Finish
 
+    /// Puts the arrival on the disk: whoever was to do so may have died before, and the old set goes next.
+    func synchronizeArrival() throws {
+        try places.destination?.directory.synchronize()
+        try (transfer.copies ? container.staging(transfer.id) : directory).synchronize()
+    }
+
     /// Completes what the commit point decided. Returns what a person should know.
     func finish(receipt: RelocationReceipt?) throws -> [String] {
         var notes: [String] = []
@@ -130,9 +145,11 @@ struct TransferEnd {
         notes += try returnSideFiles()
         try directory.synchronize()
         if transfer.hadWAL, case .publish = transfer.purpose, let destination = places.destination,
-            !JournalMode.writeAhead(at: destination)
+            try !turnWriteAheadOn(at: destination)
         {
-            notes.append("write-ahead logging stays off until the next program turns it on: somebody has it open")
+            notes.append(
+                "write-ahead logging stays off until the next program turns it on: somebody has the store open, "
+                    + "or the disk failed")
         }
         try container.removeStaging(transfer.id)
         try container.removeJournal()

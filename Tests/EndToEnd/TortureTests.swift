@@ -1,0 +1,21 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A bounded sample of `script/torture`: `$GROUPSTORE_SEED` says which points, and a failure prints the seed.
+@Suite struct TortureTests {
+    @Test(arguments: ["kill", "again", "power"])
+    func nothingIsLost(_ part: String) throws {
+        let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
+        let done = try run(
+            "python3",
+            [
+                Programs.source("Tests/Torture/torture.py"), Programs.groupstore, Word(part), "--seed", Word(seed),
+                "--seconds", "10", "--sample", "3",
+            ])
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+        #expect(done.output.contains("torture: \(part): "))
+    }
+}

@@ -1,0 +1,82 @@
+import GRDB
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreRelocation
+
+/// What the walks of `script/torture` found, each made by hand.
+@Suite struct TransferEndTests {
+    private let root: TemporaryDirectory
+    private let container: GroupContainer
+    private let legacy: StoreLocation
+
+    init() throws {
+        root = try TemporaryDirectory()
+        let top = try Directory(root.path)
+        for name: FilePath.Component in ["legacy", "group"] { try top.makeDirectory(name, mode: 0o755) }
+        container = GroupContainer(directory: try top.directory("group"))
+        legacy = StoreLocation(
+            directory: try top.directory("legacy"), name: try #require(StoreName("Notes.sqlite")))
+    }
+
+    private func makeStore(at store: StoreLocation, _ more: String = "") throws {
+        let queue = try DatabaseQueue(path: store.path.string)
+        try queue.writeWithoutTransaction {
+            try $0.execute(sql: "CREATE TABLE note (text TEXT); INSERT INTO note VALUES ('one'); \(more)")
+        }
+        try queue.close()
+    }
+
+    private func transfer(_ purpose: Transfer.Purpose) throws -> Transfer {
+        Transfer(
+            id: TransferIdentifier(), purpose: purpose, directory: legacy.directory.path, name: legacy.name.database,
+            database: try #require(try legacy.directory.identity(legacy.name.database)), support: nil, copies: false,
+            retirement: .delete, hadWAL: false)
+    }
+
+    /// A crash between the archive's directory and the journal left an archive of nothing behind.
+    @Test func anArchiveThatWasBegunIsGoneWhenItIsUndone() throws {
+        try makeStore(at: legacy)
+        _ = try StoreTransfer(
+            transfer(.archive(reason: "a test")), source: legacy, container: container,
+            options: .init(deadline: Deadline(after: .zero), drain: .zero, assumeClosed: false, opaque: false),
+            isStillWanted: { true }, report: { _ in })
+        #expect(try container.journal() != nil)
+        try Recovery(container: container, report: { _ in }).run()
+        #expect(try container.bookkeeping().directory("archive").names().isEmpty)
+        #expect(try container.journal() == nil)
+    }
+
+    /// SQLite was interrupted while it turned write-ahead logging on: the header says so already, and the journal
+    /// beside it takes that back when the next program opens the store.
+    @Test func aHeaderBesideAHotJournalIsNotBelieved() throws {
+        try makeStore(at: legacy)
+        let working = StoreLocation(directory: legacy.directory, name: try #require(StoreName("Other.sqlite")))
+        try makeStore(at: working)
+        let queue = try DatabaseQueue(path: working.path.string)
+        try queue.writeWithoutTransaction { database in
+            try database.execute(sql: "PRAGMA journal_mode = PERSIST; PRAGMA cache_size = 1; BEGIN")
+            try database.execute(sql: "CREATE TABLE more (x); INSERT INTO note VALUES (zeroblob(100000))")
+            for (from, to) in [
+                (working.name.database, legacy.name.database), (working.name.journal, legacy.name.journal),
+            ] {
+                let bytes = try DurableFile.read(from, in: legacy.directory) ?? []
+                try DurableFile.write(bytes, as: to, in: legacy.directory, mode: 0o644)
+            }
+            try database.execute(sql: "ROLLBACK")
+        }
+        try queue.close()
+        let file = try legacy.directory.open(legacy.name.database, flags: O_RDWR)
+        try file.write([2, 2], at: 18)
+        try #require(try StoreSighting(legacy).journalIsHot)
+
+        #expect(try JournalMode.writeAhead(at: legacy))
+        #expect(try StoreSighting(legacy).journal == nil)
+        #expect(try StoreSighting(legacy).header?.journalMode == .writeAhead)
+    }
+}

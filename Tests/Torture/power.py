@@ -1,0 +1,73 @@
+"""Power loss: every state that a crash may leave between two syncs, recovered and put to the oracle."""
+
+import json
+import os
+import shutil
+import tempfile
+
+import stores
+from disk import Disk
+
+LIMIT = 4096
+
+
+def each_state(world, progress, limit=LIMIT, first_kill=None):
+    """Records a relocation's calls and judges the states before each sync. With `first_kill`, it is killed there
+    first, and the recovery is what is recorded."""
+    world.reset()
+    if first_kill is not None:
+        world.step("--changes-only", "--kill", first_kill)
+    disk = Disk([world.legacy, world.group])
+    with tempfile.NamedTemporaryFile() as record:
+        world.step("--record", record.name)
+        lines = record.read().splitlines()
+    after = "" if first_kill is None else f" killed at {first_kill},"
+    where = f"{world.scenario}{after} power lost before"
+    syncs = 0
+    for line in lines:
+        words = line.split()
+        if words[0] == b"sync":
+            syncs += 1
+            _judge_states(world, progress, disk, f"{where} sync {syncs}", limit)
+        disk.do(words)
+        if progress.is_over:
+            return
+    _judge_states(world, progress, disk, f"{where} the end", limit)
+
+
+def _judge_states(world, progress, disk, where, limit):
+    total, states = disk.states(limit, progress.random)
+    if total > len(states):
+        print(f"torture: {where}: {len(states)} of {total} states, seed {progress.seed}")
+    for number, state in progress.choose(list(enumerate(states))):
+        for place in (world.legacy, world.group):
+            shutil.rmtree(place, ignore_errors=True)
+            os.mkdir(place, 0o755)
+        renumber(world, disk.write_out(state, [world.legacy, world.group]))
+        found = world.problems_of_two()
+        status, summary, said = world.run_again("command")
+        found += world.problems()
+        if status != 0:
+            found.append(f"recovered with {status}: {summary or said}")
+        progress.judge(f"{where}, state {number + 1} of {len(states)}", found)
+
+
+def renumber(world, made):
+    """The state was made of new files: the journal's numbers are changed to theirs."""
+    path = os.path.join(world.group, ".groupstore", "journal.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            journal = json.load(file)
+    except (FileNotFoundError, ValueError, UnicodeDecodeError):
+        return
+
+    def change(value):
+        if isinstance(value, dict):
+            if set(value) == {"device", "inode"}:
+                value["inode"] = made.get((value["device"], value["inode"]), 0)
+            for child in value.values():
+                change(child)
+
+    change(journal)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(journal, file)

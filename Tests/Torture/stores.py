@@ -1,0 +1,122 @@
+"""Stores as programs leave them behind, and what is in a store."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+NAME = "Notes.sqlite"
+SUPPORT = ".Notes_SUPPORT"
+SIDE_FILES = ("-wal", "-shm", "-journal")
+
+# Each ends in the middle of a transaction: what it had acknowledged counts, the rest must never be seen.
+_WRITERS = {
+    "wal": """
+connection.execute("PRAGMA journal_mode = WAL")
+connection.execute("PRAGMA wal_autocheckpoint = 0")
+rows(1, 20)
+connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+rows(21, 60)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN")
+connection.execute("UPDATE note SET text = 'never acknowledged'")
+rows(1000, 1100)
+os._exit(0)
+""",
+    "journal": """
+rows(1, 60)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN")
+connection.execute("UPDATE note SET text = 'never acknowledged'")
+rows(1000, 1100)
+os._exit(0)
+""",
+    "plain": "rows(1, 60)\n",
+    "closed-wal": 'connection.execute("PRAGMA journal_mode = WAL")\nrows(1, 60)\nconnection.close()\n',
+    "other": "rows(500, 510)\n",
+    "empty": "",
+}
+
+_PROLOGUE = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA page_size = 1024")
+connection.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)")
+def rows(first, last):
+    for number in range(first, last + 1):
+        connection.execute("INSERT INTO note VALUES (?, ?)", (number, f"note {number} " + "x" * 100))
+"""
+
+KINDS = ("wal", "journal", "plain", "closed-wal")
+
+
+def make(kind, directory, support=True):
+    """Makes a store of that kind, by a process of its own."""
+    path = os.path.join(directory, NAME)
+    subprocess.run([sys.executable, "-c", _PROLOGUE + _WRITERS[kind], path], check=True)
+    if support:
+        blobs = os.path.join(directory, SUPPORT, "_EXTERNAL_DATA")
+        os.makedirs(blobs)
+        for name, size in (("1F2E", 3000), ("empty", 0)):
+            with open(os.path.join(blobs, name), "wb") as file:
+                file.write(kind.encode() * size)
+    os.chmod(path, 0o640)
+
+
+def parts(directory, name=NAME):
+    """The store's files that are there; its support folder left out."""
+    found = [name] + [name + suffix for suffix in SIDE_FILES]
+    return [part for part in found if os.path.lexists(os.path.join(directory, part))]
+
+
+def content(directory, name=NAME):
+    """Rows, schema and support folder, as the next program to open the store finds them; None when there is none.
+
+    Read from a copy: looking changes nothing.
+    """
+    path = os.path.join(directory, name)
+    if not os.path.isfile(path) or os.path.islink(path):
+        return None
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+        for part in parts(directory, name):
+            shutil.copyfile(os.path.join(directory, part), os.path.join(scratch, part))
+        connection = sqlite3.connect(os.path.join(scratch, name), isolation_level=None)
+        try:
+            check = connection.execute("PRAGMA integrity_check").fetchall()
+            if check != [("ok",)]:
+                return {"broken": check}
+            schema = connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
+            rows = connection.execute("SELECT id, text FROM note ORDER BY id").fetchall() if schema else []
+        except sqlite3.DatabaseError as error:
+            return {"broken": str(error)}
+        finally:
+            connection.close()
+    stem = os.path.splitext(name)[0]
+    return {"rows": rows, "schema": schema, "support": tree(os.path.join(directory, f".{stem}_SUPPORT"))}
+
+
+def tree(path):
+    """Every file below, with kind, mode and bytes; None when there is nothing."""
+    if not os.path.lexists(path):
+        return None
+    found = {}
+    for directory, folders, files in os.walk(path):
+        for name in folders + files:
+            below = os.path.join(directory, name)
+            status = os.lstat(below)
+            data = None
+            if os.path.islink(below):
+                data = os.readlink(below)
+            elif os.path.isfile(below):
+                with open(below, "rb") as file:
+                    data = file.read()
+            found[os.path.relpath(below, path)] = (oct(status.st_mode), data)
+    return found
+
+
+def uses_log(directory, name=NAME):
+    """Whether the header says that write-ahead logging is on."""
+    with open(os.path.join(directory, name), "rb") as file:
+        return file.read(20)[18:20] == b"\x02\x02"

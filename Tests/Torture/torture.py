@@ -1,0 +1,136 @@
+"""Does harm to relocations, and judges by one oracle what became of the store.
+
+usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--only TEXT] [--every-call]
+       [--here DIR] [--other DIR]
+
+Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
+call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs). GROUPSTORE is the program. With --sample, only so
+many points of each walk are tried, chosen by the seed that is printed. Exits with 1 when a row was lost, or anything
+else was not as it must be.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import fail
+import kill
+import power
+import walk
+from world import Scenario, World
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    groupstore: str
+    stepper: str
+
+
+def scenarios(by=("command", "agent")):
+    for who, file_system, kind, retire in itertools.product(
+            by, ("same", "another"), ("wal", "journal", "plain"), ("delete", "archive", "symlink")):
+        yield Scenario(kind, file_system, who, retire)
+    for who, file_system in itertools.product(by, ("same", "another")):
+        yield Scenario("wal", file_system, who, "delete", "empty")
+        yield Scenario("wal", file_system, who, "delete", "same")
+        yield Scenario("wal", file_system, who, "delete", "other", "keep-group")
+        yield Scenario("closed-wal", file_system, who, "archive", "other", "keep-legacy")
+
+
+def kill_part(world, progress, options):
+    kill.first_kills(world, progress, options.every_call)
+
+
+def again_part(world, progress, options):
+    if progress.sample is not None:
+        world.reset()
+        first_points = range(1, len(walk.calls(world, "--changes-only")) + 1)
+    else:
+        # Kills that leave the same names, sizes and records behind lead to the same recovery.
+        quiet = walk.Walk(progress.seed)
+        quiet.judge = lambda where, problems: None
+        first_points = kill.first_kills(world, quiet)
+    kill.second_kills(world, progress, first_points)
+
+
+def fail_part(world, progress, options):
+    fail.each_call(world, progress)
+
+
+def fail_for_good_part(world, progress, options):
+    fail.each_call(world, progress, for_good=True)
+
+
+def power_part(world, progress, options):
+    if world.scenario.by == "command":
+        power.each_state(world, progress)
+
+
+PARTS = {
+    "kill": kill_part, "again": again_part, "fail": fail_part, "fail-for-good": fail_for_good_part,
+    "power": power_part}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("groupstore")
+    parser.add_argument("parts", nargs="+", choices=["all", *PARTS])
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31))
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--every-call", action="store_true")
+    parser.add_argument("--here", default=os.environ.get("TMPDIR", "/var/tmp"))
+    parser.add_argument("--other", default="/dev/shm")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    print(f"torture: seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        return torture(Programs(os.path.abspath(options.groupstore), compiled("stepper", directory)), options)
+
+
+def compiled(name, directory):
+    """Builds the C program of that name."""
+    sources = os.path.dirname(os.path.abspath(__file__))
+    program = os.path.join(directory, name)
+    compiler = shutil.which("cc") or "clang"
+    words = [compiler, "-O2", "-Wall", "-o", program, f"{sources}/{name}.c", f"{sources}/calls.c"]
+    subprocess.run(words, check=True)
+    return program
+
+
+def torture(programs, options):
+    losses = 0
+    for part in PARTS if "all" in options.parts else options.parts:
+        progress = walk.Walk(options.seed, options.sample, options.seconds)
+        # With a limit on time, every case gets its turn in an order of the seed's.
+        cases = [case for case in scenarios() if options.only in str(case)]
+        if options.seconds is not None:
+            progress.random.shuffle(cases)
+        started = time.monotonic()
+        done = 0
+        for case in cases:
+            if progress.is_over:
+                break
+            with World(programs, case, options.here, options.other) as world:
+                PARTS[part](world, progress, options)
+            done += 1
+        print(
+            f"torture: {part}: {done} of {len(cases)} cases, {progress.points} points, {progress.losses} losses, "
+            f"{time.monotonic() - started:.0f} s", flush=True)
+        losses += progress.losses
+    return 1 if losses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What the walks have in common: which points are tried, and what became of them."""
+
+import random
+import sys
+import tempfile
+import time
+
+
+class Walk:
+    """Counts points and losses, and chooses the points when not all are to be tried."""
+
+    def __init__(self, seed, sample=None, seconds=None, keep_going=True):
+        self.seed = seed
+        self.sample = sample
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self.keep_going = keep_going
+        self.points = 0
+        self.losses = 0
+        self.random = random.Random(seed)
+
+    @property
+    def is_over(self):
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def choose(self, points):
+        """All of them, or as many as are wanted of each walk, in order."""
+        points = list(points)
+        if self.sample is not None and len(points) > self.sample:
+            points = sorted(self.random.sample(points, self.sample))
+        for point in points:
+            if self.is_over:
+                return
+            yield point
+
+    def judge(self, where, problems):
+        self.points += 1
+        if not problems:
+            return
+        self.losses += 1
+        print(f"LOST {where}", file=sys.stderr)
+        for problem in problems:
+            print(f"     {problem}", file=sys.stderr)
+        sys.stderr.flush()
+        if not self.keep_going:
+            sys.exit(1)
+
+
+def calls(world, *options, by=None):
+    """The calls of an undisturbed relocation: their names, and whether they change something."""
+    with tempfile.NamedTemporaryFile("r") as trace:
+        world.step("--trace", trace.name, *options, by=by)
+        lines = [line.split("\t") for line in trace.read().splitlines()]
+    return [(name, changes == "1") for _, name, changes in lines]
