@@ -148,21 +148,21 @@ import Testing
             var apps = try Apps()
             let shell = try sqliteShell(apps.store.path)
             var doomed: AgentProcess? = try agent(apps)
-            try apps.start(rows: 400, rate: 200)
+            try apps.start(rows: 600, rate: 200)
             shell.closeInput()
             try shell.wait()
             // From the last close to the end of the relocation, on a busy machine.
-            usleep(UInt32.random(in: 0...500_000))
+            usleep(UInt32.random(in: 0...900_000))
             try doomed?.process.killAtOnce()
             doomed = nil
             found[try state(apps), default: 0] += 1
             // It works without an agent: rows come.
             let app = try #require(apps.running.first)
-            try app.line(within: .seconds(60)) { $0.hasPrefix("row app0 ") && Int($0.dropFirst(9)) ?? 0 > 150 }
+            try app.line(within: .seconds(60)) { $0.hasPrefix("row app0 ") && Int($0.dropFirst(9)) ?? 0 > 300 }
             let heir = try agent(apps)
             let subscriber = try heir.subscribe("Notes.sqlite")
             // What the app found at the old place, this agent relocates, if not under the app then after its end.
-            if try Directory(apps.places.legacy).status("Notes.sqlite") != nil {
+            if try Directory(apps.places.legacy).status("Notes.sqlite")?.kind == .regular {
                 try subscriber.next("relocated")
             }
             try apps.finish()

@@ -44,7 +44,9 @@ import Testing
         try makeStore(at: legacy)
         _ = try StoreTransfer(
             transfer(.archive(reason: "a test")), source: legacy, container: container,
-            options: .init(deadline: Deadline(after: .zero), drain: .zero, assumeClosed: false, opaque: false),
+            options: .init(
+                deadline: Deadline(after: .zero), drain: Drain(quiet: .zero, longest: .zero), assumeClosed: false,
+                opaque: false, published: {}),
             isStillWanted: { true }, report: { _ in })
         #expect(try container.journal() != nil)
         try Recovery(container: container, report: { _ in }).run()

@@ -36,6 +36,11 @@ final class LegacyStore {
     private var patience = LegacyStore.firstPatience
     private static let firstPatience = Duration.seconds(1)
     private static let longestPatience = Duration.seconds(300)
+    /// A program's close is told before it counts: those who have just closed are looked for again, soon and seldomer.
+    private var looksAgainAt: ContinuousClock.Instant?
+    private var recheck = LegacyStore.firstRecheck
+    private static let firstRecheck = Duration.milliseconds(1)
+    private static let longestRecheck = Duration.milliseconds(256)
     /// Its going was our own doing.
     private var wasRelocated = false
 
@@ -83,6 +88,7 @@ final class LegacyStore {
     private func settle(_ state: State) {
         self.state = state
         asksAgainAt = nil
+        beginRechecking()
         probe = nil
     }
 
@@ -99,7 +105,10 @@ final class LegacyStore {
             settle(arrival.wholeAt == nil ? .absent : .arriving)
         }
         if part != .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) { retry() }
-        if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) { wasClosed = true }
+        if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) {
+            wasClosed = true
+            beginRechecking()
+        }
     }
 
     private var isThere: Bool {
@@ -113,18 +122,32 @@ final class LegacyStore {
     }
 
     /// When to look again although nothing happens; nil when only an event can change something.
-    var dueAt: ContinuousClock.Instant? { state == .arriving ? arrival.wholeAt : asksAgainAt }
+    var dueAt: ContinuousClock.Instant? {
+        state == .arriving ? arrival.wholeAt : [asksAgainAt, looksAgainAt].compactMap { $0 }.min()
+    }
 
     /// Whether to try now. Asking resets what an event brought.
     func takeTurn() -> Bool {
         defer { wasClosed = false }
         if case .failed = state { return false }
-        return (wasClosed || state == .arriving || asksAgainAt.map { $0 <= .now } == true)
-            && arrival.isWhole(at: .now)
+        let isDue = [asksAgainAt, looksAgainAt].compactMap { $0 }.contains { $0 <= .now }
+        return (wasClosed || state == .arriving || isDue) && arrival.isWhole(at: .now)
     }
 
     /// Whether its presenters may be asked to let go now.
     var mayAsk: Bool { asksAgainAt.map { $0 <= .now } ?? true }
+
+    /// Others than its presenters seem to have it open. Nil once that has been asked long enough: the next close's event
+    /// begins anew.
+    func sawStrangers() {
+        looksAgainAt = recheck <= Self.longestRecheck ? .now.advanced(by: recheck) : nil
+        recheck *= 2
+    }
+
+    private func beginRechecking() {
+        looksAgainAt = nil
+        recheck = Self.firstRecheck
+    }
 
     /// They were asked in vain. Each time they are left alone for twice as long: asking costs them a pause.
     func askedInVain() {
@@ -136,6 +159,7 @@ final class LegacyStore {
     func presentersChanged() {
         asksAgainAt = nil
         patience = Self.firstPatience
+        beginRechecking()
         wasClosed = true
     }
 

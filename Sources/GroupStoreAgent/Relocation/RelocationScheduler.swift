@@ -149,7 +149,9 @@ package final class RelocationScheduler: RelocationScheduling {
     private func canBeAskedFor(_ store: LegacyStore) -> Bool {
         let known = Set(presenting(store).map(\.pid))
         guard !known.isEmpty, store.mayAsk else { return false }
-        return store.holders().allSatisfy { known.contains($0.pid) }
+        if store.holders().allSatisfy({ known.contains($0.pid) }) { return true }
+        store.sawStrangers()
+        return false
     }
 
     private func presenting(_ store: LegacyStore) -> [FileHolder] {
