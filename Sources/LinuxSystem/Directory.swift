@@ -86,6 +86,11 @@ package final class Directory: Sendable {
         try retrying("mkdir", path: path.appending(name)) { name.withPlatformString { mkdirat(raw, $0, mode) } }
     }
 
+    /// Sets the directory's own permission bits.
+    package func setPermissions(_ mode: mode_t) throws(SystemError) {
+        try retrying("fchmod", path: path) { fchmod(raw, mode) }
+    }
+
     package func makeSymbolicLink(_ name: FilePath.Component, to target: FilePath) throws(SystemError) {
         try retrying("symlink", path: path.appending(name)) {
             target.withPlatformString { target in name.withPlatformString { symlinkat(target, raw, $0) } }

@@ -123,9 +123,11 @@ final class StoreTransfer {
     private func prepare() throws {
         let staging = try container.staging(transfer.id)
         let probe: FilePath.Component = "placeholder"
-        try staging.makeDirectory(probe, mode: 0o500)
+        // A directory gets another parent only from who may write to it: nobody but root could move a read-only one.
+        try staging.makeDirectory(probe, mode: 0o700)
         do {
             try staging.rename(probe, to: places.hidden, in: source.directory, .refuse)
+            try source.directory.directory(places.hidden).setPermissions(0o500)
         } catch {
             guard error.errno == .improperLink else { throw error }
             transfer.copies = places.destination != nil
