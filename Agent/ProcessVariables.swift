@@ -5,8 +5,7 @@ enum ProcessVariables {
     static var all: [String: String] {
         let names = [
             "GROUPSTORE_CONTAINERS", "GROUPSTORE_SOCKET", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
-            "XDG_RUNTIME_DIR", "HOME",
-            "NOTIFY_SOCKET",
+            "XDG_RUNTIME_DIR", "FLATPAK_ID", "HOME", "NOTIFY_SOCKET",
         ]
         return Dictionary(
             uniqueKeysWithValues: names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } })

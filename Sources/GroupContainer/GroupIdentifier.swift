@@ -22,15 +22,19 @@ package struct GroupIdentifier: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Where the group's directory is when no configuration says otherwise: `$GROUPSTORE_CONTAINERS/ID`, else
-    /// `app-groups/ID` under `$HOST_XDG_DATA_HOME` (set inside a Flatpak), `$XDG_DATA_HOME` or `~/.local/share`.
+    /// `app-groups/ID` under `$XDG_DATA_HOME` or `~/.local/share`.
+    ///
+    /// Inside a Flatpak, which `$FLATPAK_ID` tells, `$XDG_DATA_HOME` is the app's own directory; the user's is
+    /// `$HOST_XDG_DATA_HOME`, which is set only when the user had set `$XDG_DATA_HOME` (Flatpak's common/flatpak-run.c,
+    /// `flatpak_run_apply_env_appid`).
     package func defaultDirectory(environment: [String: String]) -> FilePath? {
         func directory(_ variable: String) -> FilePath? {
             environment[variable].flatMap { $0.hasPrefix("/") ? FilePath($0) : nil }
         }
         if let containers = directory("GROUPSTORE_CONTAINERS") { return containers.appending(rawValue) }
+        let own = environment["FLATPAK_ID"] == nil ? directory("XDG_DATA_HOME") : nil
         let data =
-            directory("HOST_XDG_DATA_HOME") ?? directory("XDG_DATA_HOME")
-            ?? directory("HOME")?.appending(".local").appending("share")
+            directory("HOST_XDG_DATA_HOME") ?? own ?? directory("HOME")?.appending(".local").appending("share")
         return data?.appending("app-groups").appending(rawValue)
     }
 }
