@@ -9,41 +9,13 @@ import Testing
 @testable import CoreDataStore
 
 @Suite struct StoreModelTests {
-    private static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
-
-    private static func files(_ matches: (FilePath) throws -> Bool) rethrows -> [FilePath] {
-        var found: [FilePath] = []
-        var waiting = directory.map { [$0] } ?? []
-        while let next = waiting.popLast() {
-            for name in (try? Directory(next).names()) ?? [] {
-                let path = next.appending(name)
-                let kind = FileStatus(following: path)?.kind
-                if kind == .directory { waiting.append(path) }
-                if try matches(path) { found.append(path) }
-            }
-        }
-        return found.sorted { $0.string < $1.string }
-    }
-
-    private static func isStore(_ path: FilePath) throws -> Bool {
-        guard FileStatus(following: path)?.kind == .regular else { return false }
-        let file = try Descriptor(opening: path, flags: O_RDONLY)
-        return try file.read(count: 16, at: 0) == Array("SQLite format 3\0".utf8)
-    }
-
-    private static func location(_ path: FilePath) throws -> StoreLocation {
-        StoreLocation(
-            directory: try Directory(path.removingLastComponent()),
-            name: try #require(path.lastComponent.flatMap(StoreName.init)))
-    }
-
     /// The model in each store's cache has the hashes, digest and checksum that Core Data wrote into its metadata.
-    @Test(.enabled(if: directory != nil, "GROUPSTORE_REAL_STORES is not set"))
+    @Test(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
     func everyRealStoreCarriesItsModel() throws {
-        let stores = try Self.files(Self.isStore)
+        let stores = try RealStores.all()
         try #require(!stores.isEmpty)
         for path in stores {
-            let store = try #require(try StoreModel.read(Self.location(path)))
+            let store = try #require(try StoreModel.read(RealStores.location(path)))
             #expect(store.cacheProblem == nil, "\(path)")
             let model = try #require(store.cachedModel, "\(path)")
             #expect(model.entityVersionHashesByName == store.metadata.versionHashes, "\(path)")
@@ -53,14 +25,16 @@ import Testing
     }
 
     /// A store whose model is among the sources has exactly that version's entities; that one is found.
-    @Test(.enabled(if: directory != nil, "GROUPSTORE_REAL_STORES is not set"))
+    @Test(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
     func theVersionOfARealStoreIsFound() throws {
-        let versions = try Self.files { $0.extension == "xcdatamodel" }.map { try ModelBundle(reading: $0).current }
+        let versions = try RealStores.files { $0.extension == "xcdatamodel" }.map {
+            try ModelBundle(reading: $0).current
+        }
         let known = Dictionary(
             versions.map { ($0.model.entityVersionHashesByName, $0) }, uniquingKeysWith: { first, _ in first })
         var found = 0
-        for path in try Self.files(Self.isStore) {
-            let store = try #require(try StoreModel.read(Self.location(path)))
+        for path in try RealStores.all() {
+            let store = try #require(try StoreModel.read(RealStores.location(path)))
             let version = known[store.metadata.versionHashes]
             guard let version, let cached = store.cachedModel else { continue }
             found += 1
@@ -95,7 +69,7 @@ import Testing
                     INSERT INTO Z_METADATA VALUES (1, 'U', CAST('\(plist)' AS BLOB)); \(sql)
                     """),
             ])
-        let store = try #require(try StoreModel.read(Self.location(path)))
+        let store = try #require(try StoreModel.read(RealStores.location(path)))
         #expect(store.cachedModel == nil)
         #expect(store.metadata.versionHashes == ["A": [0, 1, 2]])
         if let problem {

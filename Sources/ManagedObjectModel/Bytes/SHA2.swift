@@ -12,6 +12,8 @@ enum SHA2 {
     fileprivate protocol Variant {
         associatedtype Word: FixedWidthInteger & UnsignedInteger
         static var rounds: Int { get }
+        static var constants: [Word] { get }
+        static var initialState: [Word] { get }
         static var choiceSum: Distances { get }
         static var majoritySum: Distances { get }
         static var lowerSigma: Distances { get }
@@ -21,6 +23,8 @@ enum SHA2 {
     private enum Short: Variant {
         typealias Word = UInt32
         static let rounds = 64
+        static let constants = cubeRoots.prefix(rounds).map { UInt32($0 >> 32) }
+        static let initialState = squareRoots.map { UInt32($0 >> 32) }
         static let choiceSum = (6, 11, 25)
         static let majoritySum = (2, 13, 22)
         static let lowerSigma = (7, 18, 3)
@@ -30,6 +34,8 @@ enum SHA2 {
     private enum Long: Variant {
         typealias Word = UInt64
         static let rounds = 80
+        static let constants = cubeRoots
+        static let initialState = squareRoots
         static let choiceSum = (14, 18, 41)
         static let majoritySum = (28, 34, 39)
         static let lowerSigma = (1, 8, 7)
@@ -37,9 +43,8 @@ enum SHA2 {
     }
 
     private static func digest<V: Variant>(_ bytes: [UInt8], _ variant: V.Type) -> [UInt8] {
-        let shift = UInt64(64 - V.Word.bitWidth)
-        let constants = cubeRoots.prefix(V.rounds).map { V.Word(truncatingIfNeeded: $0 >> shift) }
-        var state = squareRoots.map { V.Word(truncatingIfNeeded: $0 >> shift) }
+        let constants = V.constants
+        var state = V.initialState
         let message = padded(bytes, blockSize: 2 * V.Word.bitWidth)
         for start in stride(from: 0, to: message.count, by: 2 * V.Word.bitWidth) {
             compress(message[start..<start + 2 * V.Word.bitWidth], into: &state, constants, variant)
@@ -63,11 +68,8 @@ enum SHA2 {
     private static func compress<V: Variant>(
         _ block: ArraySlice<UInt8>, into state: inout [V.Word], _ constants: [V.Word], _ variant: V.Type
     ) {
-        let size = V.Word.bitWidth / 8
-        var schedule: [V.Word] = (0..<16).map { index in
-            let start = block.startIndex + index * size
-            return block[start..<start + size].reduce(0) { $0 << 8 | V.Word($1) }
-        }
+        var schedule = words(block, V.Word.self)
+        schedule.reserveCapacity(V.rounds)
         for round in 16..<V.rounds {
             let lower = sigma(schedule[round - 15], V.lowerSigma)
             let upper = sigma(schedule[round - 2], V.upperSigma)
@@ -84,16 +86,28 @@ enum SHA2 {
         for (index, word) in [a, b, c, d, e, f, g, h].enumerated() { state[index] &+= word }
     }
 
-    private static func rotated<Word: FixedWidthInteger>(_ word: Word, _ distance: Int) -> Word {
-        word >> Word(distance) | word << Word(Word.bitWidth - distance)
+    /// Sixteen words, each big-endian.
+    private static func words<Word: FixedWidthInteger>(_ block: ArraySlice<UInt8>, _ type: Word.Type) -> [Word] {
+        block.withUnsafeBytes { bytes in
+            (0..<16).map {
+                Word(bigEndian: bytes.loadUnaligned(fromByteOffset: $0 * MemoryLayout<Word>.size, as: Word.self))
+            }
+        }
     }
 
+    @inline(__always)
+    private static func rotated<Word: FixedWidthInteger>(_ word: Word, _ distance: Int) -> Word {
+        word &>> Word(truncatingIfNeeded: distance) | word &<< Word(truncatingIfNeeded: Word.bitWidth - distance)
+    }
+
+    @inline(__always)
     private static func sum<Word: FixedWidthInteger>(_ word: Word, _ by: Distances) -> Word {
         rotated(word, by.0) ^ rotated(word, by.1) ^ rotated(word, by.2)
     }
 
+    @inline(__always)
     private static func sigma<Word: FixedWidthInteger>(_ word: Word, _ by: Distances) -> Word {
-        rotated(word, by.0) ^ rotated(word, by.1) ^ (word >> Word(by.2))
+        rotated(word, by.0) ^ rotated(word, by.1) ^ (word &>> Word(truncatingIfNeeded: by.2))
     }
 
     /// The first 64 bits of the fractional parts of the square roots of the first 8 primes.

@@ -62,7 +62,9 @@ extension ManagedObjectModel {
     /// Nil when the entity neither declares nor inherits it.
     public func property(named name: String, of entity: EntityDescription) -> PropertyDescription? {
         for one in [entity] + superentities(of: entity) {
-            if let found = one.declaredProperties.first(where: { $0.name == name }) { return found }
+            if let found = one.attributes.first(where: { $0.name == name }) { return .attribute(found) }
+            if let found = one.relationships.first(where: { $0.name == name }) { return .relationship(found) }
+            if let found = one.fetchedProperties.first(where: { $0.name == name }) { return .fetched(found) }
         }
         return nil
     }

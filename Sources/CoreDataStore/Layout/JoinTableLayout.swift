@@ -1,0 +1,89 @@
+import ManagedObjectModel
+
+/// The table of one many-to-many relationship and its inverse.
+package struct JoinTableLayout: Equatable, Sendable {
+    package struct Side: Equatable, Sendable {
+        package let entity: String
+        package let relationship: String
+        /// Holds the `Z_PK` of the objects that have the relationship; it is named after the one that leads to them.
+        package let column: String
+        /// Holds their places, where the relationship that leads to them is ordered.
+        package let orderColumn: String?
+    }
+
+    package let name: String
+    /// The side that was met first, and its inverse.
+    package let owner: Side
+    package let inverse: Side
+
+    /// The statement, character for character.
+    package var creation: String {
+        let columns = [owner.column, inverse.column]
+        let all = columns + [owner.orderColumn, inverse.orderColumn].compactMap(\.self)
+        let definitions = all.map { $0 + " INTEGER" } + ["PRIMARY KEY (\(columns.joined(separator: ", ")))"]
+        return "CREATE TABLE \(name) ( " + definitions.joined(separator: ", ") + " )"
+    }
+}
+
+/// Gives out the names of join tables.
+struct JoinTableNaming {
+    private let model: ManagedObjectModel
+    private let numbers: EntityNumbers
+    private var tables: [JoinTableLayout] = []
+    private var done: Set<[String]> = []
+    /// By root entity: a column's name is used once in a hierarchy.
+    private var taken: [String: Set<String>] = [:]
+
+    init(_ model: ManagedObjectModel, _ numbers: EntityNumbers) {
+        self.model = model
+        self.numbers = numbers
+    }
+
+    mutating func layout() -> [JoinTableLayout] {
+        for entity in numbers.entities {
+            for relationship in PropertyOrder(entity, model, numbers).declaredRelationships {
+                add(relationship, of: entity)
+            }
+        }
+        return tables
+    }
+
+    private mutating func add(_ relationship: RelationshipDescription, of entity: EntityDescription) {
+        guard relationship.isToMany, !relationship.isTransient, let inverse = model.inverse(of: relationship),
+            inverse.isToMany, let other = declaring(inverse, relationship.destinationEntityName),
+            !done.contains([entity.name, relationship.name])
+        else { return }
+        done.insert([entity.name, relationship.name])
+        done.insert([other.name, inverse.name])
+        let isReflexive = entity.name == other.name && relationship.name == inverse.name
+        let number = numbers.number(of: entity.name)
+        let otherNumber = numbers.number(of: other.name)
+        let upper = relationship.name.uppercased()
+        let owner = JoinTableLayout.Side(
+            entity: entity.name, relationship: relationship.name,
+            column: column("Z_\(number)\(inverse.name.uppercased())", of: entity),
+            orderColumn: inverse.isOrdered ? "Z_FOK_\(number)\(inverse.name.uppercased())" : nil)
+        // A relationship that is its own inverse (reported; no such store was seen).
+        let destination = JoinTableLayout.Side(
+            entity: other.name, relationship: inverse.name,
+            column: isReflexive ? "REFLEXIVE" : column("Z_\(otherNumber)\(upper)", of: other),
+            orderColumn: relationship.isOrdered ? isReflexive ? "FOK_REFLEXIVE" : "Z_FOK_\(otherNumber)\(upper)" : nil)
+        tables.append(JoinTableLayout(name: "Z_\(number)\(upper)", owner: owner, inverse: destination))
+    }
+
+    private func declaring(_ relationship: RelationshipDescription, _ entity: String) -> EntityDescription? {
+        guard let entity = model.entity(named: entity) else { return nil }
+        return ([entity] + model.superentities(of: entity)).first { $0.relationships.contains(relationship) }
+    }
+
+    private mutating func column(_ name: String, of entity: EntityDescription) -> String {
+        let root = model.rootEntity(of: entity).name
+        var candidate = name
+        var number = 1
+        while !taken[root, default: []].insert(candidate).inserted {
+            candidate = name + String(number)
+            number += 1
+        }
+        return candidate
+    }
+}

@@ -1,0 +1,72 @@
+import ManagedObjectModel
+
+/// Gives out the columns of one table: the hierarchy is walked from its root on, an entity's attributes by name, then its
+/// to-one relationships by name. A name that is taken gets a number behind it, so that a column can't be told from its
+/// property alone.
+struct TableNaming {
+    private let model: ManagedObjectModel
+    private let numbers: EntityNumbers
+    private var taken: Set<String> = ["Z_PK", "Z_ENT", "Z_OPT"]
+    private(set) var columns: [ColumnLayout] = []
+
+    init(_ model: ManagedObjectModel, _ numbers: EntityNumbers) {
+        self.model = model
+        self.numbers = numbers
+    }
+
+    mutating func add(_ entity: EntityDescription) {
+        for attribute in entity.attributes.sorted(by: { $0.name.precedes($1.name) }) where !attribute.isTransient {
+            add(attribute, of: entity, path: attribute.name)
+        }
+        for relationship in entity.relationships.sorted(by: { $0.name.precedes($1.name) })
+        where !relationship.isTransient && !relationship.isToMany {
+            add(relationship, of: entity)
+        }
+    }
+
+    /// A composite attribute has a column for each of its elements (reported; no such store was seen).
+    private mutating func add(_ attribute: AttributeDescription, of entity: EntityDescription, path: String) {
+        guard attribute.type != .composite else {
+            for element in attribute.elements { add(element, of: entity, path: path + "_" + element.name) }
+            return
+        }
+        let content = ColumnLayout.Content.attribute(entity: entity.name, name: path)
+        guard ColumnLayout("", attribute.type, content) != nil else { return }
+        let name = unused("Z" + path.uppercased())
+        if let column = ColumnLayout(name, attribute.type, content) { columns.append(column) }
+    }
+
+    private mutating func add(_ relationship: RelationshipDescription, of entity: EntityDescription) {
+        let (owner, name) = (entity.name, relationship.name)
+        let upper = name.uppercased()
+        columns.append(ColumnLayout(unused("Z" + upper), .reference(entity: owner, name: name)))
+        if numbers.hasSubentities(relationship.destinationEntityName) {
+            let number = numbers.number(of: relationship.destinationEntityName)
+            columns.append(ColumnLayout(unused("Z\(number)_\(upper)"), .referencedEntity(entity: owner, name: name)))
+        }
+        if let inverse = model.inverse(of: relationship), inverse.isOrdered {
+            columns.append(ColumnLayout(unused("Z_FOK_" + upper), .order(entity: owner, name: name)))
+        }
+    }
+
+    /// A to-many relationship without an inverse is kept with its destination (reported; no such store was seen).
+    mutating func addReference(from entity: EntityDescription, _ relationship: RelationshipDescription) {
+        let name = "\(numbers.number(of: entity.name))\(relationship.name.uppercased())"
+        columns.append(
+            ColumnLayout(unused("Z" + name), .reference(entity: entity.name, name: relationship.name)))
+        if relationship.isOrdered {
+            columns.append(
+                ColumnLayout(unused("Z_FOK_" + name), .order(entity: entity.name, name: relationship.name)))
+        }
+    }
+
+    private mutating func unused(_ name: String) -> String {
+        var candidate = name
+        var number = 1
+        while !taken.insert(candidate).inserted {
+            candidate = name + String(number)
+            number += 1
+        }
+        return candidate
+    }
+}
