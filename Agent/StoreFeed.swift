@@ -11,13 +11,27 @@ struct FeedEvent {
 
     var token: String? { object.string("token") }
 
+    /// Names a list of tables as far as it is known; nil for other events.
+    private var tables: String? {
+        guard type == "change" else { return nil }
+        let names = tableNames.map { $0.isEmpty || $0.contains { " ,\"".contains($0) } ? "\"\($0)\"" : $0 }
+        let isComplete = object.bool("complete") == true
+        if names.isEmpty { return isComplete ? "no table" : "unknown tables" }
+        return names.joined(separator: ",") + (isComplete ? "" : ",…")
+    }
+
+    var tableNames: [String] {
+        guard case .array(let values)? = object["tables"] else { return [] }
+        return values.compactMap { if case .string(let name) = $0 { name } else { nil } }
+    }
+
     /// Whether the store may hold something else now; the others only tell of what is under way.
     var meansReading: Bool { !["relocating", "relocation_ended"].contains(type) }
 
     /// What a person wants to see of it behind its type.
     var words: String {
         let path = object.path("to").flatMap { FilePath(bytes: $0) }.map { "to \(PrintablePath($0))" }
-        let words = [object.string("reason"), object.string("outcome"), path, token]
+        let words = [object.string("reason"), object.string("outcome"), tables, path, token]
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 }
@@ -31,6 +45,7 @@ final class StoreFeed {
     /// Up to where everything was told.
     private(set) var token: String
     private let socket: FilePath
+    private let tables: TableFilter?
     private var connection: AgentConnection?
 
     var name: String {
@@ -40,14 +55,15 @@ final class StoreFeed {
     private static let patience = Duration.seconds(30)
     private static let answerTime = Duration.seconds(10)
 
-    /// Connects and subscribes. `store`: a path, or `GROUP_ID/NAME`.
-    init(_ store: String, since token: String?) throws(AgentConnectionError) {
+    /// Connects and subscribes. `store`: a path, or `GROUP_ID/NAME`. `tables`: of whose changes to be told; nil: of all.
+    init(_ store: String, since token: String?, tables: TableFilter? = nil) throws(AgentConnectionError) {
+        self.tables = tables
         socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
         let connection = try AgentConnection(socket)
         self.connection = connection
         address = try ServedGroups(connection).address(of: ArgumentBytes.path(store))
         let reply = try connection.request(
-            .subscribe(address, since: token), deadline: Deadline(after: Self.answerTime))
+            .subscribe(address, since: token, tables: tables), deadline: Deadline(after: Self.answerTime))
         self.token = reply.string("token") ?? ""
         path = reply.path("path").flatMap { FilePath(bytes: $0) } ?? ArgumentBytes.path(store)
     }
@@ -77,7 +93,8 @@ final class StoreFeed {
         while true {
             do throws(AgentConnectionError) {
                 let new = try AgentConnection(socket)
-                _ = try new.request(.subscribe(address, since: token), deadline: Deadline(after: Self.answerTime))
+                _ = try new.request(
+                    .subscribe(address, since: token, tables: tables), deadline: Deadline(after: Self.answerTime))
                 return new
             } catch {
                 if giveUp.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }

@@ -12,7 +12,8 @@ struct WatchCommand: ParsableCommand {
         discussion: """
             When the agent goes, it is waited for up to 30 s, and nothing that happened meanwhile is missed without \
             a reset event. For --exec, GROUPSTORE_STORE, GROUPSTORE_EVENT, GROUPSTORE_TOKEN and GROUPSTORE_PATH are \
-            set; changes during a run cause one more run.
+            set; changes during a run cause one more run. With --tables, a change is told when it may be about one of \
+            them: when it names one, or when not all that it is about are known.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
@@ -20,6 +21,9 @@ struct WatchCommand: ParsableCommand {
 
     @Option(help: "Tell first of what happened after this token.")
     var since: String?
+
+    @Option(help: ArgumentHelp("Tell only of changes of these tables, separated by commas.", valueName: "a,b"))
+    var tables: String?
 
     @Option(help: ArgumentHelp("Run this with /bin/sh at each event, one run at a time.", valueName: "command"))
     var exec: String?
@@ -36,13 +40,20 @@ struct WatchCommand: ParsableCommand {
         if let timeout, !(0...31_536_000).contains(timeout) {
             throw ValidationError("--timeout is 0 to 31536000 seconds")
         }
+        if let tables, tableNames(tables).contains("") {
+            throw ValidationError("--tables takes names separated by commas, such as ZNOTE,ZTAG")
+        }
+    }
+
+    private func tableNames(_ list: String) -> [String] {
+        list.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
     }
 
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
             do {
-                let feed = try StoreFeed(store, since: since)
+                let feed = try StoreFeed(store, since: since, tables: tables.map { TableFilter(tableNames($0)) })
                 announce(feed, output)
                 try follow(feed, output)
             } catch let error as AgentConnectionError {

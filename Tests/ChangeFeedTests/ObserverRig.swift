@@ -14,6 +14,10 @@ final class ObserverRig {
     private let source: InotifySource
     private let observer: StoreObserver
     private let name: StoreName
+    /// Notices that were taken in early.
+    private var unnoted: [Notice] = []
+    /// The tables of all changes that were found.
+    private(set) var tables: [TableChanges] = []
     // The last property: it is given back when the source is gone.
     private let turn: Turn
 
@@ -30,6 +34,42 @@ final class ObserverRig {
         observer = StoreObserver(directory: directory.path, name: name)
         observer.attach()
         _ = try source.next(timeout: .zero)
+        observer.unnotedEvents = { [unowned self] in readAhead() }
+    }
+
+    /// From now on the changes say which tables.
+    func findTables() throws {
+        observer.wantsTables = true
+        _ = try findings()
+        survey()
+        tables = []
+    }
+
+    /// What the changes say that come of `work`.
+    func tables(after work: () throws -> Void) throws -> TableChanges {
+        tables = []
+        try work()
+        _ = try findings()
+        var all = TableChanges.nothing
+        for found in tables { all.add(found) }
+        return all
+    }
+
+    private func readAhead() -> SideFileEvents? {
+        while let more = try? source.next(timeout: .zero), !more.isEmpty { unnoted += more }
+        var found = SideFileEvents()
+        for case .event(let event) in unnoted {
+            guard let part = name.part(named: event.name) else { continue }
+            found.note(part, created: event.kinds.contains(.created), modified: event.kinds.contains(.modified))
+        }
+        return found
+    }
+
+    private func survey() {
+        while let survey = observer.survey() {
+            survey.run()
+            observer.adopt(survey)
+        }
     }
 
     /// All that the observer finds until it has taken in every event there is and expects nothing more, or has come to
@@ -40,12 +80,16 @@ final class ObserverRig {
         // An open transaction is looked for without end; a lock that stays is taken for exclusive mode after 0.5 s.
         var slowLooks = 0
         while true {
-            let notices = try source.next(timeout: wait)
+            let early = unnoted
+            unnoted = []
+            let notices = try early + source.next(timeout: early.isEmpty ? wait : .zero)
             for case .event(let event) in notices { note(event) }
             if wait >= .milliseconds(20) { slowLooks += 1 }
             if notices.isEmpty, wait == .zero || slowLooks > 30 { return found }
             let observation = observer.look()
             if observation.finding != .unchanged { found.append(observation.finding) }
+            if observation.finding == .changed { tables.append(observation.tables) }
+            if observation.lookAgain == nil { survey() }
             wait = observation.lookAgain ?? .zero
         }
     }

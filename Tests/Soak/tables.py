@@ -454,7 +454,8 @@ def check(subscriber, store, tally, where):
     if not committed and not changed:
         return
     told, is_complete = set(), True
-    patience = 10
+    # A program that opened the store anew may have changed nothing.
+    patience = 10 if changed else 0.3
     while True:
         event = subscriber.line(patience)
         if event is None:

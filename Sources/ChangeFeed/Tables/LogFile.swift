@@ -69,7 +69,7 @@ final class LogFile: Sendable {
     }
 
     /// Each time a log begins anew, the first half of its salt is one more, and the second is random.
-    private static func isNext(_ salt: UInt64, after former: UInt64) -> Bool {
+    static func isNext(_ salt: UInt64, after former: UInt64) -> Bool {
         func count(_ salt: UInt64) -> UInt32 { withUnsafeBytes(of: salt) { $0.word(0) } }
         return count(salt) == count(former) &+ 1
     }

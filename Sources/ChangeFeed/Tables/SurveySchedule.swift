@@ -1,5 +1,5 @@
-/// When a store is surveyed: at once the first time, and then so much later that reading costs a tenth of the time at
-/// most; half of it where a survey takes but moments.
+/// When a store is surveyed: at once, and again after as long as it took; where that fails time after time, after up to
+/// ten times as long.
 struct SurveySchedule {
     private(set) var current: StoreSurvey?
     private var notBefore: ContinuousClock.Instant?
@@ -8,8 +8,7 @@ struct SurveySchedule {
     private(set) var failure: (any Error)?
     private var failures = 0
 
-    private static let share = 10
-    private static let short = Duration.milliseconds(20)
+    private static let longestFactor = 10
     private static let longest = Duration.seconds(60)
 
     var isDue: Bool { current == nil && notBefore.map { $0 <= .now } != false }
@@ -28,16 +27,15 @@ struct SurveySchedule {
         current = nil
         let now = ContinuousClock.now
         let taken = survey.began.duration(to: now)
-        let pause = taken < Self.short ? taken : taken * Self.share
         failure = error
         isHopeless = false
         switch error {
         case nil:
             failures = 0
-            notBefore = now.advanced(by: min(pause, Self.longest))
+            notBefore = now.advanced(by: min(taken, Self.longest))
         case Unattributable.disturbed?:
-            failures = min(failures + 1, 10)
-            notBefore = now.advanced(by: min(max(pause, .milliseconds(1 << failures)), Self.longest))
+            notBefore = now.advanced(by: min(taken * min(1 << failures, Self.longestFactor), Self.longest))
+            failures = min(failures + 1, 4)
         default:
             isHopeless = true
             notBefore = now.advanced(by: Self.longest)

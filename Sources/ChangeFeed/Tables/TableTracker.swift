@@ -84,9 +84,9 @@ struct TableTracker {
         // Without its map in two places at once, it is changed in place.
         guard var current = map.take() else { return addUnknown() }
         do {
-            let frames = try Self.transactions(&current, index, files, events)
+            let transactions = try Self.transactions(&current, index, files, events)
             var names: Set<String> = []
-            for transaction in frames?.all ?? [] {
+            for transaction in transactions {
                 names.formUnion(try current.owners.apply(transaction, transaction.changed))
             }
             // What made the index has written it, too.
@@ -101,22 +101,20 @@ struct TableTracker {
         }
     }
 
-    /// Nil when nothing was committed.
+    /// What was committed between the map's commit and the index's.
     private static func transactions(
         _ map: inout Map, _ index: WriteAheadIndex, _ files: StoreFiles, _ events: () -> SideFileEvents?
-    ) throws -> LogTransactions? {
+    ) throws -> [LogTransaction] {
         guard let open = files.log else { throw Unattributable.gap }
         let isSameLog = map.commit.map { $0.lastFrame > 0 && $0.salt == index.salt } ?? false
         let isKnownLog = isSameLog && map.log != nil && map.log === files.logFile
         guard let log = try isKnownLog ? map.log : log(of: index, files) else { throw Unattributable.gap }
         map.log = log
         if isSameLog, let commit = map.commit {
-            if LogPosition(commit) == LogPosition(index) { return nil }
-            return try LogTransactions(log, after: commit.lastFrame, to: index, open)
+            return try LogFrames.transactions(log, after: commit.lastFrame, to: index, open)
         }
-        let transactions = try LogTransactions(log, after: 0, to: index, open)
-        guard try isNext(transactions, log, map, index, events) else { throw Unattributable.gap }
-        return transactions
+        let transactions = try LogFrames.transactions(log, after: 0, to: index, open)
+        return try former(transactions, log, map, index, events) + transactions
     }
 
     /// The log that belongs to the index: where the one that is open is another session's, that which has its name.
@@ -126,25 +124,28 @@ struct TableTracker {
         return log
     }
 
-    /// Whether a log that begins anew holds all that was committed since.
-    private static func isNext(
-        _ found: LogTransactions, _ log: LogFile, _ map: Map, _ index: WriteAheadIndex,
+    /// What was committed in the former log, before the one that `found` is all of began; throws when that can't be told.
+    private static func former(
+        _ found: [LogTransaction], _ log: LogFile, _ map: Map, _ index: WriteAheadIndex,
         _ events: () -> SideFileEvents?
-    ) throws -> Bool {
+    ) throws -> [LogTransaction] {
         switch map.link {
-        case .absent, .unknown: return false
-        case .following: return Int(index.commitCount) == found.all.count
+        case .absent, .unknown: throw Unattributable.gap
+        case .following:
+            guard Int(index.commitCount) == found.count else { throw Unattributable.gap }
+            return []
         case .same:
-            guard let commit = map.commit else { return false }
+            guard let commit = map.commit else { throw Unattributable.gap }
             // It had begun anew, without a frame yet.
-            if commit.lastFrame == 0, commit.salt == index.salt { return true }
-            if try log.ended(at: LogPosition(commit), before: index) { return true }
+            if commit.lastFrame == 0, commit.salt == index.salt { return [] }
+            if try log.ended(at: LogPosition(commit), before: index) { return [] }
             // Every commit moves this by one, until a program that finds the index damaged, or nobody else there, makes
             // it anew; that one truncates it.
-            guard Int(index.commitCount &- commit.commitCount) == found.all.count, let session = map.session else {
-                return false
-            }
-            return events() == session
+            let missing = Int(index.commitCount &- commit.commitCount) - found.count
+            guard missing >= 0, let session = map.session, events() == session else { throw Unattributable.gap }
+            if missing == 0 { return [] }
+            guard commit.lastFrame > 0, LogFile.isNext(index.salt, after: commit.salt) else { throw Unattributable.gap }
+            return try LogFrames.remaining(log, after: commit, count: missing)
         }
     }
 

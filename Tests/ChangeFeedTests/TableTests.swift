@@ -1,0 +1,237 @@
+import ChangeFeed
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Which tables a change is about, case by case; `Tests/Soak` has them at random.
+@Suite(.serialized) struct TableTests {
+    private func rig(_ schema: String, _ pragmas: String = "") throws -> ObserverRig {
+        let rig = try ObserverRig { store in
+            try ObserverRig.once(store, "\(pragmas); PRAGMA journal_mode = WAL; \(schema)")
+        }
+        return rig
+    }
+
+    private func complete(_ names: Set<String>) -> TableChanges { TableChanges(names, isComplete: true) }
+
+    private func expect(
+        _ rig: ObserverRig, _ shell: Shell, _ sql: String, _ names: Set<String>,
+        _ location: SourceLocation = #_sourceLocation
+    ) throws {
+        let found = try rig.tables { try shell.execute(sql) }
+        #expect(found == complete(names), "\(sql)", sourceLocation: location)
+    }
+
+    @Test(arguments: [512, 1024, 4096, 65536]) func eachTableIsChargedWithItsOwnPages(_ pageSize: Int) throws {
+        let schema = """
+            CREATE TABLE a (id INTEGER PRIMARY KEY, text); CREATE TABLE b (k PRIMARY KEY, text) WITHOUT ROWID;
+            CREATE TABLE c (id INTEGER PRIMARY KEY AUTOINCREMENT, text); CREATE INDEX c_text ON c (text);
+            """
+        for autoVacuum in 0...2 {
+            let rig = try rig(schema, "PRAGMA page_size = \(pageSize); PRAGMA auto_vacuum = \(autoVacuum)")
+            let shell = try rig.shell()
+            try rig.findTables()
+            try expect(rig, shell, "INSERT INTO a (text) VALUES ('x')", ["a"])
+            try expect(rig, shell, "INSERT INTO b VALUES ('x', 'y')", ["b"])
+            try expect(rig, shell, "INSERT INTO c (text) VALUES ('x')", ["c", "sqlite_sequence"])
+            try expect(rig, shell, "REINDEX c_text", ["c"])
+            try expect(rig, shell, "INSERT INTO a (text) SELECT hex(randomblob(3000)) FROM c", ["a"])
+            try expect(
+                rig, shell, "BEGIN; DELETE FROM a; INSERT INTO b VALUES (2, randomblob(90000)); COMMIT", ["a", "b"])
+            try expect(rig, shell, "PRAGMA user_version = 5", [])
+            try shell.close()
+        }
+    }
+
+    @Test func growingAndShrinkingTreesKeepTheirPages() throws {
+        let rig = try rig(
+            "CREATE TABLE a (id INTEGER PRIMARY KEY, text); CREATE TABLE b (text)", "PRAGMA page_size = 512")
+        let shell = try rig.shell("PRAGMA cache_size = 10")
+        try rig.findTables()
+        for _ in 1...20 {
+            try expect(
+                rig, shell,
+                """
+                WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)
+                INSERT INTO a (text) SELECT hex(randomblob(abs(random()) % 400)) FROM n
+                """, ["a"])
+            try expect(rig, shell, "INSERT INTO b SELECT text FROM a ORDER BY random() LIMIT 20", ["b"])
+            try expect(rig, shell, "DELETE FROM a WHERE abs(random()) % 3 = 0", ["a"])
+        }
+        try expect(rig, shell, "DELETE FROM b", ["b"])
+        try shell.close()
+    }
+
+    /// The change of one byte in the middle of a large value is the write of one overflow page.
+    @Test func anOverflowPageAloneIsEnough() throws {
+        let rig = try rig("CREATE TABLE a (id INTEGER PRIMARY KEY, data); CREATE TABLE b (data)")
+        try rig.once("INSERT INTO a (data) VALUES (zeroblob(100000)); INSERT INTO b VALUES (zeroblob(100000))")
+        let shell = try rig.shell()
+        try rig.findTables()
+        let script = """
+            import sqlite3, sys
+            with sqlite3.connect(sys.argv[1]).blobopen('a', 'data', 1) as blob: blob[50000] = 7
+            """
+        let found = try rig.tables {
+            let done = try run("python3", ["-c", Word(script), Word(rig.store)])
+            #expect(done.status == 0, "\(done.errors)")
+        }
+        #expect(found == complete(["a"]))
+        try shell.close()
+    }
+
+    @Test func aSchemaThatChangesIsFollowed() throws {
+        let rig = try rig("CREATE TABLE a (id INTEGER PRIMARY KEY, text)", "PRAGMA auto_vacuum = FULL")
+        let shell = try rig.shell()
+        try rig.findTables()
+        try expect(rig, shell, "CREATE TABLE b (text UNIQUE)", ["b", "sqlite_schema"])
+        try expect(rig, shell, "INSERT INTO b VALUES (1), (2), (3)", ["b"])
+        try expect(rig, shell, "ALTER TABLE b RENAME TO c", ["b", "c", "sqlite_schema"])
+        try expect(rig, shell, "INSERT INTO c VALUES (4)", ["c"])
+        try expect(rig, shell, "ALTER TABLE a ADD COLUMN more DEFAULT 7", ["a", "sqlite_schema"])
+        try expect(rig, shell, "CREATE TABLE d (text)", ["d", "sqlite_schema"])
+        // Auto-vacuum moves another table's root into the hole.
+        let dropped = try rig.tables { try shell.execute("DROP TABLE c") }
+        #expect(dropped.isComplete && dropped.names.isSuperset(of: ["c", "sqlite_schema"]))
+        try expect(rig, shell, "INSERT INTO d VALUES (5)", ["d"])
+        try expect(rig, shell, "INSERT INTO a (text) VALUES (5)", ["a"])
+        let vacuumed = try rig.tables { try shell.execute("VACUUM") }
+        #expect(vacuumed.isComplete && vacuumed.names.isSuperset(of: ["a", "d"]))
+        try expect(rig, shell, "INSERT INTO d VALUES (6)", ["d"])
+        try shell.close()
+    }
+
+    @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"]) func anyNameIsTold(_ encoding: String) throws {
+        let name = "Größe \"'] ☃" + String(repeating: "x", count: 700)
+        let quoted = "\"" + name.replacing("\"", with: "\"\"") + "\""
+        let rig = try rig("CREATE TABLE \(quoted) (a)", "PRAGMA encoding = '\(encoding)'; PRAGMA page_size = 512")
+        let shell = try rig.shell()
+        try rig.findTables()
+        try expect(rig, shell, "INSERT INTO \(quoted) VALUES (1)", [name])
+        try shell.close()
+    }
+
+    @Test func aVirtualTableIsNamedWithItsShadowTables() throws {
+        let rig = try rig(
+            """
+            CREATE TABLE note (id INTEGER PRIMARY KEY, text); CREATE TABLE other (a);
+            CREATE VIRTUAL TABLE docs USING fts5(text); CREATE VIRTUAL TABLE box USING rtree(id, x0, x1);
+            CREATE VIRTUAL TABLE "se'arch" USING fts5(text, content='note', content_rowid='id');
+            CREATE VIRTUAL TABLE words USING fts5vocab('docs', 'row'); CREATE TABLE docs_more (a);
+            """)
+        let shell = try rig.shell()
+        try rig.findTables()
+        let docs = try rig.tables { try shell.execute("INSERT INTO docs VALUES ('some words')") }
+        #expect(docs.isComplete && docs.names.isSuperset(of: ["docs", "docs_data", "docs_content", "words"]))
+        #expect(docs.names.isDisjoint(with: ["note", "se'arch", "box", "other"]))
+        let box = try rig.tables { try shell.execute("INSERT INTO box VALUES (1, 2, 3)") }
+        #expect(box.isComplete && box.names.contains("box") && !box.names.contains("docs"))
+        // What an external content table shows is the content of that table.
+        try expect(rig, shell, "INSERT INTO note (text) VALUES ('x')", ["note", "se'arch"])
+        try expect(rig, shell, "INSERT INTO other VALUES (1)", ["other"])
+        try expect(rig, shell, "INSERT INTO docs_more VALUES (1)", ["docs_more"])
+        try shell.close()
+    }
+
+    @Test(arguments: ["PASSIVE", "FULL", "RESTART", "TRUNCATE"]) func aLogThatBeginsAnewIsFollowed(_ kind: String)
+        throws
+    {
+        let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text)")
+        let shell = try rig.shell()
+        try rig.findTables()
+        try expect(rig, shell, "INSERT INTO a VALUES (randomblob(20000))", ["a"])
+        for _ in 1...10 {
+            try shell.execute("PRAGMA wal_checkpoint(\(kind))")
+            _ = try rig.findings()
+            try expect(rig, shell, "INSERT INTO b VALUES (1)", ["b"])
+            try expect(rig, shell, "INSERT INTO a VALUES (1)", ["a"])
+        }
+        // Commits on both sides of the log's beginning, told as one.
+        let both = try rig.tables {
+            try shell.execute(
+                """
+                INSERT INTO a VALUES (randomblob(30000)); INSERT INTO b VALUES (2); PRAGMA wal_checkpoint(\(kind));
+                INSERT INTO a VALUES (2)
+                """)
+        }
+        #expect(!both.isComplete || both.names == ["a", "b"])
+        try shell.close()
+    }
+
+    @Test func aProgramThatComesAndGoesIsFollowed() throws {
+        let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text)")
+        try rig.findTables()
+        var complete = 0
+        for number in 1...40 {
+            let table = number.isMultiple(of: 2) ? "a" : "b"
+            let found = try rig.tables { try rig.once("INSERT INTO \(table) VALUES (1)") }
+            if found.isComplete { complete += 1 }
+            #expect(!found.isComplete || found.names == [table], "program \(number)")
+        }
+        // Nobody looked while the programs had the store open: that is told as incomplete.
+        #expect(complete == 0)
+        // One that stays is read, whoever came before it.
+        let shell = try rig.shell()
+        _ = try rig.findings()
+        try expect(rig, shell, "INSERT INTO a VALUES (1)", ["a"])
+        try shell.close()
+        let next = try rig.shell()
+        _ = try rig.findings()
+        try expect(rig, next, "INSERT INTO b VALUES (1)", ["b"])
+        try next.close()
+    }
+
+    /// SQLite before 3.46 leaves the frames of such a transaction without checksums.
+    @Test func aSavepointThatIsUndoneAfterASpillIsNoneOfTheCommit() throws {
+        let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text); CREATE TABLE c (text)")
+        let shell = try rig.shell("PRAGMA cache_size = 5")
+        try rig.findTables()
+        let many =
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) SELECT randomblob(300) FROM n"
+        for _ in 1...10 {
+            try expect(
+                rig, shell,
+                """
+                BEGIN; INSERT INTO a \(many); UPDATE a SET text = randomblob(300); SAVEPOINT s; INSERT INTO a \(many);
+                UPDATE a SET text = randomblob(200); ROLLBACK TO s; INSERT INTO b VALUES (1); COMMIT
+                """, ["a", "b"])
+            try expect(rig, shell, "INSERT INTO b VALUES (2)", ["b"])
+        }
+        try shell.close()
+    }
+
+    @Test func rollbackModeSaysNothingOfTables() throws {
+        let rig = try rig("CREATE TABLE a (text)")
+        let shell = try rig.shell()
+        try rig.findTables()
+        try expect(rig, shell, "INSERT INTO a VALUES (1)", ["a"])
+        try shell.execute("PRAGMA journal_mode = DELETE")
+        _ = try rig.findings()
+        #expect(try rig.tables { try shell.execute("INSERT INTO a VALUES (2)") } == .unknown)
+        try shell.execute("PRAGMA journal_mode = WAL")
+        _ = try rig.findings()
+        try shell.execute("INSERT INTO a VALUES (3)")
+        _ = try rig.findings()
+        try expect(rig, shell, "INSERT INTO a VALUES (4)", ["a"])
+        // To and fro before anybody looks.
+        let unseen = try rig.tables {
+            try shell.execute("PRAGMA journal_mode = DELETE; INSERT INTO a VALUES (5); PRAGMA journal_mode = WAL")
+        }
+        #expect(!unseen.isComplete)
+        try shell.close()
+    }
+
+    @Test func nothingIsKeptWhereNobodyWantsToKnow() throws {
+        let rig = try rig("CREATE TABLE a (text)")
+        let shell = try rig.shell()
+        #expect(try rig.tables { try shell.execute("INSERT INTO a VALUES (1)") } == .unknown)
+        try rig.findTables()
+        try expect(rig, shell, "INSERT INTO a VALUES (2)", ["a"])
+        rig.letGo()
+        try rig.attach()
+        #expect(try rig.tables { try shell.execute("INSERT INTO a VALUES (3)") } == .unknown)
+        try expect(rig, shell, "INSERT INTO a VALUES (4)", ["a"])
+        try shell.close()
+    }
+}
