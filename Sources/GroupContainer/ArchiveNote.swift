@@ -22,7 +22,7 @@ package struct ArchiveNote: Codable, Sendable, Equatable {
 }
 
 extension GroupContainer {
-    private static let noteName: FilePath.Component = "about.json"
+    static let noteName: FilePath.Component = "about.json"
 
     package func write(_ note: ArchiveNote) throws {
         try Record.write(note, Self.noteName, in: archive(note.id))

@@ -54,6 +54,11 @@ public struct GroupContainer: Sendable {
         try Self.child(id.component, of: Self.child(Self.archiveName, of: bookkeeping()))
     }
 
+    /// Where that archive is, or would be.
+    package func archivePath(_ id: TransferIdentifier) -> FilePath {
+        directory.path.appending([Self.bookkeepingName, Self.archiveName, id.component])
+    }
+
     /// Removes what was staged for a transfer; nothing when nothing was.
     package func removeStaging(_ id: TransferIdentifier) throws(SystemError) {
         try remove(id, in: Self.stagingName)
@@ -64,6 +69,19 @@ public struct GroupContainer: Sendable {
         try remove(id, in: Self.archiveName)
     }
 
+    /// Removes what is left of an archive when its set was taken back out: nothing while more than its note is there.
+    package func removeEmptiedArchive(_ id: TransferIdentifier) throws(SystemError) {
+        guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.archiveName) != nil
+        else { return }
+        let parent = try bookkeeping.directory(Self.archiveName)
+        guard try parent.status(id.component) != nil else { return }
+        let archive = try parent.directory(id.component)
+        guard try archive.names().allSatisfy({ $0 == Self.noteName }) else { return }
+        try archive.removeFile(Self.noteName)
+        try parent.removeDirectory(id.component)
+        try parent.synchronize()
+    }
+
     private func remove(_ id: TransferIdentifier, in name: FilePath.Component) throws(SystemError) {
         guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(name) != nil else { return }
         let parent = try bookkeeping.directory(name)
@@ -71,7 +89,8 @@ public struct GroupContainer: Sendable {
         try parent.synchronize()
     }
 
-    static func child(
+    /// The directory `name`, made where it is missing with its parent's mode.
+    package static func child(
         _ name: FilePath.Component, of parent: Directory
     ) throws(SystemError) -> Directory {
         if try parent.status(name) == nil {

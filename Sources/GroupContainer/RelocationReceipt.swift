@@ -24,6 +24,23 @@ package struct RelocationReceipt: Codable, Sendable, Equatable {
     package var retirement: Transfer.Retirement
     /// The move was made without proof that nobody had the store open.
     package var assumedClosed: Bool
+    /// The database's file when all was done; nil in a receipt of an older version. While it is still the same,
+    /// nobody has written to it.
+    package var published: FileMark?
+
+    /// By what a file is known again that nobody has written to since.
+    package struct FileMark: Codable, Sendable, Equatable {
+        package var file: FileIdentity
+        package var size: Int64
+        /// Nanoseconds since 1970.
+        package var modified: Int64
+
+        package init(_ status: FileStatus) {
+            file = status.identity
+            size = status.size
+            modified = status.modified
+        }
+    }
 
     package init(
         id: TransferIdentifier, name: FilePath.Component, from: FilePath, at: Date, method: Transfer.Method,
@@ -63,6 +80,14 @@ extension GroupContainer {
     package func write(_ receipt: RelocationReceipt) throws {
         guard let name = FilePath.Component("\(receipt.id).json") else { return }
         try Record.write(receipt, name, in: receiptsDirectory())
+    }
+
+    /// Takes the receipt of a relocation that was undone away.
+    package func removeReceipt(_ id: TransferIdentifier) throws(SystemError) {
+        guard let name = FilePath.Component("\(id).json") else { return }
+        let directory = try receiptsDirectory()
+        try directory.removeFile(name)
+        try directory.synchronize()
     }
 
     private func receiptsDirectory() throws(SystemError) -> Directory {

@@ -12,6 +12,9 @@ package struct Transfer: Codable, Sendable, Equatable {
         case archive(reason: String)
         /// Nowhere: the same content is already in the group container.
         case discard
+        /// Back to where it came from: out of the archive `taken`, or, the relocation with that receipt being undone,
+        /// to its legacy place.
+        case restore(to: StoredPath, as: StoredPath, taken: TransferIdentifier)
     }
 
     package enum Method: String, Codable, Sendable {

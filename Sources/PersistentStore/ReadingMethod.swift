@@ -90,8 +90,13 @@ struct ReadingPreparation {
     private static let sharedMemoryLocks: off_t = 120
 
     private static func isInUse(_ location: StoreLocation) throws -> Bool {
-        let descriptor = try open(location.name.sharedMemory, of: location)
-        return gs_ofd_conflict(descriptor.raw, Int16(F_WRLCK), sharedMemoryLocks, 9) != 0
+        do {
+            let descriptor = try open(location.name.sharedMemory, of: location)
+            return gs_ofd_conflict(descriptor.raw, Int16(F_WRLCK), sharedMemoryLocks, 9) != 0
+        } catch let error as SystemError where error.errno == .noSuchFileOrDirectory {
+            // The last program that had it open closed it between the two calls.
+            return false
+        }
     }
 
     /// A relocation's lease on the file makes an open that doesn't wait fail with EAGAIN.

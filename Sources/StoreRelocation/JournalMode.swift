@@ -41,20 +41,37 @@ enum JournalMode {
     }
 
     private static func setThroughSQLite(_ store: StoreLocation) throws -> Bool {
-        do {
-            let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .seconds(2))
-            defer { try? connection.close() }
-            return try connection.writeWithoutTransaction { database in
-                // SQLite says nothing of a disk that failed here, but gives the mode that it was left with.
-                for _ in 0..<3 where try String.fetchOne(database, sql: "PRAGMA journal_mode = WAL") == "wal" {
-                    return true
-                }
-                return false
+        // SQLite tells of a disk that fails here in many ways, or not at all: what the file says then is believed.
+        var failure: DatabaseError?
+        for _ in 0..<3 {
+            if try isWriteAhead(store) { return true }
+            do {
+                try turnOn(store)
+            } catch let error as DatabaseError {
+                if [.SQLITE_BUSY, .SQLITE_LOCKED].contains(error.resultCode) { return false }
+                failure = error
             }
-        } catch let error as DatabaseError {
-            let isOfTheDisk = [.SQLITE_IOERR, .SQLITE_FULL, .SQLITE_CANTOPEN, .SQLITE_NOMEM].contains(error.resultCode)
-            if isOfTheDisk { throw error }
-            return false
+        }
+        if try isWriteAhead(store) { return true }
+        if let failure, isOfTheDisk(failure) { throw failure }
+        return false
+    }
+
+    private static func isOfTheDisk(_ error: DatabaseError) -> Bool {
+        [.SQLITE_IOERR, .SQLITE_FULL, .SQLITE_CANTOPEN, .SQLITE_NOMEM].contains(error.resultCode)
+    }
+
+    /// A hot journal beside a header that says so is that very change, interrupted: SQLite would take it back.
+    private static func isWriteAhead(_ store: StoreLocation) throws -> Bool {
+        let seen = try StoreSighting(store)
+        return seen.header?.journalMode == .writeAhead && !seen.journalIsHot
+    }
+
+    private static func turnOn(_ store: StoreLocation) throws {
+        let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .seconds(2))
+        defer { try? connection.close() }
+        _ = try connection.writeWithoutTransaction { database in
+            try String.fetchOne(database, sql: "PRAGMA journal_mode = WAL")
         }
     }
 }

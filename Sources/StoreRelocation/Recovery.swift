@@ -41,9 +41,15 @@ package struct Recovery {
 struct Remains {
     let container: GroupContainer
     let store: StoreLocation
+    /// Of the archive.
+    let id: TransferIdentifier
+
+    private var names: [FilePath.Component] {
+        let name = store.name
+        return [name.wal, name.journal, name.sharedMemory, name.support, name.database]
+    }
 
     func setAside() throws -> [String] {
-        let id = TransferIdentifier()
         let name = store.name
         let directory = store.directory
         try container.write(
@@ -51,12 +57,23 @@ struct Remains {
                 id: id, name: name.database, from: store.path, at: Date(),
                 reason: "it stood where a store was published, and no store was there"))
         let archive = try container.archive(id)
-        for file in [name.wal, name.journal, name.sharedMemory, name.support, name.database] {
+        for file in names {
             guard try directory.status(file) != nil else { continue }
             try directory.rename(file, to: file, in: archive, .refuse)
         }
         try archive.synchronize()
         try directory.synchronize()
         return ["what was left at \(PrintablePath(store.path)) is in \(PrintablePath(archive.path))"]
+    }
+
+    /// The way back, where nothing has taken the names since.
+    func putBack() throws {
+        let archive = try container.archive(id)
+        for file in names where try archive.status(file) != nil {
+            try archive.rename(file, to: file, in: store.directory, .refuse)
+        }
+        try store.directory.synchronize()
+        try archive.synchronize()
+        try container.removeEmptiedArchive(id)
     }
 }

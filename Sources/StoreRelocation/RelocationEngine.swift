@@ -8,11 +8,15 @@ import SystemPackage
 /// Relocates one store: claims it, so that its presenters let go; takes the group's lock; finishes or undoes what an
 /// earlier run left; looks, decides, and does it.
 package struct RelocationEngine {
-    private let request: RelocationRequest
+    let request: RelocationRequest
     private let registry: any PresenterRegistry
-    private let opener: (any StoreOpener)?
+    let opener: (any StoreOpener)?
     private let isCancelled: @Sendable () -> Bool
-    private let report: (RelocationEvent) -> Void
+    let report: (RelocationEvent) -> Void
+    /// Counted anew once presenters have let go, where they have a deadline of their own.
+    private(set) var deadline: Deadline
+    /// Held while `relocate` runs.
+    private var claim: RelocationClaim?
 
     /// `registry` knows the presenters that can be asked; `opener` is asked to let go of stores that this process has
     /// open itself. `isCancelled` ends the waiting for presenters and claims.
@@ -26,6 +30,7 @@ package struct RelocationEngine {
         self.opener = opener
         self.isCancelled = isCancelled
         self.report = report
+        deadline = Deadline(after: request.deadline)
     }
 
     /// Does it. Throws `RelocationFailure` and nothing else; both places are then as they were.
@@ -34,15 +39,30 @@ package struct RelocationEngine {
             let places = try RelocationPlaces(request)
             guard try places.isThereAnything() else { return summary(.nothingToDo, places) }
             guard try !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
-            return try claimed(places) { deadline, claim in
-                // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
-                try locked(places.container, deadline) { try relocate(RelocationPlaces(request), deadline, claim) }
-            }
+            return try claimed(places).run(in: places.container)
         } catch is RelocationPlaces.NoLegacyDirectory {
             return noLegacyDirectory
         } catch {
             throw RelocationFailure(error, request)
         }
+    }
+
+    /// This engine under a claim of the store for moving: before the journal is even looked at, everybody who knows of
+    /// claims has let go of it.
+    private func claimed(_ places: RelocationPlaces) throws -> RelocationEngine {
+        var claimed = self
+        let whole = request.claimDeadline.map { Deadline(after: $0) } ?? deadline
+        claimed.claim = try RelocationClaim(
+            places.container.item(places.group.name.database), in: places.container, registry,
+            ClaimWait(whole, isCancelled: isCancelled))
+        if request.claimDeadline != nil { claimed.deadline = Deadline(after: request.deadline) }
+        return claimed
+    }
+
+    private func run(in container: GroupContainer) throws -> RelocationSummary {
+        defer { claim?.end(published: false) }
+        // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
+        return try locked(container) { try relocate(RelocationPlaces(request)) }
     }
 
     /// What `run` would do, in a sentence; nothing is written, and no lock is taken.
@@ -90,23 +110,8 @@ package struct RelocationEngine {
         return summary
     }
 
-    /// Runs `body` under a claim of the store for moving: before the journal is even looked at, everybody who knows of
-    /// claims has let go of it.
-    private func claimed(
-        _ places: RelocationPlaces, _ body: (Deadline, RelocationClaim) throws -> RelocationSummary
-    ) throws -> RelocationSummary {
-        let whole = Deadline(after: request.claimDeadline ?? request.deadline)
-        let claim = try RelocationClaim(
-            places.container.item(places.group.name.database), in: places.container, registry,
-            ClaimWait(whole, isCancelled: isCancelled))
-        defer { claim.end(published: false) }
-        return try body(request.claimDeadline == nil ? whole : Deadline(after: request.deadline), claim)
-    }
-
     /// Runs `body` as the only one who moves stores of this group.
-    private func locked<Result>(
-        _ container: GroupContainer, _ deadline: Deadline, _ body: () throws -> Result
-    ) throws -> Result {
+    func locked<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
         var wait = Duration.milliseconds(1)
         while true {
             if let lock = try container.lock() {
@@ -122,15 +127,23 @@ package struct RelocationEngine {
         }
     }
 
-    private func relocate(
-        _ places: RelocationPlaces, _ deadline: Deadline, _ claim: RelocationClaim
-    ) throws -> RelocationSummary {
+    private func relocate(_ places: RelocationPlaces) throws -> RelocationSummary {
         relinquish(places)
         defer { reacquire(places) }
+        var givenUp: [GivenUpSet] = []
+        do {
+            return try relocate(places, &givenUp)
+        } catch {
+            restore(givenUp, places, after: error)
+            throw error
+        }
+    }
+
+    private func relocate(_ places: RelocationPlaces, _ givenUp: inout [GivenUpSet]) throws -> RelocationSummary {
         var notes: [String] = []
         // Each round looks anew: archiving what is in the way is a transfer of its own.
         while true {
-            let decision = try RelocationDecision(places, request)
+            let decision = try decide(places)
             report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
             switch decision.plan {
             case .nothingToDo(let adopted):
@@ -140,22 +153,38 @@ package struct RelocationEngine {
             case .alreadyRelocated:
                 return summary(.alreadyRelocated, places)
             case .archiveLegacy(let reason):
-                notes += try archive(places.legacy, decision.legacy, reason, decision, places, deadline)
+                notes += try archive(places.legacy, decision.legacy, reason, decision, places)
                 return finished(.alreadyRelocated, places, notes, nil)
             case .retireLegacy:
-                let done = try transfer(.discard, places.legacy, decision.legacy, decision, deadline)
+                let done = try transfer(.discard, places.legacy, decision.legacy, decision, places)
                 return finished(.alreadyRelocated, places, notes + done.notes, nil)
             case .relocate(.none):
                 let done = try transfer(
                     .publish(as: StoredPath(FilePath(root: nil, [places.group.name.database]))), places.legacy,
-                    decision.legacy, decision, deadline, published: { claim.end(published: true) })
+                    decision.legacy, decision, places)
                 return finished(.relocated, places, notes + done.notes, done)
             case .relocate(.remains):
-                notes += try Remains(container: places.container, store: places.group).setAside()
+                let id = TransferIdentifier()
+                givenUp.append(.remains(id))
+                notes += try Remains(container: places.container, store: places.group, id: id).setAside()
             case .relocate(.store(let reason)):
-                notes += try archive(places.group, decision.group, reason, decision, places, deadline)
+                let id = TransferIdentifier()
+                givenUp.append(.store(id, hadWAL: decision.group.header?.journalMode == .writeAhead))
+                notes += try archive(places.group, decision.group, reason, decision, places, id: id)
             case .conflict, .refuse:
                 throw try decision.failure()
+            }
+        }
+    }
+
+    /// Looks until what is there can be read: somebody may write to it all the while.
+    private func decide(_ places: RelocationPlaces) throws -> RelocationDecision {
+        while true {
+            do {
+                return try RelocationDecision(places, request)
+            } catch let error as StoreError {
+                guard case .busy = error, !deadline.hasPassed else { throw error }
+                pause(.milliseconds(10))
             }
         }
     }
@@ -171,30 +200,31 @@ package struct RelocationEngine {
 
     private func archive(
         _ store: StoreLocation, _ sighting: StoreSighting, _ reason: String, _ decision: RelocationDecision,
-        _ places: RelocationPlaces, _ deadline: Deadline
+        _ places: RelocationPlaces, id: TransferIdentifier = TransferIdentifier()
     ) throws -> [String] {
-        let id = TransferIdentifier()
-        let done = try transfer(.archive(reason: reason), store, sighting, decision, deadline, id: id)
-        let archive = try places.container.archive(id).path
+        let done = try transfer(.archive(reason: reason), store, sighting, decision, places, id: id)
+        let archive = places.container.archivePath(id)
         return ["\(PrintablePath(store.path)) is archived in \(PrintablePath(archive)): \(reason)"] + done.notes
     }
 
     private func transfer(
         _ purpose: Transfer.Purpose, _ store: StoreLocation, _ sighting: StoreSighting,
-        _ decision: RelocationDecision, _ deadline: Deadline, id: TransferIdentifier = TransferIdentifier(),
-        published: @escaping () -> Void = {}
+        _ decision: RelocationDecision, _ places: RelocationPlaces, id: TransferIdentifier = TransferIdentifier()
     ) throws -> StoreTransfer.Done {
         guard let database = sighting.status?.identity else { throw StoreTransfer.Setback.changed }
         let transfer = Transfer(
             id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
             database: database, support: sighting.support?.identity, copies: false, retirement: request.retirement,
             hadWAL: sighting.header?.journalMode == .writeAhead)
-        let options = StoreTransfer.Options(
-            deadline: deadline, drain: request.drain, assumeClosed: request.assumeClosed,
-            opaque: sighting.header == nil, published: published)
         return try StoreTransfer(
-            transfer, source: store, container: decision.places.container, options: options,
+            transfer, source: store, container: places.container, options: options(opaque: sighting.header == nil),
             isStillWanted: { try decision.stillHolds(for: purpose, store) }, report: report
         ).run()
+    }
+
+    func options(opaque: Bool) -> StoreTransfer.Options {
+        StoreTransfer.Options(
+            deadline: deadline, drain: request.drain, assumeClosed: request.assumeClosed, opaque: opaque,
+            published: { claim?.end(published: true) })
     }
 }

@@ -38,7 +38,7 @@ struct StagedSet {
                     reason: "a copy of the store as it was when it was relocated"))
         }
         if copies, let destination = places.destination {
-            let staging = try container.staging(transfer.id)
+            let staging = try places.staging()
             copy = try writer.run(to: StoreLocation(directory: staging, name: destination.name))
         } else {
             copy = nil

@@ -121,9 +121,9 @@ final class StoreTransfer {
     /// Puts the empty directory beside the store. It comes from the group container: when it can't be renamed
     /// across, neither can the store, and the set is copied.
     private func prepare() throws {
-        let staging = try container.staging(transfer.id)
+        let staging = try places.staging()
         let probe: FilePath.Component = "placeholder"
-        // A directory gets another parent only from who may write to it: nobody but root could move a read-only one.
+        // Writable, because only then may a user who isn't root rename it into another directory.
         try staging.makeDirectory(probe, mode: 0o700)
         do {
             try staging.rename(probe, to: places.hidden, in: source.directory, .refuse)
@@ -133,7 +133,7 @@ final class StoreTransfer {
             transfer.copies = places.destination != nil
             try writeJournal(.intended)
             try staging.removeDirectory(probe)
-            try source.directory.makeDirectory(places.hidden, mode: 0o500)
+            try source.directory.makeDirectory(places.hidden, mode: 0o700)
         }
         if case .archive(let reason) = transfer.purpose {
             // Under the journal, so that undoing takes the note away again.
@@ -349,16 +349,24 @@ final class StoreTransfer {
             try source.directory.removeFile(places.hidden)
             return try source.directory.synchronize()
         }
-        let origin = transfer.copies ? try container.staging(transfer.id) : source.directory
+        let origin = transfer.copies ? try places.staging() : source.directory
         let supportName = transfer.copies ? destination.name.support : source.name.support
         let databaseName = transfer.copies ? destination.name.database : places.hidden
         if try origin.status(supportName) != nil {
             try origin.rename(supportName, to: destination.name.support, in: destination.directory, .refuse)
             try destination.directory.synchronize()
         }
-        try origin.rename(databaseName, to: destination.name.database, in: destination.directory, .refuse)
+        try origin.rename(
+            databaseName, to: destination.name.database, in: destination.directory,
+            replacesLink(destination) ? .exchange : .refuse)
         try destination.directory.synchronize()
         try origin.synchronize()
+    }
+
+    /// Where a store is restored to, the link that its relocation left may stand; it gives way in the same step.
+    private func replacesLink(_ destination: StoreLocation) throws -> Bool {
+        guard case .restore = transfer.purpose else { return false }
+        return try destination.directory.status(destination.name.database)?.kind == .symbolicLink
     }
 
     private func receipt(_ withdrawn: Withdrawn) -> RelocationReceipt? {

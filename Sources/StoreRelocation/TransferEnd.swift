@@ -28,9 +28,9 @@ struct TransferEnd {
 
     /// Whether the commit point was passed: what was to arrive has left the place it left from.
     func hasArrived(_ state: TransferState) throws -> Bool {
-        guard case .committing = state else { return false }
+        guard case .committing(let arriving, _, _) = state else { return false }
         if transfer.copies, let destination = places.destination {
-            return try container.staging(transfer.id).status(destination.name.database) == nil
+            return try places.staging().identity(destination.name.database) != arriving
         }
         return try directory.identity(oldName) != transfer.database
             && directory.identity(places.hidden) != transfer.database
@@ -57,7 +57,7 @@ struct TransferEnd {
         try returnDatabase()
         notes += try returnSideFiles()
         try directory.synchronize()
-        try container.removeStaging(transfer.id)
+        try places.removeStaging()
         try container.removeArchive(transfer.id)
         if transfer.hadWAL, try !turnWriteAheadOn(at: source) {
             notes.append(
@@ -71,7 +71,7 @@ struct TransferEnd {
         guard let arrived, let destination = places.destination,
             try destination.directory.identity(destination.name.support) == arrived
         else { return }
-        let target = transfer.copies ? try container.staging(transfer.id) : directory
+        let target = transfer.copies ? try places.staging() : directory
         let name = transfer.copies ? destination.name.support : source.name.support
         try destination.directory.rename(destination.name.support, to: name, in: target, .refuse)
         try destination.directory.synchronize()
@@ -101,7 +101,7 @@ struct TransferEnd {
     /// Where a whole copy of a store is that exists nowhere else; nil when there is none.
     private func copiesLeft() throws -> FilePath? {
         guard transfer.copies, let destination = places.destination else { return nil }
-        let staging = try container.staging(transfer.id)
+        let staging = try places.staging()
         return try staging.status(destination.name.database) == nil ? nil : staging.path
     }
 
@@ -133,7 +133,7 @@ struct TransferEnd {
     /// Puts the arrival on the disk: whoever was to do so may have died before, and the old set goes next.
     func synchronizeArrival() throws {
         try places.destination?.directory.synchronize()
-        try (transfer.copies ? container.staging(transfer.id) : directory).synchronize()
+        try (transfer.copies ? places.staging() : directory).synchronize()
     }
 
     /// Completes what the commit point decided. Returns what a person should know.
@@ -144,16 +144,37 @@ struct TransferEnd {
         notes += try retireOldName()
         notes += try returnSideFiles()
         try directory.synchronize()
-        if transfer.hadWAL, case .publish = transfer.purpose, let destination = places.destination,
+        if transfer.hadWAL, isForUse, let destination = places.destination,
             try !turnWriteAheadOn(at: destination)
         {
             notes.append(
                 "write-ahead logging stays off until the next program turns it on: somebody has the store open, "
                     + "or the disk failed")
         }
-        try container.removeStaging(transfer.id)
+        try places.removeStaging()
+        try settleRecords(receipt)
         try container.removeJournal()
         return notes
+    }
+
+    /// Whether the set is to be a store that programs open, and not an archive.
+    private var isForUse: Bool {
+        switch transfer.purpose {
+        case .publish, .restore: true
+        case .archive, .discard: false
+        }
+    }
+
+    /// The receipt gets what the store is now, so that a later write shows; what a restored set came out of goes.
+    private func settleRecords(_ receipt: RelocationReceipt?) throws {
+        if var receipt, let destination = places.destination {
+            receipt.published = try destination.directory.status(destination.name.database).map { .init($0) }
+            try container.write(receipt)
+        }
+        if case .restore(_, _, let taken) = transfer.purpose {
+            try container.removeEmptiedArchive(taken)
+            try container.removeReceipt(taken)
+        }
     }
 
     /// After a copy the old database is still there under its hidden name; after a rename nothing is.
@@ -172,6 +193,10 @@ struct TransferEnd {
                 try directory.removeDirectory(places.hidden)
             }
             return []
+        }
+        // The link that a restored store has swapped places with.
+        if transfer.retirement != .symlink, try directory.status(places.hidden)?.kind == .symbolicLink {
+            try directory.removeFile(places.hidden)
         }
         guard transfer.retirement == .symlink, case .publish = transfer.purpose, let destination = places.destination
         else {

@@ -11,15 +11,23 @@ struct TransferPlaces {
     let destination: StoreLocation?
     /// What the database is called beside its old name while it is withdrawn.
     let hidden: FilePath.Component
+    private let container: GroupContainer
+    private let id: TransferIdentifier
+    private let stagesBesideDestination: Bool
 
     init(_ transfer: Transfer, source: StoreLocation, container: GroupContainer) throws {
         self.source = source
+        self.container = container
+        id = transfer.id
         hidden = transfer.id.hiddenName()
+        if case .restore = transfer.purpose { stagesBesideDestination = true } else { stagesBesideDestination = false }
         destination =
             switch transfer.purpose {
             case .publish(let name): StoreLocation(directory: container.directory, name: try Self.name(name))
             case .archive: StoreLocation(directory: try container.archive(transfer.id), name: source.name)
             case .discard: nil
+            case .restore(let directory, let name, _):
+                StoreLocation(directory: try Directory(directory.path), name: try Self.name(name))
             }
     }
 
@@ -28,6 +36,18 @@ struct TransferPlaces {
         let source = StoreLocation(
             directory: try Directory(transfer.directory.path), name: try Self.name(transfer.name))
         try self.init(transfer, source: source, container: container)
+    }
+
+    /// Where copies are made before they get their names: on the file system where they are to be.
+    func staging() throws(SystemError) -> Directory {
+        guard stagesBesideDestination, let destination else { return try container.staging(id) }
+        return try GroupContainer.child(id.hiddenName("-staging"), of: destination.directory)
+    }
+
+    func removeStaging() throws(SystemError) {
+        guard stagesBesideDestination, let destination else { return try container.removeStaging(id) }
+        try destination.directory.removeTree(id.hiddenName("-staging"))
+        try destination.directory.synchronize()
     }
 
     private static func name(_ stored: StoredPath) throws(SystemError) -> StoreName {

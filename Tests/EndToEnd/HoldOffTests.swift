@@ -32,6 +32,29 @@ import Testing
         #expect(try sqlite(published, "PRAGMA journal_mode").lowercased() == "\(mode.lowercased())\n")
     }
 
+    /// The group's empty store makes room for the legacy one before it turns out that somebody has that one open.
+    @Test(arguments: ["WAL", "DELETE"])
+    func whatWasPutAsideForNothingIsBackInItsPlace(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let empty = places.group.appending("Notes.sqlite")
+        try sqlite(empty, "PRAGMA journal_mode = \(mode); CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)")
+        let shell = try sqliteShell(store.path)
+
+        let refused = try groupstore("relocate", Word(store.path), Word(places.group), "--deadline", "0.3", "--json")
+        #expect(refused.status == 75, "\(refused.output)")
+        #expect(try noteCount(empty) == 0)
+        #expect(try sqlite(empty, "PRAGMA journal_mode").lowercased() == "\(mode.lowercased())\n")
+        let bookkeeping = try Directory(places.group.appending(".groupstore"))
+        #expect(try bookkeeping.directory("archive").names().isEmpty)
+
+        shell.closeInput()
+        try shell.wait()
+        let done = try groupstore("relocate", Word(store.path), Word(places.group), "--json")
+        #expect(done.outcome == "relocated", "\(done.output)")
+        #expect(try noteCount(empty) == 10)
+    }
+
     @Test(arguments: ["WAL", "DELETE"])
     func theCommandWaitsForAnOpenShell(_ mode: String) throws {
         let places = try Places()

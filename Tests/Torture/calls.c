@@ -206,6 +206,12 @@ static void put_on_file(FILE *output, pid_t id, const char *word, const struct p
     fputc('\n', output);
 }
 
+static void put_mode(FILE *output, pid_t id, const struct pending *p) {
+    struct stat found;
+    if (!file_of(id, (int)p->arguments[0], &found)) return;
+    fprintf(output, "mode %lu:%lu %o\n", (unsigned long)found.st_dev, (unsigned long)found.st_ino, found.st_mode & 07777);
+}
+
 void end_record(const struct pending *p, pid_t id, long long result, FILE *output) {
     const uint64_t *a = p->arguments;
     struct stat found;
@@ -245,6 +251,7 @@ void end_record(const struct pending *p, pid_t id, long long result, FILE *outpu
     case SYS_ftruncate: put_on_file(output, id, "truncate", p); break;
     case SYS_fsync:
     case SYS_fdatasync: put_on_file(output, id, "sync", p); break;
+    case SYS_fchmod: put_mode(output, id, p); break;
     case SYS_syncfs: fputs("unknown syncfs\n", output); break;
     case SYS_copy_file_range: fputs("unknown copy_file_range\n", output); break;
     case SYS_ioctl:

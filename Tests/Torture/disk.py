@@ -4,6 +4,7 @@ A model of what POSIX leaves open and journalling file systems (ext4, xfs, btrfs
 
 - what fsync(2) returned for is there: of a file its bytes and length, of a directory its names;
 - a rename, an exchange, a link and an unlink each happen whole or not at all, both of their names together;
+- a file's mode is there with its next sync;
 - of everything not synced, any part may be there: of names any subset that can be had without an earlier change to the
   same name, of a file's bytes any of its writes, and of its length any that it had.
 """
@@ -121,6 +122,8 @@ class Disk:
         if words[0] == b"write":
             written = b"" if words[3] == b"-" else bytes.fromhex(words[3].decode())
             file.pending.append(("write", int(words[2]), written))
+        elif words[0] == b"mode":
+            file.mode = int(words[2], 8)
         elif words[0] == b"truncate":
             file.pending.append(("truncate", int(words[2])))
         elif words[0] == b"sync" and file.kind == "directory":

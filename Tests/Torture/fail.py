@@ -48,9 +48,10 @@ def _judged(world, status, summary, said):
         found.append(f"status {status}: {said}")
     else:
         found += _unclear(summary, said)
+        clue = (summary.get("error") or {}).get("message", said)
         # Past the commit point, it says so, and the next run does the rest.
         if (summary.get("error") or summary).get("code") != "unfinished":
-            found += world.problems_of_refusal()
+            found += [f"{problem} ({clue})" for problem in world.problems_of_refusal()]
     status, summary, said = world.run_again("command")
     if status != 0:
         found.append(f"then {status}: {summary or said}")

@@ -1,10 +1,13 @@
 """Does harm to relocations, and judges by one oracle what became of the store.
 
-usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--only TEXT] [--every-call]
+usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--only TEXT] [--rounds N] [--openers N]
+       [--every-call]
        [--here DIR] [--other DIR]
 
 Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
-call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs). GROUPSTORE is the program. With --sample, only so
+call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs), full (disks
+with too little room), holders (programs that are hard to see hold the store), storm (programs that don't cooperate use
+it all the while, for N rounds). GROUPSTORE is the program. With --sample, only so
 many points of each walk are tried, chosen by the seed that is printed. Exits with 1 when a row was lost, or anything
 else was not as it must be.
 """
@@ -21,8 +24,11 @@ import tempfile
 import time
 
 import fail
+import full
+import holders
 import kill
 import power
+import storm
 import walk
 from world import Scenario, World
 
@@ -31,6 +37,7 @@ from world import Scenario, World
 class Programs:
     groupstore: str
     stepper: str
+    opener: str
 
 
 def scenarios(by=("command", "agent")):
@@ -61,11 +68,13 @@ def again_part(world, progress, options):
 
 
 def fail_part(world, progress, options):
-    fail.each_call(world, progress)
+    if world.scenario.by == "command":
+        fail.each_call(world, progress)
 
 
 def fail_for_good_part(world, progress, options):
-    fail.each_call(world, progress, for_good=True)
+    if world.scenario.by == "command":
+        fail.each_call(world, progress, for_good=True)
 
 
 def power_part(world, progress, options):
@@ -78,14 +87,34 @@ PARTS = {
     "power": power_part}
 
 
+def storm_part(programs, progress, options):
+    for create in (False, True):
+        for mode in ("WAL", "DELETE"):
+            seconds = None if options.seconds is None else options.seconds / 4
+            storm.storm(programs, progress, mode, options.rounds, create, options.here, options.openers, seconds)
+
+
+def holders_part(programs, progress, options):
+    holders.each_holder(programs, progress, options.here, options.other)
+
+
+def full_part(programs, progress, options):
+    full.each_size(programs, progress, options.here)
+
+
+WHOLE = {"full": full_part, "holders": holders_part, "storm": storm_part}
+
+
 def arguments():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("groupstore")
-    parser.add_argument("parts", nargs="+", choices=["all", *PARTS])
+    parser.add_argument("parts", nargs="+", choices=["all", *PARTS, *WHOLE])
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31))
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--openers", type=int, default=8)
     parser.add_argument("--every-call", action="store_true")
     parser.add_argument("--here", default=os.environ.get("TMPDIR", "/var/tmp"))
     parser.add_argument("--other", default="/dev/shm")
@@ -96,28 +125,34 @@ def main():
     options = arguments()
     print(f"torture: seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as directory:
-        return torture(Programs(os.path.abspath(options.groupstore), compiled("stepper", directory)), options)
+        stepper = compiled(directory, "stepper", "stepper.c", "calls.c")
+        opener = compiled(directory, "opener", "opener.c", "-lsqlite3")
+        return torture(Programs(os.path.abspath(options.groupstore), stepper, opener), options)
 
 
-def compiled(name, directory):
-    """Builds the C program of that name."""
-    sources = os.path.dirname(os.path.abspath(__file__))
+def compiled(directory, name, *words):
+    """Builds a C program."""
     program = os.path.join(directory, name)
     compiler = shutil.which("cc") or "clang"
-    words = [compiler, "-O2", "-Wall", "-o", program, f"{sources}/{name}.c", f"{sources}/calls.c"]
-    subprocess.run(words, check=True)
+    sources = os.path.dirname(os.path.abspath(__file__))
+    subprocess.run([compiler, "-O2", "-Wall", "-o", program, *words], check=True, cwd=sources)
     return program
 
 
 def torture(programs, options):
     losses = 0
-    for part in PARTS if "all" in options.parts else options.parts:
+    for part in [*PARTS, *WHOLE] if "all" in options.parts else options.parts:
         progress = walk.Walk(options.seed, options.sample, options.seconds)
+        started = time.monotonic()
+        if part in WHOLE:
+            WHOLE[part](programs, progress, options)
+            say(part, progress, started)
+            losses += progress.losses
+            continue
         # With a limit on time, every case gets its turn in an order of the seed's.
         cases = [case for case in scenarios() if options.only in str(case)]
         if options.seconds is not None:
             progress.random.shuffle(cases)
-        started = time.monotonic()
         done = 0
         for case in cases:
             if progress.is_over:
@@ -125,11 +160,15 @@ def torture(programs, options):
             with World(programs, case, options.here, options.other) as world:
                 PARTS[part](world, progress, options)
             done += 1
-        print(
-            f"torture: {part}: {done} of {len(cases)} cases, {progress.points} points, {progress.losses} losses, "
-            f"{time.monotonic() - started:.0f} s", flush=True)
+        say(part, progress, started, f"{done} of {len(cases)} cases, ")
         losses += progress.losses
     return 1 if losses else 0
+
+
+def say(part, progress, started, cases=""):
+    print(
+        f"torture: {part}: {cases}{progress.points} points, {progress.losses} losses, "
+        f"{time.monotonic() - started:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -254,8 +254,7 @@ class World:
             side_files = {stores.NAME + suffix for suffix in stores.SIDE_FILES}
             if not names <= set(os.listdir(template)) | side_files:
                 found.append(f"{os.path.basename(place)} has {sorted(names)}")
-        if stores.uses_log(self.legacy) != self.uses_log and os.path.getsize(
-                os.path.join(self.legacy, stores.NAME)):
+        if stores.content(self.legacy) and stores.uses_log(self.legacy) != self.uses_log:
             found.append("write-ahead logging is not as it was")
         if self.scenario.kind == "plain" and stores.tree(self.legacy) != stores.tree(self._template("legacy")):
             found.append("the legacy directory is not byte for byte what it was")
