@@ -142,7 +142,6 @@ let package = Package(
             dependencies: [
                 "AgentProtocol", "CLinux", "ClaimWorker", "GroupStoreCommand", "LegacyPresenter", "LegacyWriter",
                 "NotesApp", "NotesWidget", "PersistentStore", "TestSupport",
-                "AgentProtocol", "CLinux", "GroupStoreCommand", "LegacyWriter", "PersistentStore", "TestSupport",
                 .product(name: "Yams", package: "Yams"),
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),

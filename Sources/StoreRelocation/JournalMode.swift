@@ -6,8 +6,7 @@ import SystemPackage
 
 /// Turns write-ahead logging on where it was on.
 enum JournalMode {
-    /// True when it is on now. False when another program has the store open, which may have taken the mode from the
-    /// header already. Throws when the disk fails: the next run tries again.
+    /// True when it is on now. False when another program's use of the store keeps it off. Throws when the disk fails: the next run tries again.
     ///
     /// It is a matter of two bytes of the header (https://sqlite.org/fileformat2.html, §1.3.3), written under a lease:
     /// an opener waits for microseconds, where SQLite, asked for it, would answer others SQLITE_BUSY meanwhile.
@@ -27,7 +26,8 @@ enum JournalMode {
             // Whoever has just opened it may turn it on, or be gone again.
             pause(.milliseconds(1))
         }
-        return try StoreSighting(store).header?.journalMode == .writeAhead
+        // Somebody keeps it open; idle, they let SQLite change the mode under them.
+        return try setThroughSQLite(store)
     }
 
     private static func setUnderLease(_ store: StoreLocation) throws(SystemError) -> Bool {

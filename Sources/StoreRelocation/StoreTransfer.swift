@@ -315,7 +315,7 @@ final class StoreTransfer {
                 else { throw Setback.changed }
                 try decide(withdrawn, receipt)
                 // Nobody has it open yet. Where this fails, `finish` tries.
-                if case .publish = transfer.purpose, !transfer.copies { try? setVersion(raw, writeAhead: true) }
+                if end.isForUse, !transfer.copies { try? setVersion(raw, writeAhead: true) }
             }
         } catch let setback as Setback {
             // Somebody had looked the old name up before it was withdrawn, and uses the database: it has it again.

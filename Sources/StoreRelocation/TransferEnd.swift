@@ -158,7 +158,7 @@ struct TransferEnd {
     }
 
     /// Whether the set is to be a store that programs open, and not an archive.
-    private var isForUse: Bool {
+    var isForUse: Bool {
         switch transfer.purpose {
         case .publish, .restore: true
         case .archive, .discard: false
