@@ -57,7 +57,10 @@ package struct JSONObject: Sendable, Equatable, ExpressibleByDictionaryLiteral {
     }
 }
 
-extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral {
+extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral,
+    ExpressibleByArrayLiteral
+{
+    package init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
     package init(stringLiteral value: String) { self = .string(value) }
     package init(integerLiteral value: Int64) { self = .integer(value) }
     package init(booleanLiteral value: Bool) { self = .bool(value) }

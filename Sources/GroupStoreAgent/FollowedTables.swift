@@ -43,6 +43,8 @@ extension FollowedStores {
         guard let store = stores[address], !store.wantsTables else { return false }
         store.wantsTables = true
         guard isFollowed(address) else { return false }
+        // A program that has just opened the store has made what is to be read.
+        if readAhead(of: store) != nil { handle([]) }
         survey(store)
         guard store.isSurveying else { return false }
         waiting[address] = WaitingAnswers(until: .now.advanced(by: WaitingAnswers.patience))

@@ -24,6 +24,45 @@ import Testing
         #expect(channel.missed(since: "e-2", epoch: epoch) == [.init(event: .change(.unknown), number: 5)])
     }
 
+    private func tables(_ names: String..., isComplete: Bool = true) -> StoreEvent {
+        .change(ChangedTables(names, isComplete: isComplete))
+    }
+
+    @Test func changesThatAreToldAsOneNameAllTables() {
+        var channel = Channel(startingAt: 0)
+        _ = channel.append(tables("a"))
+        _ = channel.append(tables("b"))
+        let moved = channel.append(moved)
+        _ = channel.append(tables("c"))
+        #expect(missed(channel, since: 1) == [moved.event, tables("c")])
+        _ = channel.append(tables("a", "d"))
+        #expect(missed(channel, since: moved.number) == [tables("a", "c", "d")])
+        _ = channel.append(tables("e", isComplete: false))
+        #expect(missed(channel, since: moved.number) == [tables("a", "c", "d", "e", isComplete: false)])
+        #expect(missed(channel, since: channel.number - 2) == [tables("a", "d", "e", isComplete: false)])
+    }
+
+    /// What is kept of the past is bounded: beyond, a change is there, but nobody knows which.
+    @Test func tablesOfLongAgoAreForgotten() {
+        var channel = Channel(startingAt: 0)
+        for number in 1...1000 { _ = channel.append(tables("t\(number)")) }
+        #expect(missed(channel, since: 998) == [tables("t1000", "t999")])
+        guard case .change(let found)? = missed(channel, since: 1).first else {
+            Issue.record("no change")
+            return
+        }
+        #expect(!found.isComplete)
+    }
+
+    @Test func aBacklogNamesAllTables() {
+        var backlog = Backlog()
+        backlog.append(.init(event: tables("a"), number: 1))
+        backlog.append(.init(event: tables("b"), number: 2))
+        #expect(backlog.entries == [.init(event: tables("a", "b"), number: 2)])
+        backlog.append(.init(event: .change(.unknown), number: 3))
+        #expect(backlog.take() == [.init(event: tables("a", "b", isComplete: false), number: 3)])
+    }
+
     @Test(arguments: ["other-1", "e-99", "nonsense", "", "e-"])
     func anUnknownTokenIsReset(_ token: String) {
         var channel = Channel(startingAt: 0)

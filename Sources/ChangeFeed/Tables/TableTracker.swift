@@ -106,6 +106,11 @@ struct TableTracker {
         _ map: inout Map, _ index: WriteAheadIndex, _ files: StoreFiles, _ events: () -> SideFileEvents?
     ) throws -> [LogTransaction] {
         guard let open = files.log else { throw Unattributable.gap }
+        // Committed, and the log begun anew: it has the former one's header until the next commit.
+        if index.lastFrame == 0 {
+            guard map.commit != nil, let log = try map.log ?? files.openLog() else { throw Unattributable.gap }
+            return try former([], log, map, index, events)
+        }
         let isSameLog = map.commit.map { $0.lastFrame > 0 && $0.salt == index.salt } ?? false
         let isKnownLog = isSameLog && map.log != nil && map.log === files.logFile
         guard let log = try isKnownLog ? map.log : log(of: index, files) else { throw Unattributable.gap }

@@ -1,0 +1,61 @@
+import AgentProtocol
+import Testing
+
+@Suite struct ChangedTablesTests {
+    private func line(_ tables: ChangedTables) throws -> [UInt8] {
+        let store = try #require(StoreAddress(bytes: Array("g/Notes.sqlite".utf8)))
+        return WireLine.bytes(StoreEvent.change(tables).json(store: store, token: "e-1"))
+    }
+
+    @Test func aChangeNamesItsTables() throws {
+        #expect(
+            String(decoding: try line(ChangedTables(["b", "a"], isComplete: true)), as: UTF8.self)
+                == #"{"type":"change","store":"g/Notes.sqlite","tables":["a","b"],"complete":true,"token":"e-1"}"#
+                + "\n")
+        #expect(
+            String(decoding: try line(ChangedTables([String](), isComplete: true)), as: UTF8.self)
+                == #"{"type":"change","store":"g/Notes.sqlite","tables":[],"complete":true,"token":"e-1"}"# + "\n")
+        #expect(ChangedTables([String](), isComplete: false) == .unknown)
+    }
+
+    /// A line never loses its tables and says all the same that they are all.
+    @Test(arguments: ["t", "\u{1}", "\"", "é"]) func tablesThatFillALineAreNotNamed(_ letter: String) throws {
+        for count in [10, 100, 1000, 10_000] {
+            let names = (0..<count).map { "\($0)" + String(repeating: letter, count: 20) }
+            let tables = ChangedTables(names, isComplete: true)
+            let line = try line(tables)
+            #expect(line.count <= WireLine.longest)
+            #expect(!String(decoding: line, as: UTF8.self).contains("truncated"))
+            #expect(tables.isComplete == (tables.names?.count == count))
+        }
+        #expect(ChangedTables((0..<10_000).map { "\($0)" }, isComplete: true) == .unknown)
+    }
+
+    @Test func aUnionIsCompleteWhenBothAre() {
+        let a = ChangedTables(["a"], isComplete: true)
+        let b = ChangedTables(["b"], isComplete: true)
+        #expect(a.union(b) == ChangedTables(["a", "b"], isComplete: true))
+        #expect(a.union(.unknown) == ChangedTables(["a"], isComplete: false))
+        #expect(ChangedTables.unknown.union(.unknown) == .unknown)
+    }
+
+    @Test func aFilterAdmitsWhatMayBeMeant() {
+        let filter = TableFilter(["ZNote", "Größe"])
+        #expect(filter.admits(ChangedTables(["other", "znOTE"], isComplete: true)))
+        #expect(filter.admits(ChangedTables(["Größe"], isComplete: true)))
+        #expect(!filter.admits(ChangedTables(["GRÖSSE", "ZNOTES"], isComplete: true)))
+        #expect(!filter.admits(ChangedTables([String](), isComplete: true)))
+        #expect(filter.admits(ChangedTables(["other"], isComplete: false)))
+        #expect(filter.admits(.unknown))
+    }
+
+    @Test func aRequestCarriesItsFilter() throws {
+        let line = #"{"id":1,"op":"subscribe","store":"g/a","tables":["ZNOTE","ZTAG"]}"#
+        let request = try AgentRequest(parsing: Array(line.utf8))
+        #expect(request.json.text == line)
+        for wrong in ["[]", "\"a\"", "[1]", "[\"\"]", "{}", "7"] {
+            let line = #"{"id":1,"op":"subscribe","store":"g/a","tables":\#(wrong)}"#
+            #expect(throws: RefusedLine.self) { try AgentRequest(parsing: Array(line.utf8)) }
+        }
+    }
+}

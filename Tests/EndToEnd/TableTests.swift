@@ -1,0 +1,120 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What subscribers hear of the tables that other programs change.
+@Suite struct TableTests {
+    private struct Scene {
+        let places: Places
+        let store: FilePath
+        let agent: AgentProcess
+
+        init(_ mode: String = "WAL") throws {
+            places = try Places()
+            store = places.group.appending("Notes.sqlite")
+            try sqlite(
+                store, "PRAGMA journal_mode = \(mode); CREATE TABLE ZNOTE (text); CREATE TABLE ZTAG (text)")
+            agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+        }
+
+        func subscribe(_ more: JSONObject = [:]) throws -> (WireConnection, reply: JSONObject) {
+            let connection = try agent.connect()
+            var request: JSONObject = [
+                "id": 1, "op": "subscribe", "store": .string("\(AgentProcess.group)/Notes.sqlite"),
+            ]
+            for member in more.members { request[member.key] = member.value }
+            try connection.send(request)
+            return (connection, try connection.next { $0["id"] == 1 })
+        }
+    }
+
+    /// Random transactions on stores of random schemas, beside an oracle that compares what the tables hold.
+    @Test func noTableIsMissingFromACompleteChange() throws {
+        let soak = try run(
+            "python3",
+            [
+                Programs.source("Tests/Soak/tables.py"), Programs.groupstore, "--transactions", "2500", "--per-store",
+                "250", "--seed", "bounded", "--require-complete", "0.9",
+            ], within: .seconds(600))
+        #expect(soak.status == 0, "\(soak.output)\(soak.errors)")
+        #expect(soak.output.contains("; 0 missing"))
+    }
+
+    @Test func theFirstChangeAfterTheAnswerSaysWhichTables() throws {
+        let scene = try Scene()
+        let shell = try sqliteShell(scene.store)
+        let (subscriber, _) = try scene.subscribe()
+        try shell.execute("INSERT INTO ZNOTE VALUES ('x')")
+        let first = try subscriber.next("change")
+        #expect(first["tables"] == ["ZNOTE"] && first.bool("complete") == true, "\(first.text)")
+        try shell.execute("BEGIN; INSERT INTO ZTAG VALUES ('x'); INSERT INTO ZNOTE VALUES ('y'); COMMIT")
+        let second = try subscriber.next("change")
+        #expect(second["tables"] == ["ZNOTE", "ZTAG"] && second.bool("complete") == true, "\(second.text)")
+    }
+
+    @Test func rollbackModeNamesNoTables() throws {
+        let scene = try Scene("DELETE")
+        let (subscriber, _) = try scene.subscribe(["tables": ["ZTAG"]])
+        try sqlite(scene.store, "INSERT INTO ZNOTE VALUES ('x')")
+        // It may be about any table, so it passes each filter.
+        let change = try subscriber.next("change")
+        #expect(change["tables"] == nil && change.bool("complete") == false, "\(change.text)")
+    }
+
+    @Test func aFilterLeavesOutOtherTablesAndMovesOn() throws {
+        let scene = try Scene()
+        let shell = try sqliteShell(scene.store)
+        let (all, reply) = try scene.subscribe()
+        let (some, _) = try scene.subscribe(["tables": ["ztag"]])
+        for number in 1...20 {
+            try shell.execute("INSERT INTO ZNOTE VALUES (\(number))")
+            try all.next("change")
+        }
+        try shell.execute("INSERT INTO ZTAG VALUES ('x')")
+        let last = try all.next("change")
+        let first = try some.next("change")
+        #expect(first == last, "\(first.text)")
+        // Who comes back hears of the tables since; nothing, where none of its own is among them.
+        try shell.execute("INSERT INTO ZNOTE VALUES ('y')")
+        let newest = try all.next("change")
+        let token = try #require(last["token"])
+        let (_, quiet) = try scene.subscribe(["since": token, "tables": ["ZTAG"]])
+        #expect(quiet["token"] == newest["token"], "\(quiet.text)")
+        let (again, _) = try scene.subscribe(["since": token])
+        #expect(try again.next("change")["tables"] == ["ZNOTE"])
+        let (whole, _) = try scene.subscribe(["since": try #require(reply["token"])])
+        let since = try whole.next("change")
+        #expect(since["tables"] == ["ZNOTE", "ZTAG"] && since.bool("complete") == true, "\(since.text)")
+    }
+
+    @Test func aFilterThatIsNoneIsRefused() throws {
+        let scene = try Scene()
+        for wrong: JSONValue in [[], "ZNOTE", [1], [""]] {
+            #expect(try scene.subscribe(["tables": wrong]).reply.object("error")?.string("code") == "bad_request")
+        }
+    }
+
+    @Test func watchNamesTablesAndFilters() throws {
+        let scene = try Scene()
+        let shell = try sqliteShell(scene.store)
+        let plain = try RunningProcess(
+            Programs.groupstore, ["watch", Word(scene.store), "--once"], environment: scene.agent.environment)
+        try plain.line(.errors) { $0.hasPrefix("watching ") }
+        let filtered = try RunningProcess(
+            Programs.groupstore, ["watch", Word(scene.store), "--json", "--once", "--tables", "ZTAG,Other"],
+            environment: scene.agent.environment)
+        try filtered.line { JSONObject(line: $0)?.type == "subscribed" }
+        try shell.execute("INSERT INTO ZNOTE VALUES ('x')")
+        let told = try plain.wait()
+        #expect(told.status == 0 && told.output.contains("  ZNOTE  "), "\(told.output)\(told.errors)")
+        try shell.execute("INSERT INTO ZTAG VALUES ('x')")
+        let done = try filtered.wait()
+        let changes = done.objects.filter { $0.type == "change" }
+        #expect(changes.map { $0["tables"] } == [["ZTAG"]], "\(done.output)\(done.errors)")
+        let wrong = try groupstore("watch", Word(scene.store), "--tables", "a,,b")
+        #expect(wrong.status == 64, "\(wrong.errors)")
+    }
+}
