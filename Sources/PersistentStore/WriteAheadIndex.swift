@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SystemPackage
 
@@ -22,16 +23,26 @@ package struct WriteAheadIndex: Equatable, Sendable {
 
     /// Nil when the index isn't made yet, or is being written: then its two copies differ.
     package init?(_ descriptor: borrowing Descriptor) throws(SystemError) {
-        let bytes = try descriptor.read(count: Self.wholeLength, at: 0)
-        guard bytes.count == Self.wholeLength,
-            bytes[..<Self.length].elementsEqual(bytes[Self.length..<2 * Self.length])
-        else { return nil }
-        let isInitialized = bytes[12] != 0
-        guard isInitialized else { return nil }
-        self = bytes.withUnsafeBytes { Self($0) }
+        var found: WriteAheadIndex?
+        var failure: SystemError?
+        // Read again and again while a commit is awaited: without an allocation each time.
+        withUnsafeTemporaryAllocation(byteCount: Self.wholeLength, alignment: 8) { buffer in
+            do throws(SystemError) {
+                guard try descriptor.read(into: buffer, at: 0) == Self.wholeLength else { return }
+                found = Self(UnsafeRawBufferPointer(buffer))
+            } catch {
+                failure = error
+            }
+        }
+        if let failure { throw failure }
+        guard let found else { return nil }
+        self = found
     }
 
-    private init(_ bytes: UnsafeRawBufferPointer) {
+    private init?(_ bytes: UnsafeRawBufferPointer) {
+        guard let start = bytes.baseAddress, memcmp(start, start + Self.length, Self.length) == 0 else { return nil }
+        let isInitialized = bytes[12] != 0
+        guard isInitialized else { return nil }
         func word(_ offset: Int) -> UInt32 { bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self) }
         let size = Int(bytes.loadUnaligned(fromByteOffset: 14, as: UInt16.self))
         commitCount = word(8)

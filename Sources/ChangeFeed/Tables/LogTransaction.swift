@@ -11,7 +11,7 @@ final class LogTransaction: PageSource {
         self.pageCount = pageCount
         self.frames = frames
         // A page that had been written before the transaction gave it up lies behind the database's end.
-        self.offsets = offsets.filter { $0.key <= pageCount }
+        self.offsets = offsets.keys.allSatisfy { $0 <= pageCount } ? offsets : offsets.filter { $0.key <= pageCount }
     }
 
     var changed: some Collection<UInt32> { offsets.keys }

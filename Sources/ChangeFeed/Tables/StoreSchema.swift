@@ -1,3 +1,5 @@
+import Glibc
+
 /// The content of `sqlite_schema`, kept current page by page, and what each b-tree's changes are charged to.
 struct StoreSchema: Sendable {
     /// A b-tree. Its place in the list is its number, which stays when the tree is moved or renamed.
@@ -40,7 +42,7 @@ struct StoreSchema: Sendable {
     mutating func take(_ content: UnsafeRawBufferPointer, as page: UInt32) throws(Unattributable) {
         // Page 1 has the database's header in front, which changes more often.
         let ignored = page == 1 ? 100 : 0
-        if let known = pages[page], known[ignored...].elementsEqual(content[ignored...]) {
+        if let known = pages[page], known.withUnsafeBytes({ $0[ignored...].isSame(as: content[ignored...]) }) {
             pages[page] = Array(content)
             return
         }
@@ -102,6 +104,15 @@ struct StoreSchema: Sendable {
             trees[number] = Tree(entry: entry, charged: charged)
         }
         return update
+    }
+}
+
+extension Slice<UnsafeRawBufferPointer> {
+    fileprivate func isSame(as other: Self) -> Bool {
+        guard let one = UnsafeRawBufferPointer(rebasing: self).baseAddress,
+            let two = UnsafeRawBufferPointer(rebasing: other).baseAddress
+        else { return isEmpty && other.isEmpty }
+        return count == other.count && memcmp(one, two, count) == 0
     }
 }
 
