@@ -2,6 +2,7 @@ import AgentProtocol
 import CoreDataStore
 import LinuxSystem
 import ManagedObjectModel
+import PersistentStore
 import StoreMigration
 import SystemPackage
 
@@ -13,17 +14,40 @@ struct CheckReport {
     /// Nil when the older model is no store's.
     let store: StoreModel?
 
-    /// `target` is the newer model with its renaming identifiers set; `between` the versions on the way to it.
+    /// `target` is the newer model with its renaming identifiers set; `between` the versions on the way to it. A store's
+    /// objects are looked at where the answer depends on them. Throws `CommandFailure`.
     init(
         _ old: NamedModel, _ new: NamedModel, _ target: ManagedObjectModel, _ between: [ModelVersion],
         store: StoreModel?
-    ) {
+    ) throws {
         self.old = old
         self.new = new
         self.store = store
-        check = MigrationCheck(
+        let check = MigrationCheck(
             from: old.model, hashes: old.hashes, to: target, named: new.name,
             intermediates: between.map { ($0.name, $0.model) })
+        guard let store, let model = old.model, check.findings.contains(where: { $0.requirement != nil }) else {
+            self.check = check
+            return
+        }
+        do { self.check = try Self.decide(check, store, model) } catch let error as StoreError {
+            throw CommandFailure(error)
+        } catch let error as SystemError {
+            throw CommandFailure(error)
+        }
+    }
+
+    private static func decide(
+        _ check: MigrationCheck, _ store: StoreModel, _ model: ManagedObjectModel
+    ) throws -> MigrationCheck {
+        try StoreReader.read(store.location) { reader in
+            let objects = StoreObjects(reader, model)
+            return try check.deciding { requirement in
+                guard let entity = model.entity(named: requirement.entity) else { return nil }
+                guard let property = requirement.property else { return try objects.count(of: entity) }
+                return try objects.count(of: entity, withoutValueOf: property)
+            }
+        }
     }
 
     var isRefused: Bool { if case .refused = check.verdict { true } else { false } }

@@ -57,7 +57,7 @@ struct ModelCheckCommand: ParsableCommand {
             between = bundle.between(known, bundle.current)
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
-        return CheckReport(from, new, renamed, between, store: old.store)
+        return try CheckReport(from, new, renamed, between, store: old.store)
     }
 
     private func reportsOfAll() throws -> [CheckReport] {
@@ -71,7 +71,7 @@ struct ModelCheckCommand: ParsableCommand {
         let target = try current.knownModel
         return try versions.filter { !$0.isCurrent }.map { old in
             let renamed = try renameOptions.applied(to: target, from: old.knownModel)
-            return CheckReport(
+            return try CheckReport(
                 old, current, renamed, bundle.between(old.version, bundle.current), store: nil)
         }
     }

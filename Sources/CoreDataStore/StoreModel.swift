@@ -4,12 +4,14 @@ import SystemPackage
 
 /// What a Core Data store says of its own model.
 package struct StoreModel: Sendable {
-    package let path: FilePath
+    package let location: StoreLocation
     package let metadata: CoreDataMetadata
     /// The model in `Z_MODELCACHE`; nil when there is none that the metadata agrees with.
     package let cachedModel: ManagedObjectModel?
     /// Why the model cache is not believed; nil when it is, or when there is none.
     package let cacheProblem: String?
+
+    package var path: FilePath { location.path }
 }
 
 extension StoreModel {
@@ -17,7 +19,7 @@ extension StoreModel {
     package init?(_ reader: StoreReader) throws {
         guard let metadata = try CoreDataMetadata(reader) else { return nil }
         self.metadata = metadata
-        path = reader.location.path
+        location = reader.location
         guard let content = try Self.cache(reader) else {
             (cachedModel, cacheProblem) = (nil, nil)
             return

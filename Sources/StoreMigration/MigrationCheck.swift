@@ -48,7 +48,7 @@ public struct MigrationCheck: Sendable {
             let reasons = (error as? MappingInferenceError)?.reasons ?? []
             if let path = MigrationPath.shortest(from: old, to: (newName, new), through: intermediates) {
                 verdict = .stepwise(path.names)
-                findings = reasons.map(\.asNote) + path.findings
+                findings = reasons.map(\.asNote) + path.findings.map(\.withoutRequirement)
             } else {
                 verdict = .refused(code: CoreDataError.missingMappingModel)
                 findings = reasons + MigrationReview(old, new).findings.filter { $0.severity != .note }
@@ -70,11 +70,45 @@ extension MigrationFinding {
         "the store carries no model, and no version of the model has its hashes",
         remedy: "add the version that the store was made with to the model")
 
+    /// What a later step requires can't be looked up in the store as it is now.
+    fileprivate var withoutRequirement: MigrationFinding {
+        var finding = self
+        finding.requirement = nil
+        return finding
+    }
+
     /// What refuses a migration in one step is worth a note where several steps do it.
     fileprivate var asNote: MigrationFinding {
         var note = self
         note.severity = .note
         return note
+    }
+}
+
+extension MigrationCheck {
+    /// The same check of one store, whose objects are known: `count` tells how many of them are without a value, or nil
+    /// where that can't be told. A migration that would fail on them is refused; one that can't is not warned of.
+    package func deciding(_ count: (ValueRequirement) throws -> Int64?) rethrows -> MigrationCheck {
+        var decided: [MigrationFinding] = []
+        for var finding in findings {
+            if let requirement = finding.requirement, let missing = try count(requirement) {
+                guard missing > 0 else { continue }
+                finding.severity = .error
+                finding.message += "; here \(missing) have none"
+            }
+            decided.append(finding)
+        }
+        var verdict = verdict
+        if case .inferred = verdict, decided.contains(where: { $0.severity == .error }) {
+            verdict = .refused(code: CoreDataError.migration)
+        }
+        return MigrationCheck(verdict: verdict, findings: decided, differingEntities: differingEntities)
+    }
+
+    private init(verdict: Verdict, findings: [MigrationFinding], differingEntities: [DifferingEntity]) {
+        self.verdict = verdict
+        self.findings = findings
+        self.differingEntities = differingEntities
     }
 }
 

@@ -19,6 +19,8 @@ public struct MigrationFinding: Equatable, Sendable {
     public var message: String
     /// One line.
     public var remedy: String
+    /// What must hold for each object of the store; nil where the finding doesn't depend on the objects.
+    public var requirement: ValueRequirement?
 
     public init(
         _ severity: Severity, code: Int? = nil, entity: String?, property: String? = nil, _ message: String,
@@ -31,6 +33,14 @@ public struct MigrationFinding: Equatable, Sendable {
         self.message = message
         self.remedy = remedy
     }
+}
+
+/// A value that every object of the older version must have for the migration to succeed.
+public struct ValueRequirement: Equatable, Sendable {
+    /// The older model's entity.
+    public let entity: String
+    /// Its property; nil where there is none, so that no object has a value.
+    public let property: String?
 }
 
 /// The errors of `NSCocoaErrorDomain` that a migration ends with (CoreDataErrors.h).

@@ -8,6 +8,7 @@ struct MigrationReview {
     private let entities: Pairing<EntityDescription>
     private(set) var findings: [MigrationFinding] = []
 
+    private static let wasOptional = "was optional"
     private static let whereMeant = "none needed where that is meant; what was renamed needs its renaming identifier"
 
     init(_ source: ManagedObjectModel, _ destination: ManagedObjectModel) {
@@ -32,10 +33,12 @@ struct MigrationReview {
 
     private mutating func add(
         _ severity: MigrationFinding.Severity, code: Int? = nil, _ entity: String, _ property: String?,
-        _ message: String, _ remedy: String
+        _ message: String, _ remedy: String, requirement: ValueRequirement? = nil
     ) {
-        findings.append(
-            MigrationFinding(severity, code: code, entity: entity, property: property, message, remedy: remedy))
+        var finding = MigrationFinding(
+            severity, code: code, entity: entity, property: property, message, remedy: remedy)
+        finding.requirement = requirement
+        findings.append(finding)
     }
 
     // MARK: Renaming identifiers
@@ -97,12 +100,16 @@ struct MigrationReview {
             let kept = was.flatMap { $0.kind == property.kind && !$0.isTransient ? $0 : nil }
             if kept == nil { reviewLost(property, of: new.name, removed) }
             switch (property, kept) {
-            case (.attribute(let attribute), .attribute(let before)?): review(before, attribute, of: new.name)
-            case (.attribute(let attribute), _): reviewMissing(attribute, of: new.name, "is new")
+            case (.attribute(let attribute), .attribute(let before)?):
+                let needed = requirement(of: property, before.name, old, new)
+                review(before, attribute, of: new.name, needed)
+            case (.attribute(let attribute), _):
+                reviewMissing(attribute, of: new.name, "is new", requirement(of: property, nil, old, new))
             case (.relationship(let relationship), .relationship(let before)?):
-                review(before, relationship, of: new.name)
+                let needed = requirement(of: property, before.name, old, new)
+                review(before, relationship, of: new.name, needed)
             case (.relationship(let relationship), _):
-                if !relationship.isOptional { reviewMissing(relationship, of: new.name, "is new") }
+                if !relationship.isOptional { reviewMissing(relationship, of: new.name, "is new", nil) }
             case (.fetched, _): break
             }
         }
@@ -116,8 +123,28 @@ struct MigrationReview {
         return destination.properties(of: successor).contains { $0.renamingIdentifier == property.renamingIdentifier }
     }
 
-    private mutating func review(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
-        if old.isOptional, !new.isOptional { reviewMissing(new, of: entity, "was optional") }
+    /// What the objects of the older entity, and of those that inherit from it, must have. Nil where they go different
+    /// ways, so that one count doesn't tell: where some leave the hierarchy, or bring a value of their own along.
+    private func requirement(
+        of property: PropertyDescription, _ oldName: String?, _ old: EntityDescription, _ new: EntityDescription
+    ) -> ValueRequirement? {
+        for member in source.entities where source.superentities(of: member).contains(where: { $0.name == old.name }) {
+            guard let successor = entities.all.first(where: { $0.old?.name == member.name })?.new,
+                destination.superentities(of: successor).contains(where: { $0.name == new.name })
+            else { return nil }
+            let own = source.properties(of: member).first { $0.renamingIdentifier == property.renamingIdentifier }
+            guard own?.name == oldName else { return nil }
+        }
+        return ValueRequirement(entity: old.name, property: oldName)
+    }
+
+    private mutating func review(
+        _ old: AttributeDescription, _ new: AttributeDescription, of entity: String,
+        _ requirement: ValueRequirement?
+    ) {
+        if old.isOptional, !new.isOptional {
+            reviewMissing(new, of: entity, Self.wasOptional, requirement)
+        }
         if new.type.narrows(old.type) {
             add(
                 .warning, entity, new.name,
@@ -126,8 +153,13 @@ struct MigrationReview {
         }
     }
 
-    private mutating func review(_ old: RelationshipDescription, _ new: RelationshipDescription, of entity: String) {
-        if old.isOptional, !new.isOptional { reviewMissing(new, of: entity, "was optional") }
+    private mutating func review(
+        _ old: RelationshipDescription, _ new: RelationshipDescription, of entity: String,
+        _ requirement: ValueRequirement?
+    ) {
+        if old.isOptional, !new.isOptional {
+            reviewMissing(new, of: entity, Self.wasOptional, requirement)
+        }
         guard let before = source.entity(named: old.destinationEntityName),
             let after = destination.entity(named: new.destinationEntityName)
         else { return }
@@ -145,19 +177,27 @@ struct MigrationReview {
     }
 
     /// Checked by Core Data only when the migration runs: then it fails on the first object without a value.
-    private mutating func reviewMissing(_ attribute: AttributeDescription, of entity: String, _ why: String) {
+    private mutating func reviewMissing(
+        _ attribute: AttributeDescription, of entity: String, _ why: String, _ requirement: ValueRequirement?
+    ) {
         guard !attribute.isOptional, attribute.defaultValue == nil, attribute.derivation == nil else { return }
         add(
             .warning, code: CoreDataError.migration, entity, attribute.name,
             "the attribute \(why), is mandatory and has no default: the migration fails when an object has no value",
-            "give it a default, or make it optional")
+            "give it a default, or make it optional", requirement: requirement)
     }
 
-    private mutating func reviewMissing(_ relationship: RelationshipDescription, of entity: String, _ why: String) {
+    /// A to-many relationship has no column that could be checked: the migration goes through, and saving fails.
+    private mutating func reviewMissing(
+        _ relationship: RelationshipDescription, of entity: String, _ why: String, _ requirement: ValueRequirement?
+    ) {
+        let fails = why == Self.wasOptional && !relationship.isToMany
         add(
-            .warning, code: CoreDataError.migration, entity, relationship.name,
-            "the relationship \(why) and is mandatory: the migration fails when an object has none",
-            "make it optional, or write a mapping model that sets it")
+            .warning, code: fails ? CoreDataError.migration : nil, entity, relationship.name,
+            "the relationship \(why) and is mandatory: "
+                + (fails
+                    ? "the migration fails when an object has none" : "an object that has none can't be saved again"),
+            "make it optional, or write a mapping model that sets it", requirement: fails ? requirement : nil)
     }
 }
 

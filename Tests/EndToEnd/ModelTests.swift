@@ -199,6 +199,37 @@ import Testing
         #expect(unknown.objects[0].integer("code") == 134130)
     }
 
+    /// Whether a mandatory attribute makes the migration fail is decided by the store's rows.
+    @Test(arguments: [
+        ("INSERT INTO ZNOTE VALUES (1, 1, 1, 'a'), (2, 1, 1, 'b')", true, nil),
+        ("INSERT INTO ZNOTE VALUES (1, 1, 1, 'a'), (2, 1, 1, NULL), (3, 1, 1, NULL)", false, "here 2 have none"),
+    ])
+    func checksAStoresRows(_ rows: String, _ isAccepted: Bool, _ word: String?) throws {
+        let directory = try TemporaryDirectory()
+        let mandatory = Self.note.replacing("optional=\"YES\" ", with: "")
+        let bundle = try Self.bundle(directory, [("Notes", Self.note), ("Notes 2", mandatory)])
+        let hashes = try groupstore("model", "hash", Word(bundle.appending("Notes.xcdatamodel")), "--json").objects[0]
+        let store = directory.path.appending("Notes.sqlite")
+        try makeCoreDataStore(store, hash: hashes.object("entities")?.string("Note") ?? "")
+        try run(
+            "sqlite3",
+            [Word(store), Word("CREATE TABLE ZNOTE (Z_PK INTEGER PRIMARY KEY, Z_ENT, Z_OPT, ZTITLE); \(rows)")])
+        let before = try DirectorySnapshot(directory.path)
+        let done = try groupstore("model", "check", Word(store), Word(bundle), "--json")
+        #expect(try DirectorySnapshot(directory.path) == before)
+        #expect(done.status == (isAccepted ? 0 : 65), "\(done.output)\(done.errors)")
+        let findings = done.objects.filter { $0.type == "finding" }
+        #expect(findings.count == (isAccepted ? 0 : 1))
+        if let word {
+            #expect(done.objects[0].integer("code") == 134110)
+            #expect(findings[0].string("severity") == "error")
+            #expect(findings[0].string("message")?.contains(word) == true)
+        }
+        // Of the models alone it can't be told.
+        let models = try groupstore("model", "check", "--all", Word(bundle), "--json")
+        #expect(models.status == 0 && models.summary.integer("warnings") == 1)
+    }
+
     private func makeCoreDataStore(_ path: FilePath, hash: String) throws {
         try run(
             "python3",

@@ -70,6 +70,31 @@ import Testing
         #expect(try Self.warnings(entity(""), relationship).map(\.property) == ["r"])
     }
 
+    /// Where one count of the store's objects decides, and where it doesn't.
+    @Test func whatTheObjectsMustHave() throws {
+        let value = "<attribute name='x' optional='YES' attributeType='Date'/>"
+        let mandatory = value.replacing("optional='YES'", with: "")
+        let sub = "<entity name='B' parentEntity='A'/>"
+        #expect(
+            try Self.warnings(entity(value) + sub, entity(mandatory) + sub).map(\.requirement)
+                == [ValueRequirement(entity: "A", property: "x")])
+        #expect(
+            try Self.warnings(entity("") + sub, entity(mandatory) + sub).map(\.requirement)
+                == [ValueRequirement(entity: "A", property: nil)])
+        // B brings its values along; B leaves.
+        let below = "<entity name='B' parentEntity='A'>\(value)</entity>"
+        #expect(try Self.warnings(entity("") + below, entity(mandatory) + sub).map(\.requirement) == [nil])
+        #expect(
+            try Self.warnings(entity(value) + sub, entity(mandatory) + "<entity name='B'/>").first?.requirement == nil)
+
+        let check = try Self.check(entity(value), entity(mandatory))
+        #expect(check.deciding { _ in 0 }.findings.isEmpty)
+        #expect(check.deciding { _ in nil }.findings.map(\.severity) == [.warning])
+        let failing = check.deciding { _ in 3 }
+        #expect(failing.verdict == .refused(code: 134110))
+        #expect(failing.findings.map(\.severity) == [.error])
+    }
+
     @Test func valuesThatAreLost() throws {
         let wide = entity("<attribute name='x' optional='YES' attributeType='Integer 64'/>")
         let narrow = entity("<attribute name='x' optional='YES' attributeType='Integer 16'/>")

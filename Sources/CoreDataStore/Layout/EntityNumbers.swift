@@ -33,5 +33,13 @@ package struct EntityNumbers: Sendable {
     /// 0 for an entity that the model doesn't have.
     package func number(of entity: String) -> Int64 { numbers[entity] ?? 0 }
 
+    /// The entity and all that inherit from it, directly or not, by number.
+    package func family(of entity: String) -> [String] {
+        var found: Set<String> = [entity]
+        // Each comes after what it inherits from.
+        for one in entities where one.superentityName.map(found.contains) ?? false { found.insert(one.name) }
+        return entities.map(\.name).filter(found.contains)
+    }
+
     package func hasSubentities(_ entity: String) -> Bool { parents.contains(entity) }
 }

@@ -42,6 +42,4 @@ package struct StoreLayout: Sendable {
             }.map { (entity, $0) }
         }
     }
-
-    package func table(named name: String) -> TableLayout? { tables.first { $0.name == name } }
 }

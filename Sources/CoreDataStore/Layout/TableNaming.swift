@@ -18,9 +18,12 @@ struct TableNaming {
         for attribute in entity.attributes.sorted(by: { $0.name.precedes($1.name) }) where !attribute.isTransient {
             add(attribute, of: entity, path: attribute.name)
         }
-        for relationship in entity.relationships.sorted(by: { $0.name.precedes($1.name) })
-        where !relationship.isTransient && !relationship.isToMany {
-            add(relationship, of: entity)
+        let references = entity.relationships.sorted { $0.name.precedes($1.name) }
+            .filter { !$0.isTransient && !$0.isToMany }
+        for relationship in references { add(relationship, of: entity) }
+        for relationship in references where model.inverse(of: relationship)?.isOrdered == true {
+            let name = unused("Z_FOK_" + relationship.name.uppercased())
+            columns.append(ColumnLayout(name, .order(entity: entity.name, name: relationship.name)))
         }
     }
 
@@ -43,9 +46,6 @@ struct TableNaming {
         if numbers.hasSubentities(relationship.destinationEntityName) {
             let number = numbers.number(of: relationship.destinationEntityName)
             columns.append(ColumnLayout(unused("Z\(number)_\(upper)"), .referencedEntity(entity: owner, name: name)))
-        }
-        if let inverse = model.inverse(of: relationship), inverse.isOrdered {
-            columns.append(ColumnLayout(unused("Z_FOK_" + upper), .order(entity: owner, name: name)))
         }
     }
 
