@@ -110,6 +110,8 @@ let package = Package(
         .testTarget(
             name: "FileCoordinationTests", dependencies: ["FileCoordination", "TestSupport"],
             swiftSettings: strict),
+        .testTarget(
+            name: "GroupStoreTests", dependencies: ["GroupStore", "TestSupport"], swiftSettings: strict),
         .testTarget(name: "AgentProtocolTests", dependencies: ["AgentProtocol"], swiftSettings: strict),
         .testTarget(
             name: "DirectoryWatchingTests", dependencies: ["DirectoryWatching", "TestSupport"],
@@ -140,8 +142,8 @@ let package = Package(
             name: "EndToEndTests",
             // The programs are run, not linked: this builds them first.
             dependencies: [
-                "AgentProtocol", "CLinux", "ClaimWorker", "GroupStoreCommand", "LegacyPresenter", "LegacyWriter",
-                "NotesApp", "NotesWidget", "PersistentStore", "TestSupport",
+                "AgentProtocol", "CLinux", "ClaimWorker", "GroupStore", "GroupStoreCommand", "LegacyPresenter",
+                "LegacyWriter", "NotesApp", "NotesWidget", "PersistentStore", "TestSupport",
                 .product(name: "Yams", package: "Yams"),
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),

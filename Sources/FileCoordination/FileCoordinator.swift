@@ -130,7 +130,7 @@ public final class FileCoordinator: Sendable {
     ) async throws -> Result {
         let cancellation = Cancellation()
         let access = try await withTaskCancellationHandler {
-            try await Self.onThread { [self] in
+            try await SystemThread.run(name: "gs-claim") { [self] in
                 try begin(intents, deadline, isCancelled: { cancellation.isCancelled })
             }
         } onCancel: {
@@ -206,19 +206,6 @@ extension FileCoordinator {
                     .system, "more than one writing option for \(intent.url.path)", remedy: "choose one")
             }
             return ClaimIntent(try container.item(at: intent.url), .write(options))
-        }
-    }
-
-    /// Waiting blocks a thread: not one of the few that tasks share.
-    private static func onThread<Result: Sendable>(
-        _ body: @escaping @Sendable () throws -> Result
-    ) async throws -> Result {
-        try await withCheckedThrowingContinuation { continuation in
-            do {
-                _ = try SystemThread(name: "gs-claim") { continuation.resume(with: Swift.Result { try body() }) }
-            } catch {
-                continuation.resume(throwing: FileCoordinationError(error))
-            }
         }
     }
 }

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import GroupContainer
+import LinuxSystem
 import Synchronization
 
 /// The presenters of this process in one group container, and the registry that knows them.
@@ -32,7 +33,9 @@ package final class PresenterSeats: Sendable {
         }
         do {
             let item = try container.item(at: url)
-            let seat = try PresenterSeat(presenter, item, in: container, registry: registry)
+            let seat = try await SystemThread.run(name: "gs-present") { [registry] in
+                try PresenterSeat(presenter, item, in: container, registry: registry)
+            }
             seats.withLock { $0.append(seat) }
             await seat.untilReady()
         } catch {

@@ -12,9 +12,12 @@ public struct StoreChanges: AsyncSequence, Sendable {
 
     let address: StoreAddress
     let token: String?
+    let tables: [String]?
     let socket: FilePath?
 
-    public func makeAsyncIterator() -> Iterator { Iterator(ChangeReader(address, since: token, socket: socket)) }
+    public func makeAsyncIterator() -> Iterator {
+        Iterator(ChangeReader(address, since: token, tables: tables, socket: socket))
+    }
 
     public struct Iterator: AsyncIteratorProtocol {
         private let reader: ChangeReader
@@ -28,10 +31,12 @@ public struct StoreChanges: AsyncSequence, Sendable {
 
 extension SharedStore {
     /// The changes from now on, or from where a token was given: what happened since is told first. A connection that
-    /// is lost is made anew, and goes on where it was.
-    public func changes(since token: String? = nil) -> StoreChanges {
+    /// is lost is made anew, and goes on where it was. `tables`: changes that are known to be of other tables alone are
+    /// left out.
+    public func changes(since token: String? = nil, tables: [String]? = nil) -> StoreChanges {
         StoreChanges(
-            address: address, token: token, socket: AgentSocket.path(environment: AgentRegistries.environment))
+            address: address, token: token, tables: tables,
+            socket: AgentSocket.path(environment: AgentRegistries.environment))
     }
 }
 
@@ -54,12 +59,14 @@ final class ChangeReader: Sendable {
 
     private let address: StoreAddress
     private let socket: FilePath?
+    private let tables: [String]?
     private let state: Mutex<State>
     private let demand = DispatchSemaphore(value: 0)
     private let pauseEnd = DispatchSemaphore(value: 0)
 
-    init(_ address: StoreAddress, since token: String?, socket: FilePath?) {
+    init(_ address: StoreAddress, since token: String?, tables: [String]? = nil, socket: FilePath?) {
         self.address = address
+        self.tables = tables
         self.socket = socket
         state = Mutex(State(token: token))
     }
@@ -171,7 +178,9 @@ final class ChangeReader: Sendable {
         state.withLock { $0.wire = connection.wire }
         let since = state.withLock { $0.token }
         let reply = try connection.request(
-            .subscribe(feed.address, since: since ?? (feed.wasTold ? "" : nil)), deadline: Deadline(after: .seconds(10))
+            .subscribe(
+                feed.address, since: since ?? (feed.wasTold ? "" : nil), tables: tables.map { TableFilter($0) }),
+            deadline: Deadline(after: .seconds(10))
         )
         // A token that was never used says that nothing was missed so far.
         if since == nil { state.withLock { $0.token = reply.string("token") } }

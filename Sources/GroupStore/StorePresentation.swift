@@ -1,4 +1,3 @@
-import Dispatch
 import FileCoordination
 import FoundationEssentials
 import GroupContainer
@@ -97,20 +96,13 @@ public final class StorePresentation: FilePresenter {
     }
 
     private func openWhereItIs() async throws {
-        let url = try await Self.onThread { [store] in try store.settledURL(Deadline(after: Self.patience)) }
+        let url = try await SystemThread.run(name: "gs-find") { [store] in
+            try store.settledURL(Deadline(after: Self.patience))
+        }
         // Whoever waits for the store goes on inside `open`, and may ask where it is.
         state.withLock { $0.url = url }
         try await open(url)
         state.withLock { $0.isOpen = true }
-    }
-
-    /// Waiting for a relocation blocks a thread: not one of the few that tasks share.
-    private static func onThread<Result: Sendable>(
-        _ body: @escaping @Sendable () throws -> Result
-    ) async throws -> Result {
-        try await withCheckedThrowingContinuation { continuation in
-            DispatchQueue.global().async { continuation.resume(with: Swift.Result { try body() }) }
-        }
     }
 }
 

@@ -40,6 +40,20 @@ package final class SystemThread: Sendable {
         pthread_detach(thread)
     }
 
+    /// Runs `body` on a thread of its own while a task waits: for what blocks, which the few threads that tasks share are
+    /// not for. Throws what `body` throws, and `SystemError` when there is no thread to be had.
+    package static func run<Result: Sendable>(
+        name: String, _ body: @escaping @Sendable () throws -> Result
+    ) async throws -> Result {
+        try await withCheckedThrowingContinuation { continuation in
+            do throws(SystemError) {
+                _ = try SystemThread(name: name) { continuation.resume(with: Swift.Result { try body() }) }
+            } catch {
+                continuation.resume(throwing: error)
+            }
+        }
+    }
+
     /// Waits for the thread's end; false when it did not come in time. Only one thread may wait, and once.
     package func join(within duration: Duration) -> Bool {
         ended.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds))) == .success

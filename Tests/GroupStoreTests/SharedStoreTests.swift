@@ -1,0 +1,140 @@
+import FoundationEssentials
+import LinuxSystem
+import Synchronization
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupContainer
+@testable import GroupStore
+
+@Suite(.timeLimit(.minutes(10))) struct SharedStoreTests {
+    let scratch: TemporaryDirectory
+    let container: GroupContainer
+    let legacy: Directory
+    let store: SharedStore
+
+    init() throws {
+        scratch = try TemporaryDirectory()
+        for name in ["group", "legacy"] as [FilePath.Component] {
+            try Directory(scratch.path).makeDirectory(name, mode: 0o700)
+        }
+        container = try GroupContainer(
+            identifier: "group.example", directory: URL(path: scratch.path.appending("group")))
+        legacy = try Directory(scratch.path.appending("legacy"))
+        store = try SharedStore(
+            "Notes.sqlite", in: container, legacy: URL(path: legacy.path.appending("Notes.sqlite")))
+    }
+
+    private func make(_ name: FilePath.Component, in directory: Directory) throws -> FileIdentity {
+        try DurableFile.write(Array("content".utf8), as: name, in: directory, mode: 0o600)
+        guard let status = try directory.status(name) else { throw Unexpected("not there") }
+        return status.identity
+    }
+
+    @Test func aContainerThatIsNotThereIsSaidToBe() throws {
+        let missing = #expect(throws: GroupStoreError.self) {
+            try GroupContainer(identifier: "group.example", directory: URL(filePath: "/nonexistent/group.example"))
+        }
+        #expect(missing?.code == .noContainer)
+        #expect(missing?.remedy.contains("mkdir") == true)
+        let bad = #expect(throws: GroupStoreError.self) { try GroupContainer(identifier: "../group") }
+        #expect(bad?.code == .badIdentifier)
+        #expect(throws: GroupStoreError.self) { try SharedStore("a/b", in: container) }
+    }
+
+    @Test func theStoreIsWhereItIs() throws {
+        #expect(store.url == store.groupURL)
+        _ = try make("Notes.sqlite", in: legacy)
+        #expect(store.url == store.legacyURL)
+        _ = try make("Notes.sqlite", in: container.directory)
+        #expect(store.url == store.groupURL)
+    }
+
+    /// As a relocation leaves it that was killed between withdrawing the old name and publishing the new one.
+    @Test(arguments: [true, false]) func anInterruptedRelocationIsUndoneAsFarAsItIsNeeded(_ isCommitting: Bool) throws {
+        let identity = try make("Notes.sqlite", in: legacy)
+        let transfer = Transfer(
+            id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")), directory: legacy.path,
+            name: "Notes.sqlite", database: identity, support: nil, copies: false, retirement: .delete, hadWAL: true)
+        let state: TransferState =
+            isCommitting ? .committing(database: identity, support: nil, receipt: nil) : .withdrawn
+        try container.write(TransferJournal(transfer: transfer, state: state))
+        try legacy.makeDirectory(transfer.id.hiddenName(), mode: 0o500)
+        try legacy.rename("Notes.sqlite", to: transfer.id.hiddenName(), in: legacy, .exchange)
+        #expect(store.whereabouts == .moving)
+
+        #expect(try store.settledURL(Deadline(after: .seconds(5))) == store.legacyURL)
+        #expect(try legacy.status("Notes.sqlite")?.identity == identity)
+        // The rest is the next run's.
+        #expect(try container.journal() != nil)
+    }
+
+    @Test func aStoreThatHasArrivedMayBeOpenedBeforeTheBookKeepingIsDone() throws {
+        let identity = try make("Notes.sqlite", in: container.directory)
+        let transfer = Transfer(
+            id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")), directory: legacy.path,
+            name: "Notes.sqlite", database: identity, support: nil, copies: false, retirement: .delete, hadWAL: true)
+        try container.write(
+            TransferJournal(transfer: transfer, state: .committing(database: identity, support: nil, receipt: nil)))
+        // Somebody is at it.
+        let lock = try container.lock()
+        #expect(try store.settledURL(Deadline(after: .zero)) == store.groupURL)
+        _ = consume lock
+    }
+
+    @Test func aRelocationUnderWayIsWaitedForAndNamed() throws {
+        try legacy.makeDirectory("Notes.sqlite", mode: 0o500)
+        let lock = try container.lock()
+        try lock?.write(note: Array("4711 groupstore".utf8))
+        let error = #expect(throws: GroupStoreError.self) { try store.settledURL(Deadline(after: .milliseconds(20))) }
+        #expect(error?.code == .busy)
+        #expect(error?.message.contains("4711 groupstore") == true)
+        _ = consume lock
+    }
+
+    @Test func withoutAnAgentThatIsSaidOnceAndLookedFor() async throws {
+        let changes = StoreChanges(
+            address: store.address, token: nil, tables: nil, socket: scratch.path.appending("none"))
+        let task = Task {
+            var seen: [StoreChange] = []
+            for try await change in changes { seen.append(change) }
+            return seen
+        }
+        var iterator = changes.makeAsyncIterator()
+        #expect(try await iterator.next() == .disconnected)
+        task.cancel()
+        #expect(try await task.value.count <= 1)
+    }
+
+    @Test func aPresentedStoreIsOpenedWithoutAnAgent() async throws {
+        _ = try make("Notes.sqlite", in: legacy)
+        let opened = Opened()
+        let presentation = try await store.present(
+            open: { opened.note("open \($0.path)") }, close: { opened.note("close") })
+        #expect(presentation.isOpen)
+        try await presentation.end()
+        #expect(opened.notes == ["open \(legacy.path)/Notes.sqlite", "close"])
+        #expect(!presentation.isOpen)
+    }
+
+    /// In one process, with no agent: a coordinator asks the presentation to let go.
+    @Test func aPresentationLetsGoOfItsStoreForAWriter() async throws {
+        _ = try make("Notes.sqlite", in: container.directory)
+        let opened = Opened()
+        let presentation = try await store.present(open: { _ in opened.note("open") }, close: { opened.note("close") })
+        let coordinator = FileCoordinator(in: container)
+        try await coordinator.coordinate(with: [.writingIntent(with: store.groupURL, options: .forMoving)]) { _ in
+            opened.note("moved")
+        }
+        while !presentation.isOpen { await Task.yield() }
+        try await presentation.end()
+        #expect(opened.notes == ["open", "close", "moved", "open", "close"])
+    }
+}
+
+final class Opened: Sendable {
+    private let entries = Mutex<[String]>([])
+    var notes: [String] { entries.withLock { $0 } }
+    func note(_ entry: String) { entries.withLock { $0.append(entry) } }
+}
