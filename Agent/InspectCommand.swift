@@ -16,16 +16,24 @@ struct InspectCommand: ParsableCommand {
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
+    @Option(help: "A model: say which of its versions the store is of.", completion: .file())
+    var model: String?
+
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
             let description = try describe()
+            let version = try model.map { try StoreVersion(of: description, $0) }
             if output.json {
-                for line in description.json { output.record(line, "") }
+                var lines = description.json
+                // The summary stays the last one.
+                if let version { lines.insert(version.record, at: lines.count - 1) }
+                for line in lines { output.record(line, "") }
             } else {
                 for line in description.lines { output.record([:], line) }
+                if let version { output.record([:], "\n" + version.sentence) }
             }
         }
     }

@@ -97,14 +97,15 @@ struct MappingInference {
         let after = destination.properties(of: new)
         requireUniqueIdentifiers(before, of: old, "source")
         requireUniqueIdentifiers(after, of: new, "destination")
+        // Inherited properties are looked at where they are declared.
+        let declared = Set(new.declaredProperties.map(\.name))
         for (was, property) in Pairing(before, after, \.renamingIdentifier, \.name).all {
             switch (property, was) {
             case (.attribute(let attribute), .attribute(let old)?):
-                // Inherited properties are looked at where they are declared.
-                if new.attributes.contains(attribute) { check(old, attribute, of: new.name) }
+                if declared.contains(attribute.name) { check(old, attribute, of: new.name) }
                 mapping.attributeMappings.append(PropertyMapping(name: attribute.name, sourceName: old.name))
             case (.relationship(let relationship), .relationship(let old)?):
-                if new.relationships.contains(relationship) { check(old, relationship, of: new.name) }
+                if declared.contains(relationship.name) { check(old, relationship, of: new.name) }
                 mapping.relationshipMappings.append(PropertyMapping(name: relationship.name, sourceName: old.name))
             // An attribute that was a relationship, or the reverse, is a new property.
             case (.attribute(let attribute), _):

@@ -6,6 +6,10 @@ struct MigrationReview {
     private let source: ManagedObjectModel
     private let destination: ManagedObjectModel
     private let entities: Pairing<EntityDescription>
+    /// By the older entity's name.
+    private let successors: [String: EntityDescription]
+    /// The older entities that inherit from one, directly or not, by its name.
+    private let descendants: [String: [EntityDescription]]
     private(set) var findings: [MigrationFinding] = []
 
     private static let wasOptional = "was optional"
@@ -15,6 +19,13 @@ struct MigrationReview {
         self.source = source
         self.destination = destination
         entities = Pairing(source.entities, destination.entities, \.renamingIdentifier, \.name)
+        successors = Dictionary(
+            entities.all.compactMap { old, new in old.map { ($0.name, new) } }, uniquingKeysWith: { first, _ in first })
+        var descendants: [String: [EntityDescription]] = [:]
+        for entity in source.entities {
+            for ancestor in source.superentities(of: entity) { descendants[ancestor.name, default: []].append(entity) }
+        }
+        self.descendants = descendants
         review()
     }
 
@@ -101,13 +112,20 @@ struct MigrationReview {
             if kept == nil { reviewLost(property, of: new.name, removed) }
             switch (property, kept) {
             case (.attribute(let attribute), .attribute(let before)?):
-                let needed = requirement(of: property, before.name, old, new)
-                review(before, attribute, of: new.name, needed)
+                if before.isOptional, !attribute.isOptional {
+                    let needed = requirement(of: property, before.name, old, new)
+                    reviewMissing(attribute, of: new.name, Self.wasOptional, needed)
+                }
+                review(before, attribute, of: new.name)
             case (.attribute(let attribute), _):
-                reviewMissing(attribute, of: new.name, "is new", requirement(of: property, nil, old, new))
+                let needed = attribute.isOptional ? nil : requirement(of: property, nil, old, new)
+                reviewMissing(attribute, of: new.name, "is new", needed)
             case (.relationship(let relationship), .relationship(let before)?):
-                let needed = requirement(of: property, before.name, old, new)
-                review(before, relationship, of: new.name, needed)
+                if before.isOptional, !relationship.isOptional {
+                    let needed = requirement(of: property, before.name, old, new)
+                    reviewMissing(relationship, of: new.name, Self.wasOptional, needed)
+                }
+                review(before, relationship, of: new.name)
             case (.relationship(let relationship), _):
                 if !relationship.isOptional { reviewMissing(relationship, of: new.name, "is new", nil) }
             case (.fetched, _): break
@@ -117,9 +135,9 @@ struct MigrationReview {
 
     /// A property that an ancestor declared is told of there, unless only this entity loses it.
     private func isGone(_ property: PropertyDescription, from entity: EntityDescription) -> Bool {
-        if entity.declaredProperties.contains(property) { return true }
-        let declaring = source.superentities(of: entity).first { $0.declaredProperties.contains(property) }
-        guard let successor = entities.all.first(where: { $0.old?.name == declaring?.name })?.new else { return true }
+        if entity.declares(property.name) { return true }
+        let declaring = source.superentities(of: entity).first { $0.declares(property.name) }
+        guard let successor = declaring.flatMap({ successors[$0.name] }) else { return true }
         return destination.properties(of: successor).contains { $0.renamingIdentifier == property.renamingIdentifier }
     }
 
@@ -128,8 +146,8 @@ struct MigrationReview {
     private func requirement(
         of property: PropertyDescription, _ oldName: String?, _ old: EntityDescription, _ new: EntityDescription
     ) -> ValueRequirement? {
-        for member in source.entities where source.superentities(of: member).contains(where: { $0.name == old.name }) {
-            guard let successor = entities.all.first(where: { $0.old?.name == member.name })?.new,
+        for member in descendants[old.name] ?? [] {
+            guard let successor = successors[member.name],
                 destination.superentities(of: successor).contains(where: { $0.name == new.name })
             else { return nil }
             let own = source.properties(of: member).first { $0.renamingIdentifier == property.renamingIdentifier }
@@ -138,13 +156,7 @@ struct MigrationReview {
         return ValueRequirement(entity: old.name, property: oldName)
     }
 
-    private mutating func review(
-        _ old: AttributeDescription, _ new: AttributeDescription, of entity: String,
-        _ requirement: ValueRequirement?
-    ) {
-        if old.isOptional, !new.isOptional {
-            reviewMissing(new, of: entity, Self.wasOptional, requirement)
-        }
+    private mutating func review(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
         if new.type.narrows(old.type) {
             add(
                 .warning, entity, new.name,
@@ -153,17 +165,11 @@ struct MigrationReview {
         }
     }
 
-    private mutating func review(
-        _ old: RelationshipDescription, _ new: RelationshipDescription, of entity: String,
-        _ requirement: ValueRequirement?
-    ) {
-        if old.isOptional, !new.isOptional {
-            reviewMissing(new, of: entity, Self.wasOptional, requirement)
-        }
+    private mutating func review(_ old: RelationshipDescription, _ new: RelationshipDescription, of entity: String) {
         guard let before = source.entity(named: old.destinationEntityName),
             let after = destination.entity(named: new.destinationEntityName)
         else { return }
-        let successor = entities.all.first { $0.old?.name == before.name }?.new
+        let successor = successors[before.name]
         let family = ([after] + destination.superentities(of: after)).map(\.name)
         let isSame = successor.map { one in
             family.contains(one.name) || destination.superentities(of: one).contains { $0.name == after.name }
@@ -178,7 +184,8 @@ struct MigrationReview {
 
     /// Checked by Core Data only when the migration runs: then it fails on the first object without a value.
     private mutating func reviewMissing(
-        _ attribute: AttributeDescription, of entity: String, _ why: String, _ requirement: ValueRequirement?
+        _ attribute: AttributeDescription, of entity: String, _ why: String,
+        _ requirement: ValueRequirement?
     ) {
         guard !attribute.isOptional, attribute.defaultValue == nil, attribute.derivation == nil else { return }
         add(
@@ -189,7 +196,8 @@ struct MigrationReview {
 
     /// A to-many relationship has no column that could be checked: the migration goes through, and saving fails.
     private mutating func reviewMissing(
-        _ relationship: RelationshipDescription, of entity: String, _ why: String, _ requirement: ValueRequirement?
+        _ relationship: RelationshipDescription, of entity: String, _ why: String,
+        _ requirement: ValueRequirement?
     ) {
         let fails = why == Self.wasOptional && !relationship.isToMany
         add(

@@ -199,6 +199,23 @@ import Testing
         #expect(unknown.objects[0].integer("code") == 134130)
     }
 
+    @Test func inspectNamesTheVersion() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(directory, [("Notes", Self.note), ("Notes 2", Self.wider)])
+        let hashes = try groupstore("model", "hash", Word(bundle.appending("Notes.xcdatamodel")), "--json").objects[0]
+        let store = directory.path.appending("Notes.sqlite")
+        try makeCoreDataStore(store, hash: hashes.object("entities")?.string("Note") ?? "")
+        let done = try groupstore("inspect", Word(store), "--model", Word(bundle), "--json")
+        #expect(done.summary.type == "summary")
+        let version = try #require(done.objects.first { $0.type == "model_version" })
+        #expect(version.string("version") == "Notes" && version.bool("current") == false)
+        let text = try groupstore("inspect", Word(store), "--model", Word(bundle)).output
+        #expect(text.hasSuffix("this store is version Notes\n"))
+        let other = try Self.bundle(directory, named: "Other", [("Other", "<entity name='A'/>")])
+        #expect(try groupstore("inspect", Word(store), "--model", Word(other)).output.contains("no version of"))
+        #expect(try groupstore("inspect", Word(store), "--model", Word(store)).status == 64)
+    }
+
     /// Whether a mandatory attribute makes the migration fail is decided by the store's rows.
     @Test(arguments: [
         ("INSERT INTO ZNOTE VALUES (1, 1, 1, 'a'), (2, 1, 1, 'b')", true, nil),

@@ -30,6 +30,12 @@ public struct EntityDescription: Equatable, Sendable {
             + fetchedProperties.map(PropertyDescription.fetched)
         return all.sorted { $0.name.precedes($1.name) }
     }
+
+    /// Whether the entity declares a property of this name itself.
+    public func declares(_ name: String) -> Bool {
+        attributes.contains { $0.name == name } || relationships.contains { $0.name == name }
+            || fetchedProperties.contains { $0.name == name }
+    }
 }
 
 /// `NSFetchIndexDescription`.
