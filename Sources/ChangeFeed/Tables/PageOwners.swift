@@ -67,7 +67,8 @@ struct PageOwners: Sendable {
         for page in changed where page != 1 && !format.isReserved(page) && pass.visited?.contains(page) != true {
             throw Unattributable.unreached(page: page)
         }
-        return pass.names.union(names(pass.trees))
+        let names = names(pass.trees)
+        return pass.names.isEmpty ? names : pass.names.union(names)
     }
 
     private mutating func resize(to count: UInt32) throws(Unattributable) {
@@ -83,7 +84,9 @@ struct PageOwners: Sendable {
     }
 
     private func names(_ trees: Set<Int>) -> Set<String> {
-        trees.reduce(into: []) { $0.formUnion(schema.charged($1)) }
+        // Mostly there is one.
+        if trees.count == 1, let tree = trees.first { return schema.charged(tree) }
+        return trees.reduce(into: []) { $0.formUnion(schema.charged($1)) }
     }
 }
 

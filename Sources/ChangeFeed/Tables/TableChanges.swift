@@ -14,7 +14,7 @@ package struct TableChanges: Sendable, Equatable {
     package static let unknown = TableChanges([], isComplete: false)
 
     package mutating func add(_ other: TableChanges) {
-        names.formUnion(other.names)
+        if names.isEmpty { names = other.names } else { names.formUnion(other.names) }
         isComplete = isComplete && other.isComplete
     }
 }

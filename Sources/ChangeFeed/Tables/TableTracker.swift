@@ -87,7 +87,8 @@ struct TableTracker {
             let transactions = try Self.transactions(&current, index, files, events)
             var names: Set<String> = []
             for transaction in transactions {
-                names.formUnion(try current.owners.apply(transaction, transaction.changed))
+                let more = try current.owners.apply(transaction, transaction.changed)
+                if names.isEmpty { names = more } else { names.formUnion(more) }
             }
             // What made the index has written it, too.
             if current.link == .following { current.session = events() }
