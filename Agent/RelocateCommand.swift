@@ -40,12 +40,16 @@ struct RelocateCommand: ParsableCommand {
     @Flag(help: "Move a file that can't be read, an encrypted database for instance, byte by byte.")
     var opaque = false
 
+    @Flag(help: "Take the store's last relocation back, while nobody has written to it since.")
+    var undo = false
+
     @Flag(help: "Go on where it can't be proved that nobody has the store open.")
     var assumeClosed = false
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
+        guard !undo || !dryRun else { throw ValidationError("--undo has no --dry-run") }
         guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
     }
 
@@ -55,10 +59,11 @@ struct RelocateCommand: ParsableCommand {
         do {
             let request = try request()
             let agent = AgentRelocation(request, dryRun: dryRun, environment: ProcessVariables.all)
+            guard agent == nil || !undo else { throw Self.undoBesideAgent }
             if let summary = agent?.run(progress) { return try progress.finish(summary) }
             FileLease.ignoreBreakSignal()
             let engine = RelocationEngine(request, report: { progress.report($0) })
-            let summary = dryRun ? try engine.dryRun() : try engine.run()
+            let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
             progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
         } catch let error as RelocationFailure {
             let source = ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory()))
@@ -66,6 +71,11 @@ struct RelocateCommand: ParsableCommand {
             throw ExitCode(error.exitCode)
         }
     }
+
+    /// Its configuration says that the store belongs into the group.
+    private static let undoBesideAgent = RelocationFailure(
+        .busy, code: "agent_serves", "an agent serves this group, and would relocate the store again at once",
+        remedy: "stop the agent, or take the legacy store out of its configuration, then run this again")
 
     private func request() throws(RelocationFailure) -> RelocationRequest {
         let working = FilePath(workingDirectory())

@@ -109,6 +109,7 @@ final class RelocationProgress {
         switch summary.outcome {
         case .relocated:
             return "relocated \(from) to \(to) (\(summary.method?.rawValue ?? ""), \(ByteCount(summary.bytes)))"
+        case .undone: return "undone: the store is \(to) again"
         case .alreadyRelocated: return "already relocated: \(to)"
         case .nothingToDo: return "nothing to do: no store at \(from)"
         }

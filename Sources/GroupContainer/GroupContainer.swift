@@ -49,6 +49,15 @@ public struct GroupContainer: Sendable {
         try Self.child(id.component, of: Self.child(Self.stagingName, of: bookkeeping()))
     }
 
+    /// The same, where it is there; looking makes nothing.
+    package func existingStaging(_ id: TransferIdentifier) throws(SystemError) -> Directory? {
+        guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.stagingName) != nil else {
+            return nil
+        }
+        let staging = try bookkeeping.directory(Self.stagingName)
+        return try staging.status(id.component) == nil ? nil : try staging.directory(id.component)
+    }
+
     /// The directory that one archived set gets for itself.
     package func archive(_ id: TransferIdentifier) throws(SystemError) -> Directory {
         try Self.child(id.component, of: Self.child(Self.archiveName, of: bookkeeping()))

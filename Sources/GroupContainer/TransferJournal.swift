@@ -100,6 +100,8 @@ extension GroupContainer {
     package func removeJournal() throws {
         guard let bookkeeping = try existingBookkeeping() else { return }
         try bookkeeping.removeFile(Self.journalName)
+        // What a kill may have left of one that was being written.
+        if let unfinished = Self.journalName.appending(".new") { try bookkeeping.removeFile(unfinished) }
         try bookkeeping.synchronize()
     }
 }

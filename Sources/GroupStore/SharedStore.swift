@@ -77,7 +77,7 @@ public final class SharedStore: Sendable {
         var wait = Duration.milliseconds(1)
         while true {
             let isQuiet = try whereabouts != .moving && container.journal() == nil
-            if try isQuiet || InterruptedTransfer.hasPublished(component, in: container) { return url }
+            if try isQuiet || WithdrawnDatabase.hasPublished(component, in: container) { return url }
             do {
                 if let lock = try container.lock() {
                     return try withExtendedLifetime(lock) { _ in try urlAfterInterruption() }
@@ -100,7 +100,7 @@ public final class SharedStore: Sendable {
 
     /// Nobody relocates now: what the journal tells of has ended in the middle.
     private func urlAfterInterruption() throws -> URL {
-        let isReturned = try InterruptedTransfer.returnDatabase(in: container)
+        let isReturned = try WithdrawnDatabase.returnDatabase(in: container)
         guard isReturned, whereabouts != .moving else {
             throw GroupStoreError(
                 .interrupted, "a relocation of \(name) was interrupted",

@@ -14,6 +14,13 @@ package struct Recovery {
         self.report = report
     }
 
+    /// Whether the commit point was passed, so that it is finished and not undone.
+    func willFinish(_ journal: TransferJournal) throws -> Bool {
+        let places = try TransferPlaces(journal.transfer, container: container)
+        return try TransferEnd(container: container, transfer: journal.transfer, places: places)
+            .hasArrived(journal.state)
+    }
+
     /// Finishes it when its commit point was passed, else undoes it. Nothing when none was interrupted.
     package func run() throws {
         guard let journal = try container.journal() else { return }

@@ -16,7 +16,7 @@ package struct RelocationEngine {
     /// Counted anew once presenters have let go, where they have a deadline of their own.
     private(set) var deadline: Deadline
     /// Held while `relocate` runs.
-    private var claim: RelocationClaim?
+    private(set) var claim: RelocationClaim?
 
     /// `registry` knows the presenters that can be asked; `opener` is asked to let go of stores that this process has
     /// open itself. `isCancelled` ends the waiting for presenters and claims.
@@ -39,7 +39,7 @@ package struct RelocationEngine {
             let places = try RelocationPlaces(request)
             guard try places.isThereAnything() else { return summary(.nothingToDo, places) }
             guard try !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
-            return try claimed(places).run(in: places.container)
+            return try claimed(places.group.name.database, in: places.container).run(in: places.container)
         } catch is RelocationPlaces.NoLegacyDirectory {
             return noLegacyDirectory
         } catch {
@@ -49,11 +49,11 @@ package struct RelocationEngine {
 
     /// This engine under a claim of the store for moving: before the journal is even looked at, everybody who knows of
     /// claims has let go of it.
-    private func claimed(_ places: RelocationPlaces) throws -> RelocationEngine {
+    func claimed(_ name: FilePath.Component, in container: GroupContainer) throws -> RelocationEngine {
         var claimed = self
         let whole = request.claimDeadline.map { Deadline(after: $0) } ?? deadline
         claimed.claim = try RelocationClaim(
-            places.container.item(places.group.name.database), in: places.container, registry,
+            container.item(name), in: container, registry,
             ClaimWait(whole, isCancelled: isCancelled))
         if request.claimDeadline != nil { claimed.deadline = Deadline(after: request.deadline) }
         return claimed
@@ -110,16 +110,21 @@ package struct RelocationEngine {
         return summary
     }
 
-    /// Runs `body` as the only one who moves stores of this group.
+    /// Runs `body` as the only one who moves stores of this group, with nothing left of an interrupted run.
     func locked<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
+        try exclusively(container) {
+            try Recovery(container: container, report: report).run()
+            return try body()
+        }
+    }
+
+    /// Runs `body` under the group's lock.
+    func exclusively<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
         var wait = Duration.milliseconds(1)
         while true {
             if let lock = try container.lock() {
                 try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
-                return try withExtendedLifetime(lock) { _ in
-                    try Recovery(container: container, report: report).run()
-                    return try body()
-                }
+                return try withExtendedLifetime(lock) { _ in try body() }
             }
             guard !deadline.hasPassed else { throw RelocationFailure.lockHeld(by: container.lockHolder(), container) }
             pause(wait)

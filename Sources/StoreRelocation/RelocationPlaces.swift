@@ -28,7 +28,7 @@ struct RelocationPlaces {
         legacy = try Self.resolve(request.source, sourceName)
     }
 
-    private static func container(_ path: FilePath, _ identifier: GroupIdentifier?) throws -> GroupContainer {
+    static func container(_ path: FilePath, _ identifier: GroupIdentifier? = nil) throws -> GroupContainer {
         do {
             let directory = try Directory(realPath(path))
             return GroupContainer(directory: directory, identifier: identifier)
@@ -53,6 +53,18 @@ struct RelocationPlaces {
             }
             return StoreLocation(directory: try Directory(target.removingLastComponent()), name: targetName)
         } catch let error as SystemError where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
+            throw NoLegacyDirectory()
+        }
+    }
+
+    /// The place itself, its directory resolved, wherever a link at the store's name leads.
+    static func unresolved(_ path: FilePath) throws -> StoreLocation {
+        guard let last = path.lastComponent, let name = StoreName(last) else { throw RelocationFailure.badName(path) }
+        let parent = path.removingLastComponent()
+        do throws(SystemError) {
+            return StoreLocation(directory: try Directory(realPath(parent.isEmpty ? "." : parent)), name: name)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory else { throw error }
             throw NoLegacyDirectory()
         }
     }

@@ -46,6 +46,8 @@ package struct RelocationSummary: Sendable {
         case relocated
         case alreadyRelocated = "already_relocated"
         case nothingToDo = "nothing_to_do"
+        /// A relocation was taken back.
+        case undone
     }
 
     package var outcome: Outcome

@@ -30,7 +30,7 @@ struct TransferEnd {
     func hasArrived(_ state: TransferState) throws -> Bool {
         guard case .committing(let arriving, _, _) = state else { return false }
         if transfer.copies, let destination = places.destination {
-            return try places.staging().identity(destination.name.database) != arriving
+            return try places.existingStaging()?.identity(destination.name.database) != arriving
         }
         return try directory.identity(oldName) != transfer.database
             && directory.identity(places.hidden) != transfer.database

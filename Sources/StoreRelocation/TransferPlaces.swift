@@ -44,6 +44,13 @@ struct TransferPlaces {
         return try GroupContainer.child(id.hiddenName("-staging"), of: destination.directory)
     }
 
+    /// The same, where it is there; looking makes nothing.
+    func existingStaging() throws(SystemError) -> Directory? {
+        guard stagesBesideDestination, let destination else { return try container.existingStaging(id) }
+        let name = id.hiddenName("-staging")
+        return try destination.directory.status(name) == nil ? nil : try destination.directory.directory(name)
+    }
+
     func removeStaging() throws(SystemError) {
         guard stagesBesideDestination, let destination else { return try container.removeStaging(id) }
         try destination.directory.removeTree(id.hiddenName("-staging"))

@@ -1,15 +1,14 @@
 """Does harm to relocations, and judges by one oracle what became of the store.
 
 usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--only TEXT] [--rounds N] [--openers N]
-       [--every-call]
-       [--here DIR] [--other DIR]
+       [--every-call] [--here DIR] [--other DIR]
 
 Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
-call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs), full (disks
-with too little room), holders (programs that are hard to see hold the store), storm (programs that don't cooperate use
-it all the while, for N rounds). GROUPSTORE is the program. With --sample, only so
-many points of each walk are tried, chosen by the seed that is printed. Exits with 1 when a row was lost, or anything
-else was not as it must be.
+call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs),
+undo (a relocation is taken back, and killed at each change of that), full (disks with too little room), holders
+(programs that are hard to see hold the store), storm (programs that don't cooperate use it all the while, for N
+rounds); or all. GROUPSTORE is the program. With --sample, only so many points of each walk are tried, chosen by the
+seed that is printed. Exits with 1 when a row was lost, or anything else was not as it must be.
 """
 
 import argparse
@@ -29,6 +28,7 @@ import holders
 import kill
 import power
 import storm
+import undo
 import walk
 from world import Scenario, World
 
@@ -82,9 +82,14 @@ def power_part(world, progress, options):
         power.each_state(world, progress)
 
 
+def undo_part(world, progress, options):
+    if world.scenario.by == "command" and world.scenario.group == "nothing":
+        undo.each_kill(world, progress)
+
+
 PARTS = {
     "kill": kill_part, "again": again_part, "fail": fail_part, "fail-for-good": fail_for_good_part,
-    "power": power_part}
+    "power": power_part, "undo": undo_part}
 
 
 def storm_part(programs, progress, options):

@@ -45,9 +45,9 @@ class Walk:
             sys.exit(1)
 
 
-def calls(world, *options, by=None):
+def calls(world, *options, by=None, undo=False):
     """The calls of an undisturbed relocation: their names, and whether they change something."""
     with tempfile.NamedTemporaryFile("r") as trace:
-        world.step("--trace", trace.name, *options, by=by)
+        world.step("--trace", trace.name, *options, by=by, undo=undo)
         lines = [line.split("\t") for line in trace.read().splitlines()]
     return [(name, changes == "1") for _, name, changes in lines]

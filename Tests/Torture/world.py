@@ -107,9 +107,11 @@ class World:
     def _environment(self):
         return dict(os.environ, GROUPSTORE_SOCKET=self.socket)
 
-    def step(self, *options, by=None):
+    def step(self, *options, by=None, undo=False):
         """Runs a relocation under the stepper. Returns its exit status, its last object, and what it said."""
         words = self._words() if (by or self.scenario.by) == "agent" else self._command_words()
+        if undo:
+            words.append("--undo")
         stepper = [self.programs.stepper, "--marker", self.group, *map(str, options), "--"]
         return self._run(stepper + words, (by or self.scenario.by) == "agent")
 
@@ -119,6 +121,9 @@ class World:
             words = [self.programs.groupstore, "agent", "--config", os.path.join(self.here, "config.yaml")]
             return self._run(words, True)
         return self._run(self._command_words(), False)
+
+    def recover(self):
+        return self._run([self.programs.groupstore, "recover", self.group, "--json"], False)
 
     def _run(self, words, is_agent):
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:

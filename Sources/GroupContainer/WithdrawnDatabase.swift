@@ -3,7 +3,7 @@ import SystemPackage
 
 /// What can be done about a transfer that was interrupted without finishing or undoing all of it, by a program that
 /// only wants its store: the database gets its old name back. Run only under the group's lock.
-package enum InterruptedTransfer {
+package enum WithdrawnDatabase {
     /// Whether a store has just been published under that name, and only book-keeping is left to do, or was when it was
     /// interrupted: it may be opened.
     package static func hasPublished(_ name: FilePath.Component, in container: GroupContainer) throws -> Bool {

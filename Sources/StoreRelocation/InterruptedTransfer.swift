@@ -1,0 +1,75 @@
+import GroupContainer
+import LinuxSystem
+import SystemPackage
+
+/// A transfer that was interrupted, and what recovery does about it, for a person to read.
+package struct InterruptedTransfer: Sendable {
+    package enum Purpose: String, Sendable {
+        case relocate, archive, retire, restore
+    }
+
+    package enum Remedy: String, Sendable {
+        case finish, undo
+    }
+
+    package let id: String
+    package let purpose: Purpose
+    /// `intended`, `withdrawn` or `committing`.
+    package let state: String
+    package let from: FilePath
+    /// Nil where the set was to go nowhere.
+    package let to: FilePath?
+    package let remedy: Remedy
+
+    init(_ journal: TransferJournal, in container: GroupContainer) throws {
+        let transfer = journal.transfer
+        id = transfer.id.rawValue
+        from = transfer.directory.path.pushing(transfer.name.path)
+        switch transfer.purpose {
+        case .publish(let name): (purpose, to) = (.relocate, container.directory.path.pushing(name.path))
+        case .archive: (purpose, to) = (.archive, container.archivePath(transfer.id))
+        case .discard: (purpose, to) = (.retire, nil)
+        case .restore(let directory, let name, _): (purpose, to) = (.restore, directory.path.pushing(name.path))
+        }
+        switch journal.state {
+        case .intended: state = "intended"
+        case .withdrawn: state = "withdrawn"
+        case .committing: state = "committing"
+        }
+        remedy = try Recovery(container: container, report: { _ in }).willFinish(journal) ? .finish : .undo
+    }
+}
+
+extension RelocationEngine {
+    /// The group's transfer that was interrupted, nothing changed; nil when none was. One that is under way, in
+    /// another process, looks the same: whoever does it holds the group's lock.
+    package func interrupted() throws(RelocationFailure) -> InterruptedTransfer? {
+        do {
+            return try interrupted(in: RelocationPlaces.container(request.group))
+        } catch {
+            throw RelocationFailure(error, request)
+        }
+    }
+
+    private func interrupted(in container: GroupContainer) throws -> InterruptedTransfer? {
+        try container.journal().map { try InterruptedTransfer($0, in: container) }
+    }
+
+    /// Brings it to its end. `willDo` is told of it first. Returns what was found; nil when nothing was.
+    package func recover(
+        _ willDo: (InterruptedTransfer) -> Void
+    ) throws(RelocationFailure) -> InterruptedTransfer? {
+        do {
+            let container = try RelocationPlaces.container(request.group)
+            guard try container.journal() != nil else { return nil }
+            return try exclusively(container) {
+                guard let found = try interrupted(in: container) else { return nil }
+                willDo(found)
+                try Recovery(container: container, report: report).run()
+                return found
+            }
+        } catch {
+            throw RelocationFailure(error, request)
+        }
+    }
+}

@@ -1,0 +1,53 @@
+import AgentProtocol
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// `groupstore recover`: what an interrupted relocation left is shown, and brought to its end.
+@Suite struct RecoverTests {
+    /// Kills a relocation before the call on `count`, counted from the first on the group's directory.
+    private func interrupt(_ store: FilePath, _ places: Places, before count: Int) throws {
+        let stepper = places.scratch("stepper")
+        let sources = ["Tests/Torture/stepper.c", "Tests/Torture/calls.c"].map { Programs.source($0) }
+        let compiled = try run("cc", ["-O1", "-o", Word(stepper)] + sources)
+        guard compiled.status == 0 else { throw Unexpected(compiled.errors) }
+        try run(
+            Word(stepper),
+            ["--marker", Word(places.group), "--changes-only", "--kill", "\(count)", "--", Programs.groupstore]
+                + ["relocate", Word(store), Word(places.group)],
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+    }
+
+    @Test func nothingToRecoverIsNoFailure() throws {
+        let places = try Places()
+        let done = try groupstore("recover", Word(places.group), "--json")
+        #expect(done.status == 0)
+        #expect(done.outcome == "nothing_to_do")
+        #expect(try Directory(places.group).names().isEmpty)
+        #expect(try groupstore("recover", Word(places.scratch("nowhere"))).status == 74)
+    }
+
+    /// Wherever it was interrupted, a dry run changes nothing, and the real one leaves one store and no journal.
+    @Test(arguments: [30, 45, 60, 80])
+    func itIsShownAndBroughtToItsEnd(_ count: Int) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        try interrupt(store.path, places, before: count)
+        let before = [try DirectorySnapshot(places.legacy), try DirectorySnapshot(places.group)]
+        let looked = try groupstore("recover", Word(places.group), "--dry-run", "--json")
+        #expect(looked.status == 0, "\(looked.errors)")
+        #expect([try DirectorySnapshot(places.legacy), try DirectorySnapshot(places.group)] == before)
+        let shown = try #require(looked.objects.first { $0.type == "interrupted" }, "\(looked.output)")
+        #expect(shown.string("purpose") == "relocate")
+        #expect(shown.path("from") == store.path.bytes)
+
+        let done = try groupstore("recover", Word(places.group), "--json")
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(done.outcome == looked.outcome)
+        #expect(done.outcome == (shown.string("will") == "finish" ? "finished" : "undone"))
+        let place = done.outcome == "finished" ? places.group.appending("Notes.sqlite") : store.path
+        #expect(try noteCount(place) == 20)
+        #expect(try groupstore("recover", Word(places.group), "--json").outcome == "nothing_to_do")
+    }
+}

@@ -1,0 +1,94 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// `groupstore relocate --undo`: the receipt is taken back while nobody has written to the store since.
+@Suite struct UndoTests {
+    private func undo(_ store: FilePath, _ places: Places) throws -> FinishedProcess {
+        try groupstore("relocate", Word(store), Word(places.group), "--undo", "--json", "--deadline", "2")
+    }
+
+    private func relocate(_ store: FilePath, _ places: Places, _ more: Word...) throws {
+        let done = try run(
+            Programs.groupstore, ["relocate", Word(store), Word(places.group), "--json"] + more,
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(done.outcome == "relocated", "\(done.output)\(done.errors)")
+    }
+
+    @Test(arguments: Places.FileSystem.allCases, ["delete", "archive", "symlink"])
+    func theStoreIsWhereItWas(_ fileSystem: Places.FileSystem, _ retirement: Word) throws {
+        let places = try Places(fileSystem)
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20, unflushed: true)
+        let content = try store.dump()
+        let support = try store.supportSnapshot()
+        try relocate(store.path, places, "--retire", retirement)
+
+        let undone = try undo(store.path, places)
+        #expect(undone.status == 0, "\(undone.output)\(undone.errors)")
+        #expect(undone.outcome == "undone")
+        #expect(try store.dump() == content)
+        #expect(try store.supportSnapshot() == support)
+        #expect(try sqlite(store.path, "PRAGMA journal_mode") == "wal\n")
+        #expect(try Directory(places.legacy).status("Notes.sqlite")?.kind == .regular)
+        #expect(try Directory(places.group).names() == [".groupstore"])
+        let receipts = try Directory(places.group.appending(".groupstore")).directory("receipts")
+        #expect(try receipts.names().isEmpty)
+        // And there again, as if nothing had been.
+        try relocate(store.path, places)
+    }
+
+    @Test(arguments: ["WAL", "DELETE"])
+    func notOnceSomebodyHasWrittenToIt(_ mode: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20, unflushed: mode == "WAL")
+        try relocate(store.path, places)
+        let published = places.group.appending("Notes.sqlite")
+        // In WAL mode, such a commit leaves the header's change counter alone.
+        try sqlite(published, "UPDATE note SET text = 'changed' WHERE id = 1")
+        let before = try DirectorySnapshot(places.group)
+        let refused = try undo(store.path, places)
+        #expect(refused.status == 65, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "written_since")
+        #expect(try DirectorySnapshot(places.group) == before)
+        #expect(try Directory(places.legacy).names().isEmpty)
+    }
+
+    @Test func notOverAStoreThatIsThereAgain() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        try relocate(store.path, places)
+        try makeStore(store.path, rows: 3)
+        let refused = try undo(store.path, places)
+        #expect(refused.status == 73, "\(refused.output)")
+        #expect(try noteCount(store.path) == 3)
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == 20)
+    }
+
+    @Test func notWhileSomebodyHasItOpenOrWithoutAReceipt() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        #expect(try undo(store.path, places).summary.object("error")?.string("code") == "no_receipt")
+        try relocate(store.path, places)
+        let shell = try sqliteShell(places.group.appending("Notes.sqlite"))
+        #expect(try undo(store.path, places).status == 75)
+        shell.closeInput()
+        try shell.wait()
+        #expect(try undo(store.path, places).status == 0)
+    }
+
+    @Test func anAgentsStoreStays() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
+        try relocate(store.path, places)
+        let agent = try AgentProcess(places, legacy: [store.path])
+        let refused = try run(
+            Programs.groupstore, ["relocate", Word(store.path), Word(places.group), "--undo", "--json"],
+            environment: agent.environment)
+        #expect(refused.status == 75)
+        #expect(refused.summary.object("error")?.string("code") == "agent_serves")
+        #expect(try agent.stop().status == 0)
+    }
+}
