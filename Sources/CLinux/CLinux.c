@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 const int gs_o_path = O_PATH;
@@ -189,3 +190,13 @@ void gs_cpu_relax(void) {
 }
 
 void gs_timer_slack(unsigned long nanoseconds) { (void)prctl(PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0); }
+
+ssize_t gs_list_attributes(int descriptor, char *names, size_t size) { return flistxattr(descriptor, names, size); }
+
+ssize_t gs_get_attribute(int descriptor, const char *name, void *value, size_t size) {
+    return fgetxattr(descriptor, name, value, size);
+}
+
+int gs_set_attribute(int descriptor, const char *name, const void *value, size_t size) {
+    return fsetxattr(descriptor, name, value, size, 0);
+}

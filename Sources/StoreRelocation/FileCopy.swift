@@ -51,6 +51,8 @@ struct FileCopy {
             ? try hash(of: target, patching: true, size: before.size)
             : try copyAndVerify(from: descriptor.raw, to: target.raw, size: before.size)
         try keepAttributes(before, on: target)
+        // Last, because a list's mask is the mode's group bits.
+        try ExtendedAttributes.copy(from: descriptor.raw, to: target.raw, path: path)
         try target.synchronize(path: path)
         return Result(
             method: isReflink ? .reflink : .copy, hash: hash, bytes: before.size,
@@ -126,7 +128,7 @@ struct FileCopy {
 
     private func keepAttributes(_ status: FileStatus, on target: borrowing Descriptor) throws(SystemError) {
         let raw = target.raw
-        if geteuid() == 0 { try retrying("fchown", path: path) { fchown(raw, status.owner, status.group) } }
+        try keepOwner(status, of: raw, path: path)
         try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
         let modified = timespec(
             tv_sec: Int(status.modified / 1_000_000_000), tv_nsec: Int(status.modified % 1_000_000_000))
@@ -136,6 +138,17 @@ struct FileCopy {
                 pointer.withMemoryRebound(to: timespec.self, capacity: 2) { futimens(raw, $0) }
             }
         }
+    }
+}
+
+/// Takes over owner and group, as far as this process may: who isn't root owns the file anyway, and gives it only to a
+/// group of their own.
+func keepOwner(_ status: FileStatus, of raw: CInt, path: FilePath) throws(SystemError) {
+    let owner = geteuid() == 0 ? status.owner : uid_t.max
+    do {
+        try retrying("fchown", path: path) { fchown(raw, owner, status.group) }
+    } catch {
+        guard error.errno == .notPermitted, geteuid() != 0 else { throw error }
     }
 }
 

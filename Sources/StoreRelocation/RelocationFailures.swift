@@ -121,6 +121,10 @@ extension RelocationFailure {
         case .readOnlyFileSystem:
             RelocationFailure(
                 .unusablePlace, code: "read_only", "\(error)", remedy: "mount it writable, then try again")
+        case .notSupported where error.call.hasPrefix("fsetxattr"):
+            RelocationFailure(
+                .unusablePlace, code: "attributes", "\(error): that file system keeps no such attributes",
+                remedy: "remove them with setfacl -b or setfattr -x, or use another file system")
         case .tooManySymbolicLinkLevels:
             RelocationFailure(
                 .unusablePlace, code: "symbolic_link", "\(error)", remedy: "put a real file or directory in its place")

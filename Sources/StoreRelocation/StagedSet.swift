@@ -119,10 +119,11 @@ extension Directory {
         return total
     }
 
-    /// Takes over another directory's mode, and its owner when this process may.
+    /// Takes over another directory's mode, lists and other attributes, and its owner when this process may.
     fileprivate func keepAttributes(of other: Directory) throws(SystemError) {
         let status = try other.status()
-        if geteuid() == 0 { try retrying("fchown", path: path) { fchown(raw, status.owner, status.group) } }
+        try keepOwner(status, of: raw, path: path)
         try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
+        try ExtendedAttributes.copy(from: other.raw, to: raw, path: path)
     }
 }

@@ -87,4 +87,9 @@ void gs_cpu_relax(void);
 // How late the calling thread may wake from a sleep, in nanoseconds (PR_SET_TIMERSLACK of prctl(2)).
 void gs_timer_slack(unsigned long nanoseconds);
 
+// Extended attributes of an open file: xattr(7).
+ssize_t gs_list_attributes(int descriptor, char *names, size_t size);
+ssize_t gs_get_attribute(int descriptor, const char *name, void *value, size_t size);
+int gs_set_attribute(int descriptor, const char *name, const void *value, size_t size);
+
 #endif
