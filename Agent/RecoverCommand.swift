@@ -38,7 +38,7 @@ struct RecoverCommand: ParsableCommand {
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
         do throws(RelocationFailure) {
-            let engine = RelocationEngine(request) { progress.report($0) }
+            let engine = RelocationEngine(request, report: { progress.report($0) })
             let found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
             if dryRun, let found { show(found, output) }
             finish(found, group, output)
