@@ -112,6 +112,10 @@ let package = Package(
             swiftSettings: strict),
         .testTarget(
             name: "GroupStoreTests", dependencies: ["GroupStore", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "GroupStoreGRDBTests",
+            dependencies: ["GroupStoreGRDB", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
+            swiftSettings: strict),
         .testTarget(name: "AgentProtocolTests", dependencies: ["AgentProtocol"], swiftSettings: strict),
         .testTarget(
             name: "DirectoryWatchingTests", dependencies: ["DirectoryWatching", "TestSupport"],

@@ -116,7 +116,10 @@ extension SharedDatabasePool {
             if isFree { continuation.resume() }
         }
         do {
-            try state.withLock { $0.pool }?.close()
+            let pool = state.withLock { $0.pool }
+            // GRDB closes its readers last, and they may not empty the log: the writer is to be the last one.
+            pool?.invalidateReadOnlyConnections()
+            try pool?.close()
             state.withLock { $0.pool = nil }
         } catch {
             // It stays open, and whoever waits goes on.

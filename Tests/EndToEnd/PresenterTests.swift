@@ -88,7 +88,7 @@ import Testing
         let shell = try sqliteShell(apps.store.path)
         let agent = try agent(apps)
         let subscriber = try agent.subscribe("Notes.sqlite")
-        try apps.start(rows: 1500, rate: 500)
+        try apps.start(rows: 2500, rate: 500)
         shell.closeInput()
         let relocated = try subscriber.next("relocated", "relocation_ended")
         #expect(relocated.type == "relocated", "\(relocated.text)")

@@ -1,0 +1,77 @@
+import FoundationEssentials
+import GRDB
+import GroupStore
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStoreGRDB
+
+@Suite(.timeLimit(.minutes(10))) struct SharedDatabasePoolTests {
+    let scratch: TemporaryDirectory
+    let container: GroupContainer
+    let store: SharedStore
+
+    init() throws {
+        scratch = try TemporaryDirectory()
+        container = try GroupContainer(identifier: "group.example", directory: URL(path: scratch.path))
+        store = try SharedStore("Notes.sqlite", in: container)
+    }
+
+    private func open(patience: Duration = .seconds(60)) async throws -> SharedDatabasePool {
+        try await SharedDatabasePool(store, patience: patience) { pool in
+            try pool.write { try $0.execute(sql: "CREATE TABLE IF NOT EXISTS note (title TEXT)") }
+        }
+    }
+
+    @Test func whatIsClosedLeavesNoLog() async throws {
+        let notes = try await open()
+        try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
+        #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
+        try await notes.close()
+        #expect(try container.directory.status("Notes.sqlite-wal") == nil)
+        await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
+    }
+
+    @Test func accessesWaitWhileTheStoreIsAway() async throws {
+        let notes = try await open()
+        let coordinator = FileCoordinator(in: container)
+        let url = store.groupURL
+        let waiting = try await coordinator.coordinate(with: [.writingIntent(with: url, options: .forMoving)]) { _ in
+            let log = try container.directory.status("Notes.sqlite-wal")
+            #expect(log == nil)
+            return Task { try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('late')") } }
+        }
+        try await waiting.value
+        #expect(try await notes.read { try String.fetchAll($0, sql: "SELECT title FROM note") } == ["late"])
+        try await notes.close()
+    }
+
+    @Test func anAccessUnderWayEndsBeforeTheStoreIsLetGoOf() async throws {
+        let notes = try await open()
+        let url = store.groupURL
+        let container = container
+        let moving = try await notes.withPool { pool in
+            let moving = Task {
+                try await FileCoordinator(in: container).coordinate(with: [.writingIntent(with: url)]) { _ in }
+            }
+            // It stands in line by now, and waits for this access.
+            while container.claimRecords().isEmpty { await Task.yield() }
+            try await pool.write { try $0.execute(sql: "INSERT INTO note VALUES ('in time')") }
+            return moving
+        }
+        try await moving.value
+        #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
+        try await notes.close()
+    }
+
+    @Test func anAccessGivesUpWhenItsPatienceIsOver() async throws {
+        let notes = try await open(patience: .milliseconds(50))
+        let url = store.groupURL
+        try await FileCoordinator(in: container).coordinate(with: [.writingIntent(with: url)]) { _ in
+            _ = await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
+        }
+        try await notes.close()
+    }
+}
