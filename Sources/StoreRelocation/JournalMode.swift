@@ -53,7 +53,8 @@ enum JournalMode {
             }
         }
         if try isWriteAhead(store) { return true }
-        if let failure, isOfTheDisk(failure) { throw failure }
+        guard let failure else { throw SystemError("PRAGMA journal_mode", .ioError, path: store.path) }
+        if isOfTheDisk(failure) { throw failure }
         return false
     }
 

@@ -149,8 +149,10 @@ final class StoreTransfer {
     // MARK: One attempt
 
     private func attempt() throws -> Done {
+        // Before anything is written: a store that can't be read stays byte for byte what it is.
+        if storeUUID == nil { storeUUID = try readUUID() }
         try quiesce()
-        storeUUID = try readUUID()
+        if storeUUID == nil { storeUUID = try readUUID() }
         let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
         try descriptor.synchronize(path: source.path)
         let seen = try DatabaseFingerprint(descriptor, path: source.path)

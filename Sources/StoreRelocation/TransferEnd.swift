@@ -50,9 +50,10 @@ struct TransferEnd {
     func undo(_ state: TransferState) throws -> [String] {
         var notes: [String] = []
         if case .committing(_, let support, _) = state {
+            // While the journal still tells of it: without the database it has not arrived, so this is done again.
+            try returnSupport(arrived: support)
             // From now on a crash finds "not committed", whatever of the copies is gone by then.
             try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
-            try returnSupport(arrived: support)
         }
         try returnDatabase()
         notes += try returnSideFiles()
@@ -61,7 +62,7 @@ struct TransferEnd {
         try container.removeArchive(transfer.id)
         if transfer.hadWAL, try !turnWriteAheadOn(at: source) {
             notes.append(
-                "write-ahead logging is off at \(PrintablePath(source.path)): somebody has it open, or the disk failed")
+                "write-ahead logging is off at \(PrintablePath(source.path)): somebody has it open")
         }
         try container.removeJournal()
         return notes
@@ -147,9 +148,7 @@ struct TransferEnd {
         if transfer.hadWAL, isForUse, let destination = places.destination,
             try !turnWriteAheadOn(at: destination)
         {
-            notes.append(
-                "write-ahead logging stays off until the next program turns it on: somebody has the store open, "
-                    + "or the disk failed")
+            notes.append("write-ahead logging stays off until the next program turns it on: somebody has it open")
         }
         try places.removeStaging()
         try settleRecords(receipt)

@@ -54,6 +54,32 @@ import Testing
         #expect(try container.journal() == nil)
     }
 
+    /// The support folder had arrived, and undoing it was interrupted too: it stayed behind in the group container.
+    @Test func aSupportFolderComesBackHoweverOftenUndoingIsInterrupted() throws {
+        try makeStore(at: legacy)
+        try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
+        let support = try legacy.directory.identity(legacy.name.support)
+        let transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
+        let places = try TransferPlaces(transfer, source: legacy, container: container)
+        try legacy.directory.rename(legacy.name.database, to: places.hidden, in: legacy.directory, .refuse)
+        try legacy.directory.makeDirectory(legacy.name.database, mode: 0o700)
+        try legacy.directory.rename(legacy.name.support, to: legacy.name.support, in: container.directory, .refuse)
+        try container.write(
+            TransferJournal(
+                transfer: transfer,
+                state: .committing(database: transfer.database, support: support, receipt: nil)))
+
+        // Something stands in the way of the first attempt.
+        try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
+        let recovery = Recovery(container: container, report: { _ in })
+        #expect(throws: SystemError.self) { try recovery.run() }
+        try legacy.directory.removeDirectory(legacy.name.support)
+        try recovery.run()
+        #expect(try legacy.directory.identity(legacy.name.support) == support)
+        #expect(try legacy.directory.identity(legacy.name.database) == transfer.database)
+        #expect(try container.directory.names() == [".groupstore"])
+    }
+
     /// SQLite was interrupted while it turned write-ahead logging on: the header says so already, and the journal
     /// beside it takes that back when the next program opens the store.
     @Test func aHeaderBesideAHotJournalIsNotBelieved() throws {

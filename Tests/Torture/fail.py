@@ -50,7 +50,9 @@ def _judged(world, status, summary, said):
         found += _unclear(summary, said)
         clue = (summary.get("error") or {}).get("message", said)
         # Past the commit point, it says so, and the next run does the rest.
-        if (summary.get("error") or summary).get("code") != "unfinished":
+        is_unfinished = (summary.get("error") or summary).get("code") == "unfinished"
+        # On a disk that is gone, what was archived to make room can't be put back: then that is said.
+        if not is_unfinished and "stays in the archive" not in said:
             found += [f"{problem} ({clue})" for problem in world.problems_of_refusal()]
     status, summary, said = world.run_again("command")
     if status != 0:

@@ -1,13 +1,13 @@
 """Does harm to relocations, and judges by one oracle what became of the store.
 
 usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--only TEXT] [--rounds N] [--openers N]
-       [--every-call] [--here DIR] [--other DIR]
+       [--mutations N] [--every-call] [--here DIR] [--other DIR]
 
 Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
 call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs),
 undo (a relocation is taken back, and killed at each change of that), full (disks with too little room), holders
 (programs that are hard to see hold the store), storm (programs that don't cooperate use it all the while, for N
-rounds); or all. GROUPSTORE is the program. With --sample, only so many points of each walk are tried, chosen by the
+rounds), mutate (N stores with changed bytes); or all. GROUPSTORE is the program. With --sample, only so many points of each walk are tried, chosen by the
 seed that is printed. Exits with 1 when a row was lost, or anything else was not as it must be.
 """
 
@@ -26,6 +26,7 @@ import fail
 import full
 import holders
 import kill
+import mutate
 import power
 import storm
 import undo
@@ -107,7 +108,12 @@ def full_part(programs, progress, options):
     full.each_size(programs, progress, options.here)
 
 
-WHOLE = {"full": full_part, "holders": holders_part, "storm": storm_part}
+def mutate_part(programs, progress, options):
+    mutate.each_mutation(
+        programs, progress, options.mutations, options.here, os.environ.get("GROUPSTORE_REAL_STORES"))
+
+
+WHOLE = {"full": full_part, "holders": holders_part, "storm": storm_part, "mutate": mutate_part}
 
 
 def arguments():
@@ -119,6 +125,7 @@ def arguments():
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--only", default="")
     parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--mutations", type=int, default=10_000)
     parser.add_argument("--openers", type=int, default=8)
     parser.add_argument("--every-call", action="store_true")
     parser.add_argument("--here", default=os.environ.get("TMPDIR", "/var/tmp"))
