@@ -10,7 +10,7 @@ struct WaitingAnswers {
     var answers: [(FollowedStores) -> Void] = []
 
     /// A store of some hundred megabytes is surveyed in that time; a larger one's first changes can't say which tables.
-    static let patience = Duration.milliseconds(100)
+    static let patience = Duration.milliseconds(500)
 }
 
 /// Finding out which tables change, where somebody is subscribed.
