@@ -10,6 +10,8 @@ struct MigrationReview {
     private let successors: [String: EntityDescription]
     /// The older entities that inherit from one, directly or not, by its name.
     private let descendants: [String: [EntityDescription]]
+    /// By the older entity's name: the names of its properties, by what they are known by.
+    private let propertyNames: [String: [String: String]]
     private(set) var findings: [MigrationFinding] = []
 
     private static let wasOptional = "was optional"
@@ -26,6 +28,11 @@ struct MigrationReview {
             for ancestor in source.superentities(of: entity) { descendants[ancestor.name, default: []].append(entity) }
         }
         self.descendants = descendants
+        propertyNames = Dictionary(
+            source.entities.map { entity in
+                let names = source.properties(of: entity).map { ($0.renamingIdentifier, $0.name) }
+                return (entity.name, Dictionary(names, uniquingKeysWith: { first, _ in first }))
+            }, uniquingKeysWith: { first, _ in first })
         review()
     }
 
@@ -150,8 +157,7 @@ struct MigrationReview {
             guard let successor = successors[member.name],
                 destination.superentities(of: successor).contains(where: { $0.name == new.name })
             else { return nil }
-            let own = source.properties(of: member).first { $0.renamingIdentifier == property.renamingIdentifier }
-            guard own?.name == oldName else { return nil }
+            guard propertyNames[member.name]?[property.renamingIdentifier] == oldName else { return nil }
         }
         return ValueRequirement(entity: old.name, property: oldName)
     }

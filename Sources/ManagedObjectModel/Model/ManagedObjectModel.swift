@@ -7,6 +7,8 @@ public struct ManagedObjectModel: Equatable, Sendable {
     /// The names of the entities in each configuration.
     public let configurations: [String: [String]]
     public let fetchRequestTemplates: [FetchRequestTemplate]
+    /// 32 bytes for each entity, which a store has too: the store can be opened when they are the same.
+    public private(set) var entityVersionHashesByName: [String: [UInt8]] = [:]
     private let indexes: [String: Int]
 
     /// Checks that the parts fit together: names are unique, what is named exists, no entity inherits from itself.
@@ -22,6 +24,7 @@ public struct ManagedObjectModel: Equatable, Sendable {
         self.fetchRequestTemplates = fetchRequestTemplates
         indexes = Dictionary(sorted.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
         try ModelConsistency(self).check()
+        entityVersionHashesByName = entityVersionHashes()
     }
 
     public var entitiesByName: [String: EntityDescription] {

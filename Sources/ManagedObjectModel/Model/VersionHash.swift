@@ -4,8 +4,8 @@ import FoundationEssentials
 /// Migration Programming Guide, "Understanding Versions"), not how they are made: the formulas were found on stores
 /// and compiled models, and reproduce those. All are SHA-256 of a concatenation, integers little-endian.
 extension ManagedObjectModel {
-    /// 32 bytes for each entity: `entityVersionHashesByName`.
-    public var entityVersionHashesByName: [String: [UInt8]] {
+    /// 32 bytes for each entity.
+    func entityVersionHashes() -> [String: [UInt8]] {
         var hashes: [String: [UInt8]] = [:]
         var properties: [String: [(name: String, hash: [UInt8])]] = [:]
         for entity in entities {
