@@ -45,6 +45,7 @@ final class StoreFiles {
         known.changeCounter = try header()?.changeCounter
         if let index = try index() {
             known.commit = LogPosition(index)
+            known.commitCount = index.commitCount
         } else if try directory.status(name.wal) != nil {
             let log = try directory.open(name.wal, flags: O_RDONLY)
             let left = try WriteAheadLog(log, path: directory.path.appending(name.wal))

@@ -239,6 +239,7 @@ package final class StoreObserver {
     private func hasCommitted(_ files: StoreFiles) throws -> Bool {
         guard let index = try files.index(), known.isBefore(index) else { return false }
         known.commit = LogPosition(index)
+        known.commitCount = index.commitCount
         indexHasCommitted = true
         tracker.advance(to: index, files) { sideFileEvents(files) }
         return true
@@ -312,7 +313,7 @@ extension StoreObserver {
         guard wantsTables, !tracker.hasMap, surveying.isDue, let files else { return nil }
         let index = try? files.index()
         // What is committed and not told yet is told first.
-        guard files.log == nil || index.map({ $0.lastFrame == 0 || LogPosition($0) == known.commit }) == true,
+        guard files.log == nil || index.map({ !known.isBefore($0) }) == true,
             let now = sideFileEvents(files), let subject = try? files.surveySubject(index)
         else { return nil }
         let survey = StoreSurvey(subject, now)
@@ -362,13 +363,15 @@ extension StoreObserver {
 /// What was told last.
 struct Known: Equatable {
     var commit = LogPosition.none
+    /// The index's.
+    var commitCount: UInt32 = 0
     var changeCounter: UInt32?
 
     /// Whether something was committed since. The checksum moves with each commit and stays when the log begins anew;
     /// but where SQLite before 3.46 has written a transaction in part and then undone a savepoint, it may be any.
     func isBefore(_ index: WriteAheadIndex) -> Bool {
         if index.lastFrame > 0 { return LogPosition(index) != commit }
-        return index.checksum != .none && index.checksum != commit.checksum
+        return index.checksum != .none && index.checksum != commit.checksum || index.commitCount > commitCount
     }
 }
 

@@ -201,6 +201,29 @@ import Testing
         try shell.close()
     }
 
+    /// Nor is such a commit taken for no commit where the log begins anew before anybody looks.
+    @Test func aCommitWithoutChecksumsIsNotForgottenWithItsLog() throws {
+        let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text)")
+        let shell = try rig.shell("PRAGMA cache_size = 5")
+        try rig.findTables()
+        let many =
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) SELECT randomblob(300) FROM n"
+        for _ in 1...10 {
+            try expect(rig, shell, "INSERT INTO a VALUES (randomblob(200000))", ["a"])
+            let found = try rig.tables {
+                try shell.execute(
+                    """
+                    BEGIN; SAVEPOINT s; INSERT INTO a \(many); UPDATE a SET text = randomblob(200) WHERE length(text) = 300;
+                    ROLLBACK TO s; INSERT INTO b VALUES (1); COMMIT; PRAGMA wal_checkpoint; INSERT INTO a VALUES (1)
+                    """)
+            }
+            #expect(!found.isComplete || found.names == ["a", "b"], "\(found)")
+            try shell.execute("INSERT INTO a VALUES (2)")
+            _ = try rig.findings()
+        }
+        try shell.close()
+    }
+
     @Test func rollbackModeSaysNothingOfTables() throws {
         let rig = try rig("CREATE TABLE a (text)")
         let shell = try rig.shell()

@@ -62,8 +62,11 @@ final class LogFile: Sendable {
             $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == last.salt
                 && FrameChecksum($0.word(16), $0.word(20)) == last.checksum
         }
-        let goesOn = behind.withUnsafeBytes {
-            $0.count == Self.frameHeaderLength && $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == last.salt
+        // One without a salt may be of any log: SQLite before 3.46 leaves such ones, see `LogFrames.transactions`.
+        let goesOn = behind.withUnsafeBytes { header in
+            guard header.count == Self.frameHeaderLength else { return false }
+            let salt = header.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
+            return salt == last.salt || salt == 0
         }
         return stands && !goesOn
     }

@@ -83,6 +83,11 @@ struct TableTracker {
     mutating func advance(to index: WriteAheadIndex, _ files: StoreFiles, events: () -> SideFileEvents?) {
         // Without its map in two places at once, it is changed in place.
         guard var current = map.take() else { return addUnknown() }
+        if let commit = current.commit, LogPosition(commit) == LogPosition(index) {
+            // It stands for that commit already, but not for how it came to it.
+            map = current
+            return addUnknown()
+        }
         do {
             let transactions = try Self.transactions(&current, index, files, events)
             var names: Set<String> = []
@@ -142,13 +147,14 @@ struct TableTracker {
             return []
         case .same:
             guard let commit = map.commit else { throw Unattributable.gap }
-            // It had begun anew, without a frame yet.
-            if commit.lastFrame == 0, commit.salt == index.salt { return [] }
-            if try log.ended(at: LogPosition(commit), before: index) { return [] }
             // Every commit moves this by one, until a program that finds the index damaged, or nobody else there, makes
             // it anew; that one truncates it.
             let missing = Int(index.commitCount &- commit.commitCount) - found.count
-            guard missing >= 0, let session = map.session, events() == session else { throw Unattributable.gap }
+            guard missing >= 0 else { throw Unattributable.gap }
+            // It had begun anew, without a frame yet.
+            if missing == 0, commit.lastFrame == 0, commit.salt == index.salt { return [] }
+            if missing == 0, try log.ended(at: LogPosition(commit), before: index) { return [] }
+            guard let session = map.session, events() == session else { throw Unattributable.gap }
             if missing == 0 { return [] }
             guard commit.lastFrame > 0, LogFile.isNext(index.salt, after: commit.salt) else { throw Unattributable.gap }
             return try LogFrames.remaining(log, after: commit, count: missing)
