@@ -53,8 +53,8 @@ enum JournalMode {
             }
         }
         if try isWriteAhead(store) { return true }
-        guard let failure else { throw SystemError("PRAGMA journal_mode", .ioError, path: store.path) }
-        if isOfTheDisk(failure) { throw failure }
+        if let failure, isOfTheDisk(failure) { throw failure }
+        // A damaged header can do so too: the store is in use as it is, and no next run would change that.
         return false
     }
 
