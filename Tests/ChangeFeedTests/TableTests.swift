@@ -213,7 +213,8 @@ import Testing
             let found = try rig.tables {
                 try shell.execute(
                     """
-                    BEGIN; SAVEPOINT s; INSERT INTO a \(many); UPDATE a SET text = randomblob(200) WHERE length(text) = 300;
+                    BEGIN; SAVEPOINT s; INSERT INTO a \(many); CREATE TABLE c (x); INSERT INTO a \(many);
+                    CREATE TABLE d (x); INSERT INTO a \(many);
                     ROLLBACK TO s; INSERT INTO b VALUES (1); COMMIT; PRAGMA wal_checkpoint; INSERT INTO a VALUES (1)
                     """)
             }
