@@ -30,10 +30,11 @@ enum Programs {
 /// Runs a `groupstore` command to its end. No agent of this user is asked.
 @discardableResult
 func groupstore(
-    _ arguments: Word..., environment: [String: String] = [:], within limit: Duration = .seconds(120)
+    _ arguments: Word..., options: [Word] = [], environment: [String: String] = [:],
+    within limit: Duration = .seconds(120)
 ) throws -> FinishedProcess {
     try run(
-        Programs.groupstore, arguments,
+        Programs.groupstore, arguments + options,
         environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"].merging(environment) { $1 }, within: limit)
 }
 

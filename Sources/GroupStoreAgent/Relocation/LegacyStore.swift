@@ -14,7 +14,8 @@ final class LegacyStore {
         case waiting
         case relocating
         case relocated
-        /// It was tried, and is not tried again before the store itself, or the group's, is another one.
+        /// It was tried, and is not tried again before the store itself, or the group's, is another one; or, where that
+        /// is no matter of the stores, a while later.
         case failed(state: String, detail: String)
     }
 
@@ -33,9 +34,10 @@ final class LegacyStore {
     private var wasClosed = false
     /// Presenters were asked in vain: they are not asked again before.
     private var asksAgainAt: ContinuousClock.Instant?
-    private var patience = LegacyStore.firstPatience
-    private static let firstPatience = Duration.seconds(1)
-    private static let longestPatience = Duration.seconds(300)
+    private var patience = Backoff()
+    /// A full disk, an error of the disk, a missing right: no event tells when it is over.
+    private var retriesAt: ContinuousClock.Instant?
+    private var retries = Backoff()
     /// A program's close is told before it counts: those who have just closed are looked for again, soon and seldomer.
     private var looksAgainAt: ContinuousClock.Instant?
     private var recheck = LegacyStore.firstRecheck
@@ -88,8 +90,22 @@ final class LegacyStore {
     private func settle(_ state: State) {
         self.state = state
         asksAgainAt = nil
+        retriesAt = nil
         beginRechecking()
         probe = nil
+    }
+
+    /// It could not be relocated. With `passing`, what hindered it may be over without the stores changing.
+    func failed(_ word: String, detail: String, passing: Bool) {
+        state = .failed(state: word, detail: detail)
+        retriesAt = passing ? retries.next() : nil
+    }
+
+    /// It is relocated, or needs not be.
+    func succeeded() {
+        state = .relocated
+        retriesAt = nil
+        retries = Backoff()
     }
 
     /// Takes in what happened to one of its parts.
@@ -123,13 +139,17 @@ final class LegacyStore {
 
     /// When to look again although nothing happens; nil when only an event can change something.
     var dueAt: ContinuousClock.Instant? {
-        state == .arriving ? arrival.wholeAt : [asksAgainAt, looksAgainAt].compactMap { $0 }.min()
+        switch state {
+        case .arriving: arrival.wholeAt
+        case .failed: retriesAt
+        default: [asksAgainAt, looksAgainAt].compactMap { $0 }.min()
+        }
     }
 
     /// Whether to try now. Asking resets what an event brought.
     func takeTurn() -> Bool {
         defer { wasClosed = false }
-        if case .failed = state { return false }
+        if case .failed = state { return retriesAt.map { $0 <= .now } ?? false }
         let isDue = [asksAgainAt, looksAgainAt].compactMap { $0 }.contains { $0 <= .now }
         return (wasClosed || state == .arriving || isDue) && arrival.isWhole(at: .now)
     }
@@ -151,14 +171,13 @@ final class LegacyStore {
 
     /// They were asked in vain. Each time they are left alone for twice as long: asking costs them a pause.
     func askedInVain() {
-        asksAgainAt = .now.advanced(by: patience)
-        patience = min(patience * 2, Self.longestPatience)
+        asksAgainAt = patience.next()
     }
 
     /// Others present it now than those who were asked.
     func presentersChanged() {
         asksAgainAt = nil
-        patience = Self.firstPatience
+        patience = Backoff()
         beginRechecking()
         wasClosed = true
     }

@@ -78,17 +78,19 @@ package final class RelocationScheduler: RelocationScheduling {
 
     private func run() {
         var stores = LegacyStores(initial)
-        recover(initial)
+        var recovery = UnfinishedRelocations(logger: logger)
+        recovery.bringToEnd(initial)
         stores.findAll()
         while true {
             relocateDue(&stores)
             publishStatus(stores)
-            wait(until: stores.dueAt)
+            wait(until: [stores.dueAt, recovery.dueAt].compactMap { $0 }.min())
+            if recovery.isDue { recovery.bringToEnd(stores.configuration) }
             for task in inbox.withLock({ exchange(&$0) }) {
                 switch task {
                 case .notice(let notice): stores.note(notice)
                 case .configuration(let configuration):
-                    recover(configuration)
+                    recovery.bringToEnd(configuration)
                     stores.adopt(configuration)
                 case .operation(let operation, let events):
                     relocate(operation, stores.configuration, events)
@@ -113,24 +115,6 @@ package final class RelocationScheduler: RelocationScheduling {
     }
 
     private func publishStatus(_ stores: LegacyStores) { rows.withLock { $0 = stores.all.map(\.status) } }
-
-    /// What an earlier run left half done is brought to its end before anything else.
-    private func recover(_ configuration: Configuration) {
-        for group in configuration.groups {
-            guard let container = try? GroupContainer(group.directory) else { continue }
-            do {
-                guard try container.journal() != nil, let lock = try container.lock() else { continue }
-                try withExtendedLifetime(lock) { _ in
-                    try Recovery(container: container) { event in
-                        if case .recovered(let text) = event { self.logger.notice("\(text)") }
-                        if case .note(let text) = event { self.logger.notice("\(text)") }
-                    }.run()
-                }
-            } catch {
-                logger.error("an interrupted relocation in \(PrintablePath(group.directory)) is not over: \(error)")
-            }
-        }
-    }
 
     private func relocateDue(_ stores: inout LegacyStores) {
         for store in stores.all where store.takeTurn() {
@@ -171,11 +155,8 @@ package final class RelocationScheduler: RelocationScheduling {
 
     private func relocate(_ store: LegacyStore, claimDeadline: Duration) {
         store.endProbing()
-        guard Self.isThere(store) else { return store.find() }
-        guard !Self.isLinkToGroup(store) else {
-            store.state = .relocated
-            return
-        }
+        guard Self.isThere(store) || Self.isUnfinished(store) else { return store.find() }
+        guard !Self.isLinkToGroup(store) || Self.isUnfinished(store) else { return store.succeeded() }
         let asked = presenting(store)
         if store.state != .waiting || !asked.isEmpty {
             feed.announce(.relocating(waitingFor: asked.map { .init($0) }), of: store.address)
@@ -213,6 +194,11 @@ package final class RelocationScheduler: RelocationScheduling {
         return (try? directory.status(store.name.database)) != nil
     }
 
+    /// An earlier attempt moved it, and something after that is still to be done.
+    private static func isUnfinished(_ store: LegacyStore) -> Bool {
+        (try? GroupContainer(store.group).journal()) != nil
+    }
+
     /// What `retire: symlink` left.
     private static func isLinkToGroup(_ store: LegacyStore) -> Bool {
         guard let directory = try? Directory(store.directory),
@@ -228,7 +214,7 @@ package final class RelocationScheduler: RelocationScheduling {
             "\(summary.outcome.rawValue): \(PrintablePath(summary.from)) to \(PrintablePath(summary.to))",
             metadata: ["method": "\(summary.method?.rawValue ?? "none")", "bytes": "\(summary.bytes)"])
         for note in summary.notes { logger.notice("\(note)") }
-        store.state = .relocated
+        store.succeeded()
     }
 
     private func failed(_ failure: RelocationFailure, _ store: LegacyStore) {
@@ -246,7 +232,9 @@ package final class RelocationScheduler: RelocationScheduling {
             return
         }
         logger.error("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
-        store.state = .failed(state: failure.outcome, detail: "\(failure.message) (\(failure.remedy))")
+        let isPassing = failure.kind != .conflict && failure.kind != .badData
+        store.failed(
+            failure.outcome, detail: "\(failure.message) (\(failure.remedy))", passing: isPassing)
     }
 
 }

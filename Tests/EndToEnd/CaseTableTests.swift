@@ -1,0 +1,113 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What is found decides: each line through the command, through the command that asks an agent, and by the agent alone.
+@Suite struct CaseTableTests {
+    @Test(arguments: CaseTable.lines, Places.FileSystem.allCases)
+    func theCommand(_ line: CaseTableLine, _ fileSystem: Places.FileSystem) throws {
+        guard line.fileSystems.contains(fileSystem) else { return }
+        try whenArranged(line, fileSystem) { places in
+            let done = try groupstore(
+                "relocate", Word(places.legacyStore), Word(places.group), "--json", "--deadline", "5",
+                options: line.options)
+            try expectSaid(line, done)
+        }
+    }
+
+    @Test(arguments: CaseTable.lines)
+    func theCommandThatAsksAnAgent(_ line: CaseTableLine) throws {
+        try whenArranged(line) { places in
+            let agent = try AgentProcess(places, legacy: [])
+            let done = try groupstore(
+                "relocate", Word(places.legacyStore), Word(places.group), "--json", "--deadline", "5",
+                options: line.options, environment: agent.environment)
+            try expectSaid(line, done)
+            #expect(try agent.stop().status == 0)
+        }
+    }
+
+    @Test(arguments: CaseTable.lines.filter { $0.state != nil }) func theAgent(_ line: CaseTableLine) throws {
+        try whenArranged(line) { places in
+            let policy = line.options.count == 2 ? line.options[1].description : "refuse"
+            let file = places.scratch("config.yaml")
+            try write(
+                """
+                groups:
+                  - id: \(AgentProcess.group)
+                    directory: \(places.group)
+                    stores:
+                      - { name: Notes.sqlite, legacy: [\(places.legacyStore)], on-conflict: \(policy), settle: 0s }
+                """, to: file)
+            let agent = try AgentProcess(["--config", Word(file)], socket: places.scratch("agent.sock"))
+            let row = try settledRow(of: agent)
+            #expect(row.string("state") == line.state, "\(row.text)")
+            if line.code != nil, line.state != "absent" {
+                #expect(row.string("detail")?.hasSuffix(")") == true, "no remedy: \(row.text)")
+            }
+            #expect(try agent.stop().status == 0)
+        }
+    }
+
+    /// Makes what is found, does something, and looks at what became of it.
+    private func whenArranged(
+        _ line: CaseTableLine, _ fileSystem: Places.FileSystem = .same, _ act: (Places) throws -> Void
+    ) throws {
+        let places = try Places(fileSystem)
+        try line.arrange(places)
+        let before = try (legacy: DirectorySnapshot(places.legacy), group: DirectorySnapshot(places.group))
+        try act(places)
+        let after = try (legacy: DirectorySnapshot(places.legacy), group: DirectorySnapshot(places.group))
+        switch line.effect {
+        case .nothing: #expect(after == before)
+        case .moved(let notes, let archived):
+            #expect(after.legacy.entries.isEmpty)
+            #expect(try noteCount(places.groupStore) == notes)
+            #expect(try archivedCounts(places) == archived)
+        case .movedUnread:
+            #expect(after.legacy.entries.isEmpty)
+            #expect(
+                after.group.entries[Array("Notes.sqlite".utf8)] == before.legacy.entries[Array("Notes.sqlite".utf8)])
+        case .kept(let archived):
+            #expect(after.legacy.entries[Array("Notes.sqlite".utf8)] == nil)
+            #expect(after.group == before.group)
+            #expect(try archivedCounts(places) == archived)
+        }
+    }
+
+    private func expectSaid(_ line: CaseTableLine, _ done: FinishedProcess) throws {
+        #expect(done.status == line.status, "\(done.errors)\(done.output)")
+        #expect(done.outcome == line.outcome, "\(done.output)")
+        let error = done.summary.object("error")
+        #expect(error?.string("code") == line.code, "\(done.output)")
+        if line.code != nil {
+            #expect(error?.string("hint")?.isEmpty == false, "no remedy: \(done.output)")
+            #expect(error?.string("hint")?.contains("\n") == false)
+        }
+    }
+
+    /// How many notes each archived store holds.
+    private func archivedCounts(_ places: Places) throws -> [Int] {
+        let archive = places.group.appending(".groupstore").appending("archive")
+        let stores = try run("find", [Word(archive), "-name", "Notes.sqlite", "-size", "+0"]).lines
+        return try stores.map { try noteCount(FilePath($0)) }.sorted()
+    }
+
+    /// The legacy store's line of `status`, once nothing is under way.
+    private func settledRow(of agent: AgentProcess) throws -> JSONObject {
+        let deadline = Deadline(after: .seconds(60))
+        while true {
+            let done = try groupstore("status", "--json", environment: agent.environment)
+            let row = done.objects.first { $0.type == "legacy" }
+            if let row, let state = row.string("state"), !["arriving", "relocating", "waiting"].contains(state) {
+                return row
+            }
+            guard try !agent.process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
+                throw Unexpected("still \(done.output)")
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What hindered a relocation may be over without the stores changing: no event tells the agent then.
+@Suite struct RetryTests {
+    @Test func theAgentTriesAgainByItself() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let bookkeeping = places.group.appending(".groupstore")
+        try run("ln", ["-s", Word(places.scratch("elsewhere")), Word(bookkeeping)])
+        let agent = try AgentProcess(places, legacy: [store.path])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try subscriber.next("relocation_ended")
+        #expect(try noteCount(store.path) == 10)
+
+        try run("rm", [Word(bookkeeping)])
+        try subscriber.next("relocated")
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == 10)
+        #expect(try agent.stop().status == 0)
+    }
+}
