@@ -1,79 +1,40 @@
-"""Relocation of a large store, on one file system and to another one, beside cp + fsync and sqlite3's .backup.
+"""Relocation of large stores beside other ways, and beside that of small ones.
 
-usage: relocation.py GROUPSTORE [--size MIB] [--rounds N] [--here DIR] [--other DIR] [--require-ratio R]
+usage: relocation.py GROUPSTORE ABSENCE [PART...] [--size MIB] [--large MIB] [--small MIB] [--rounds N] [--here DIR]
+                     [--other DIR] [--require]
 
---other defaults to /dev/shm, where fsync costs nothing, when there is room, else to `loop`: an ext4 in a file, mounted
-for the time being (root only). Or give a directory on a second disk. The rounds are interleaved. Prints a Markdown table
-of medians.
+Parts: same (one file system: a rename, large beside small, and how long the store has no usable name), another (another
+file system, beside cp + fsync, .backup + sync, VACUUM INTO + sync), reflink (an archive kept on xfs, large beside small;
+root only). --other is a directory on another file system, or ext4, xfs or btrfs, which is made in a file and mounted for
+the time being (root only); default /dev/shm, where fsync costs nothing. Rounds are interleaved. Prints Markdown tables of
+medians. --require fails where a figure misses what Guarantees.md states.
 """
 
 import argparse
-import contextlib
-import json
 import os
 import shutil
-import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-MIB = 1 << 20
+import stores
+import ways
 
-
-def make_store(path, mebibytes):
-    """Blobs that no file system can compress; about `mebibytes` in all."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA page_size = 4096")
-    connection.execute("PRAGMA journal_mode = OFF")
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("CREATE TABLE photo (id INTEGER PRIMARY KEY, bytes BLOB)")
-    connection.execute("BEGIN")
-    for _ in range(mebibytes):
-        connection.execute("INSERT INTO photo (bytes) VALUES (randomblob(1040000))")
-    connection.execute("COMMIT")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.close()
+missed = []
 
 
-def run(*command):
-    started = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True)
-    elapsed = time.monotonic() - started
-    if done.returncode != 0:
-        sys.exit(f"relocation: {' '.join(command)}: {done.returncode}: {done.stdout}{done.stderr}")
-    return elapsed, done.stdout
-
-
-def groupstore(program):
-    def relocate(source, destination):
-        elapsed, output = run(program, "relocate", source, destination, "--json")
-        summary = json.loads(output.splitlines()[-1])
-        if summary["outcome"] != "relocated":
-            sys.exit(f"relocation: {summary}")
-        relocate.method = summary["method"]
-        return elapsed
-    return relocate
-
-
-def copy(source, destination):
-    target = os.path.join(destination, "Store.sqlite")
-    # sync(1) with names calls fsync(2) on each.
-    return run("cp", source, target)[0] + run("sync", target, destination)[0]
-
-
-def backup(source, destination):
-    target = os.path.join(destination, "Store.sqlite")
-    return run("sqlite3", source, f".backup '{target}'")[0] + run("sync", target, destination)[0]
+def require(what, value, limit, at_least=False):
+    if value < limit if at_least else value > limit:
+        missed.append(f"{what}: {value:.2f}, {'less' if at_least else 'more'} than {limit}")
 
 
 def measure(way, master, here, to):
-    """Seconds that one way takes, from a source that is on disk and in the page cache."""
+    """What one way takes, from a source that is on disk and in the page cache."""
     legacy = tempfile.mkdtemp(prefix="groupstore-bench-legacy-", dir=here)
     group = tempfile.mkdtemp(prefix="groupstore-bench-group-", dir=to)
     try:
-        source = os.path.join(legacy, "Store.sqlite")
+        source = os.path.join(legacy, stores.NAME)
         shutil.copyfile(master, source)
         os.sync()
         return way(source, group)
@@ -82,78 +43,127 @@ def measure(way, master, here, to):
         shutil.rmtree(group)
 
 
-@contextlib.contextmanager
-def loop_mount(here, size):
-    """An ext4 of its own, in a file that takes real space from the beginning."""
-    with tempfile.TemporaryDirectory(prefix="groupstore-bench-loop-", dir=here) as place:
-        image, mount = os.path.join(place, "image"), os.path.join(place, "mount")
-        os.mkdir(mount)
-        run("fallocate", "-l", f"{2 * size + 128}M", image)
-        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
-        run("mount", "-o", "loop", image, mount)
-        try:
-            yield mount
-        finally:
-            run("umount", mount)
+def there_and_back(program, absence, store, rounds, sizes):
+    """A store that goes from directory to directory: (seconds, microseconds without a name) for each round."""
+    for round in range(rounds):
+        for size, places in store.items():
+            source = os.path.join(places[round % 2], stores.NAME)
+            os.sync()
+            watch = subprocess.Popen(
+                [absence, source, os.path.join(places[1 - round % 2], stores.NAME)], stdout=subprocess.PIPE, text=True)
+            watch.stdout.readline()
+            seconds = program(source, places[1 - round % 2])
+            sizes[size].append((seconds, int(watch.communicate()[0])))
+            print(f"round {round + 1}: {size} MiB: {sizes[size][-1]}", file=sys.stderr)
 
 
-def other_directory(options):
-    has_room = shutil.disk_usage("/dev/shm").free > 3 * options.size * MIB
-    other = options.other or ("/dev/shm" if has_room else "loop")
-    return loop_mount(options.here, options.size) if other == "loop" else contextlib.nullcontext(other)
+def same_part(options):
+    relocation = ways.Relocation(options.groupstore)
+    with tempfile.TemporaryDirectory(prefix="groupstore-bench-", dir=options.here) as place:
+        places = {}
+        for size in (options.large, options.small):
+            places[size] = [os.path.join(place, f"{size}-{number}") for number in range(2)]
+            for directory in places[size]:
+                os.mkdir(directory)
+            stores.make_store(os.path.join(places[size][0], stores.NAME), size)
+        found = {size: [] for size in places}
+        there_and_back(relocation, options.absence, places, 2 * options.rounds, found)
+    seconds = {size: statistics.median(value[0] for value in values) for size, values in found.items()}
+    absent = {size: statistics.median(value[1] for value in values) / 1000 for size, values in found.items()}
+    print(f"One file system, {2 * options.rounds} interleaved rounds, medians:\n")
+    print("| store | method | s | time, small = 1 | without a usable name, ms | most memory, MiB |")
+    print("| --: | --- | --: | --: | --: | --: |")
+    for size in places:
+        print(f"| {size} MiB | {relocation.method} | {seconds[size]:.3f} | {seconds[size] / seconds[options.small]:.2f} "
+              f"| {absent[size]:.1f} | {relocation.kibibytes / 1024:.0f} |")
+    require("large beside small", seconds[options.large] / seconds[options.small], 1.5)
+    require("ms without a usable name", max(absent.values()), 20)
+    require("MiB of memory", relocation.kibibytes / 1024, 40)
+
+
+def another_part(options):
+    relocation = ways.Relocation(options.groupstore)
+    with tempfile.TemporaryDirectory(prefix="groupstore-bench-", dir=options.here) as place, \
+            stores.other_directory(options) as other:
+        master = os.path.join(place, "master")
+        stores.make_store(master, options.size)
+        names = {"groupstore relocate": relocation, "cp + fsync": ways.copy, "sqlite3 .backup + fsync": ways.backup,
+                 "VACUUM INTO + fsync": ways.vacuum}
+        seconds = {name: [] for name in names}
+        for round in range(options.rounds):
+            for name, way in names.items():
+                seconds[name].append(measure(way, master, options.here, other))
+                print(f"round {round + 1}: {name}: {seconds[name][-1]:.3f} s", file=sys.stderr)
+    print(f"{options.size} MiB from {options.here} to {options.other or other}, {options.rounds} interleaved rounds, medians, "
+          "page cache warm. groupstore's time holds verification and the removal of the old store; the others verify nothing "
+          "and leave it.\n")
+    print("| way | s | MiB/s | speed, cp + fsync = 1 | most memory, MiB |")
+    print("| --- | --: | --: | --: | --: |")
+    median = {name: statistics.median(values) for name, values in seconds.items()}
+    for name, value in median.items():
+        # Each round beside its own neighbours: what the machine does else changes from round to round.
+        ratio = statistics.median(a / b for a, b in zip(seconds["cp + fsync"], seconds[name]))
+        memory = f"{relocation.kibibytes / 1024:.0f}" if name == "groupstore relocate" else ""
+        print(f"| {name} ({relocation.method}) | " if memory else f"| {name} | ", end="")
+        print(f"{value:.3f} | {options.size / value:.0f} | {ratio:.2f} | {memory} |")
+        if memory:
+            require("speed beside cp + fsync", ratio, 0.9, at_least=True)
+    for name in ("sqlite3 .backup + fsync", "VACUUM INTO + fsync"):
+        require(f"time beside {name}", median["groupstore relocate"] / median[name], 1)
+    require("MiB of memory", relocation.kibibytes / 1024, 40)
+
+
+def reflink_part(options):
+    if os.geteuid() != 0 or shutil.which("mkfs.xfs") is None:
+        print("reflink: skipped, it needs root and mkfs.xfs")
+        return
+    relocation = ways.Relocation(options.groupstore, "--retire", "archive")
+    with stores.loop_mount(options.here, "xfs", 2 * options.large + 1024) as mount:
+        seconds = {}
+        masters = {size: os.path.join(mount, f"master-{size}") for size in (options.large, options.small)}
+        for size, master in masters.items():
+            stores.make_store(master, size)
+            seconds[size] = []
+        for round in range(options.rounds):
+            for size, master in masters.items():
+                legacy, group = (tempfile.mkdtemp(dir=mount) for _ in range(2))
+                source = os.path.join(legacy, stores.NAME)
+                stores.command("cp", "--reflink=always", master, source)
+                os.sync()
+                seconds[size].append(relocation(source, group))
+                print(f"round {round + 1}: {size} MiB: {seconds[size][-1]:.3f} s", file=sys.stderr)
+                shutil.rmtree(legacy)
+                shutil.rmtree(group)
+    median = {size: statistics.median(values) for size, values in seconds.items()}
+    print(f"A copy kept in the archive on xfs, by reflink, {options.rounds} interleaved rounds, medians:\n")
+    print("| store | s | time, small = 1 | most memory, MiB |")
+    print("| --: | --: | --: | --: |")
+    for size, value in median.items():
+        print(f"| {size} MiB | {value:.3f} | {value / median[options.small]:.2f} | {relocation.kibibytes / 1024:.0f} |")
+    require("reflink, large beside small", median[options.large] / median[options.small], 2)
+
+
+PARTS = {"same": same_part, "another": another_part, "reflink": reflink_part}
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("groupstore")
-    parser.add_argument("--size", type=int, default=1024, help="MiB")
+    parser.add_argument("absence")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS])
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--large", type=int, default=4096)
+    parser.add_argument("--small", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--here", default=os.environ.get("TMPDIR", "/tmp"))
-    parser.add_argument("--other", help="a directory on another file system, or `loop`")
-    parser.add_argument("--require-ratio", type=float,
-                        help="fail when another file system is reached at less than R times cp + fsync's speed")
+    parser.add_argument("--here", default=os.environ.get("TMPDIR", "/var/tmp"))
+    parser.add_argument("--other")
+    parser.add_argument("--require", action="store_true")
     options = parser.parse_args()
-
-    with tempfile.TemporaryDirectory(prefix="groupstore-bench-", dir=options.here) as place, \
-            other_directory(options) as other:
-        master, small = os.path.join(place, "large"), os.path.join(place, "small")
-        make_store(master, options.size)
-        make_store(small, 16)
-        relocate = groupstore(options.groupstore)
-        ways = {
-            ("same", f"groupstore relocate, {options.size} MiB"): (relocate, master, options.here),
-            ("same", "groupstore relocate, 16 MiB"): (relocate, small, options.here),
-            ("same", "cp + fsync"): (copy, master, options.here),
-            ("same", "sqlite3 .backup + fsync"): (backup, master, options.here),
-            ("another", f"groupstore relocate, {options.size} MiB"): (relocate, master, other),
-            ("another", "cp + fsync"): (copy, master, other),
-            ("another", "sqlite3 .backup + fsync"): (backup, master, other),
-        }
-        seconds = {key: [] for key in ways}
-        methods = {}
-        for round in range(options.rounds):
-            for key, (way, source, to) in ways.items():
-                seconds[key].append(measure(way, source, options.here, to))
-                if way is relocate:
-                    methods[key] = relocate.method
-                print(f"round {round + 1}: {key[1]}, {key[0]} file system: {seconds[key][-1]:.3f} s", file=sys.stderr)
-
-    print(f"Relocation of {options.size} MiB from {options.here}, {options.rounds} interleaved rounds, medians, page cache "
-          f"warm; the other file system is {other}. groupstore's time holds the start of the program, verification and "
-          "the removal of the old store; cp's and .backup's hold no verification and leave the old one.\n")
-    print("| file system | way | method | s | MiB/s | speed, cp + fsync = 1 |")
-    print("| --- | --- | --- | --: | --: | --: |")
-    ratio = 0
-    for key, values in seconds.items():
-        median = statistics.median(values)
-        size = 16 if "16 MiB" in key[1] else options.size
-        speed = statistics.median(seconds[(key[0], "cp + fsync")]) / median
-        if key == ("another", f"groupstore relocate, {options.size} MiB"):
-            ratio = speed
-        shown = f"{speed:.2f}" if size == options.size else ""
-        print(f"| {key[0]} | {key[1]} | {methods.get(key, '')} | {median:.3f} | {size / median:.0f} | {shown} |")
-    if options.require_ratio and ratio < options.require_ratio:
-        sys.exit(f"relocation: another file system at {ratio:.2f} of cp + fsync, less than {options.require_ratio}")
+    for part in options.parts or PARTS:
+        PARTS[part](options)
+        print(flush=True)
+    if options.require and missed:
+        sys.exit("relocation: " + "; ".join(missed))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ package struct RelocationReceipt: Codable, Sendable, Equatable {
     package var method: Transfer.Method
     /// Bytes of the database and the support folder.
     package var bytes: Int64
-    /// What was published, as `xxh3-128:HEX` of the database's bytes in rollback mode; nil after a rename, which
-    /// reads nothing.
+    /// What was published, as `xxh3-128:HEX` of the database's bytes in rollback mode; nil after a rename or a
+    /// reflink, which reads nothing.
     package var hash: String?
     /// SQLite's file change counter when it was published (https://sqlite.org/fileformat2.html, §1.3.9).
     package var changeCounter: UInt32

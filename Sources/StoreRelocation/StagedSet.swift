@@ -9,7 +9,8 @@ import SystemPackage
 struct StagedSet {
     struct Copy {
         let method: Transfer.Method
-        let hash: String
+        /// Nil for a reflink.
+        let hash: String?
         let database: FileIdentity
         let support: FileIdentity?
     }
