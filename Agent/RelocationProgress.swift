@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import FoundationEssentials
 import Glibc
 import GroupStoreAgent
 import LinuxSystem
@@ -54,9 +55,7 @@ final class RelocationProgress {
         if output.json { Output.write(summary.text, to: STDOUT_FILENO) }
         Output.write(
             "groupstore: \(error.string("message") ?? "") (\(error.string("hint") ?? ""))", to: STDERR_FILENO)
-        if !output.json, case .array(let sides)? = summary["sides"] {
-            for case .object(let side) in sides { Output.write("  \(side.text)", to: STDERR_FILENO) }
-        }
+        describeSides(of: summary)
         throw ExitCode(Int32(clamping: error.integer("exit") ?? Int64(ExitStatus.inputOutput.rawValue)))
     }
 
@@ -117,11 +116,16 @@ final class RelocationProgress {
 
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {
         clearBar()
-        if output.json {
-            Output.write(failure.members(source: source, seconds: seconds).typed("summary").text, to: STDOUT_FILENO)
-        }
+        let summary = failure.members(source: source, seconds: seconds).typed("summary")
+        if output.json { Output.write(summary.text, to: STDOUT_FILENO) }
         Output.write("groupstore: \(failure.message) (\(failure.remedy))", to: STDERR_FILENO)
-        if !output.json { for side in failure.sides { Output.write(side.text, to: STDERR_FILENO) } }
+        describeSides(of: summary)
+    }
+
+    /// What a person needs to choose between two stores in conflict.
+    private func describeSides(of summary: JSONObject) {
+        guard !output.json, case .array(let sides)? = summary["sides"] else { return }
+        for case .object(let side) in sides { Output.write("  \(side.conflictSide)", to: STDERR_FILENO) }
     }
 }
 
@@ -134,10 +138,26 @@ extension JSONObject {
     }
 }
 
-extension ConflictSide {
-    fileprivate var text: String {
-        let counts = rows.filter { $0.count > 0 }.map { "\($0.table) \($0.count)" }.joined(separator: ", ")
-        let uuid = storeUUID.map { ", store \($0)" } ?? ""
-        return "  \(role.rawValue): \(PrintablePath(path)), \(ByteCount(bytes)), \(counts)\(uuid)"
+extension JSONObject {
+    /// One of two stores in conflict, in a line.
+    fileprivate var conflictSide: String {
+        let path = PrintablePath(FilePath(bytes: path("path") ?? []) ?? "")
+        var facts = ["\(string("role") ?? ""): \(path)"]
+        if case .number(let modified)? = self["modified"] {
+            facts.append("modified \(Date(timeIntervalSince1970: modified).formatted(.iso8601))")
+        }
+        facts.append("\(ByteCount(integer("bytes") ?? 0))")
+        if case .object(let rows)? = self["rows"] {
+            let counts = rows.members.compactMap { table, count in
+                if case .integer(1...) = count { "\(table) \(rows.integer(table) ?? 0)" } else { nil }
+            }
+            facts.append(counts.isEmpty ? "no rows" : "rows: \(counts.joined(separator: ", "))")
+        }
+        if let uuid = string("store_uuid") { facts.append("store \(uuid)") }
+        if case .array(let models)? = self["model"] {
+            let names = models.compactMap { if case .string(let name) = $0, !name.isEmpty { name } else { nil } }
+            if !names.isEmpty { facts.append("model \(names.joined(separator: ", "))") }
+        }
+        return facts.joined(separator: "; ")
     }
 }

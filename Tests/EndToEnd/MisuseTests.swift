@@ -54,6 +54,18 @@ import Testing
         try makeStore(places.group.appending("Notes.sqlite"), rows: 20)
         try expectRefusal(
             places, store.path, status: 73, outcome: "conflict", places.legacy.string, places.group.string)
+
+        let agent = try AgentProcess(places, legacy: [])
+        for environment in [agent.environment, [:]] {
+            let done = try groupstore("relocate", Word(store.path), Word(places.group), environment: environment)
+            #expect(done.status == 73)
+            for (role, rows) in [("legacy", 10), ("group", 20)] {
+                let side = done.errors.split(separator: "\n").first { $0.hasPrefix("  \(role): ") } ?? ""
+                #expect(side.contains("; modified 20"), "\(done.errors)")
+                #expect(side.hasSuffix("rows: note \(rows)"), "\(done.errors)")
+            }
+        }
+        #expect(try agent.stop().status == 0)
     }
 
     @Test func aHardLink() throws {
