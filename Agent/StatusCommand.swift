@@ -116,25 +116,43 @@ struct AgentStatus {
         case "group":
             let missing = row.bool("exists") == false ? "  (not there yet)" : ""
             return "\(row.string("group") ?? "")  \(printable("directory", row))\(missing)"
+        case "subscription":
+            let behind = row.integer("behind") ?? 0
+            let since = row.string("lagging_since").map { " since \($0)" } ?? ""
+            let waiting = (row.integer("waiting_bytes") ?? 0) + (row.integer("unread_bytes") ?? 0)
+            let holder = FileHolder(
+                pid: Int32(clamping: row.integer("pid") ?? 0), program: row.string("program") ?? "?")
+            return "    subscriber \(holder)  \(behind) behind\(since), \(waiting) bytes waiting"
         case "legacy":
             let detail = row.string("detail").map { ": \($0)" } ?? ""
             return "    legacy \(printable("path", row))  \(row.string("state") ?? "")\(detail)"
         default:
             let last = row.object("last_relocation").map { "\n    \(Self.relocation($0))" } ?? ""
             return "  \(printable("store", row))  \(row.string("state") ?? "")  "
-                + "\(row.integer("subscribers") ?? 0) subscribers\(presenters(row))\(last)"
+                + "\(row.integer("subscribers") ?? 0) subscribers\(holders("presenters", row, ", presented by "))"
+                + (row.object("relocation").map { "\n    \(state(of: $0))" } ?? "") + last
         }
     }
 
-    private static func presenters(_ row: JSONObject) -> String {
-        guard case .array(let values)? = row["presenters"], !values.isEmpty else { return "" }
+    /// In which state of a relocation it is, or was last.
+    private static func state(of relocation: JSONObject) -> String {
+        let words = [
+            "\(relocation.string("state") ?? "") since \(relocation.string("since") ?? "")",
+            relocation.string("outcome") ?? "", relocation.string("message") ?? "",
+        ]
+        return words.filter { !$0.isEmpty }.joined(separator: ": ")
+            + holders("waiting_for", relocation, ", waiting for ")
+    }
+
+    private static func holders(_ key: String, _ row: JSONObject, _ words: String) -> String {
+        guard case .array(let values)? = row[key], !values.isEmpty else { return "" }
         let holders = values.compactMap { value -> FileHolder? in
             guard case .object(let holder) = value else { return nil }
             return FileHolder(
                 pid: Int32(clamping: holder.integer("pid") ?? 0), program: holder.string("program") ?? "?",
                 isElsewhere: holder.bool("elsewhere") ?? false)
         }
-        return ", presented by \(holders.list)"
+        return words + holders.list
     }
 
     static func relocation(_ object: JSONObject) -> String {

@@ -26,7 +26,7 @@ struct FeedEvent {
     }
 
     /// Whether the store may hold something else now; the others only tell of what is under way.
-    var meansReading: Bool { !["relocating", "relocation_ended"].contains(type) }
+    var meansReading: Bool { !["relocating", "abandoned"].contains(type) }
 
     /// What a person wants to see of it behind its type.
     var words: String {

@@ -18,8 +18,8 @@ package enum StoreEvent: Sendable, Equatable {
     /// A legacy store is about to become this one; who still has it open.
     case relocating(waitingFor: [Holder])
     case relocated(from: [UInt8], to: [UInt8])
-    /// The relocation that `relocating` announced did not happen; `outcome` as in the command's summary.
-    case relocationEnded(outcome: String, message: String)
+    /// The relocation that `relocating` announced is over and moved nothing; `outcome` as in the command's summary.
+    case abandoned(outcome: String, message: String)
     /// What the subscriber knows is stale: read anew.
     case reset(ResetReason)
 
@@ -51,12 +51,11 @@ package enum StoreEvent: Sendable, Equatable {
             if let names = tables.names { object["tables"] = .array(names.map { .string($0) }) }
             object["complete"] = .bool(tables.isComplete)
         case .relocating(let holders):
-            object["waiting_for"] = .array(
-                holders.prefix(Self.mostHolders).map { .object($0.json) })
+            object["waiting_for"] = Self.json(of: holders)
         case .relocated(let from, let to):
             object.setPath("from", bytes: from)
             object.setPath("to", bytes: to)
-        case .relocationEnded(let outcome, let message):
+        case .abandoned(let outcome, let message):
             object["outcome"] = .string(outcome)
             object["message"] = .string(message)
         case .reset(let reason): object["reason"] = .string(reason.rawValue)
@@ -65,12 +64,16 @@ package enum StoreEvent: Sendable, Equatable {
         return object
     }
 
+    package static func json(of holders: [Holder]) -> JSONValue {
+        .array(holders.prefix(mostHolders).map { .object($0.json) })
+    }
+
     private var type: String {
         switch self {
         case .change: "change"
         case .relocating: "relocating"
         case .relocated: "relocated"
-        case .relocationEnded: "relocation_ended"
+        case .abandoned: "abandoned"
         case .reset: "reset"
         }
     }

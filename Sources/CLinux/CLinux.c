@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/sockios.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -115,6 +116,11 @@ static int address(const char *path, struct sockaddr_un *result, socklen_t *leng
     if (path[0] == '@') result->sun_path[0] = '\0';
     *length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + count + (path[0] == '@' ? 0 : 1));
     return 0;
+}
+
+int gs_socket_unread(int descriptor) {
+    int bytes = 0;
+    return ioctl(descriptor, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
 }
 
 int gs_socket_bind(int descriptor, const char *path) {

@@ -16,11 +16,12 @@ public enum StoreChange: Sendable, Equatable {
     /// Something was committed, and is found by who reads the store now. `tables`: which ones; nil when that isn't
     /// said. `isComplete`: no other table changed.
     case changed(tables: [String]?, isComplete: Bool, token: String)
-    /// A store at a legacy place is about to become this one; who is waited for.
+    /// A store at a legacy place is about to become this one; who is waited for. It lasts until `relocated`,
+    /// `abandoned`, `reset` or `disconnected`; where it still lasts after one of the latter two, it comes again.
     case relocating(waitingFor: [Holder], token: String)
     case relocated(from: URL, to: URL, token: String)
-    /// The relocation that was announced did not happen.
-    case relocationEnded(outcome: String, message: String, token: String)
+    /// The relocation that was announced is over, and moved nothing.
+    case abandoned(outcome: String, message: String, token: String)
     /// What the subscriber knows is stale: read everything anew. `reason`: a word such as `lagged`, `epoch`, `replaced`.
     case reset(reason: String, token: String)
     /// There is no agent: nobody tells of changes until the next `reset`. It is looked for again.
@@ -30,7 +31,7 @@ public enum StoreChange: Sendable, Equatable {
     public var token: String? {
         switch self {
         case .changed(_, _, let token), .relocating(_, let token), .relocated(_, _, let token),
-            .relocationEnded(_, _, let token), .reset(_, let token):
+            .abandoned(_, _, let token), .reset(_, let token):
             token
         case .disconnected: nil
         }
@@ -51,8 +52,8 @@ extension StoreChange {
         case "relocating": self = .relocating(waitingFor: object.holders("waiting_for"), token: token)
         case "relocated":
             self = .relocated(from: object.url("from"), to: object.url("to"), token: token)
-        case "relocation_ended":
-            self = .relocationEnded(
+        case "abandoned":
+            self = .abandoned(
                 outcome: object.string("outcome") ?? "", message: object.string("message") ?? "", token: token)
         case "reset": self = .reset(reason: object.string("reason") ?? "", token: token)
         default: return nil

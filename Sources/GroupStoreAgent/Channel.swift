@@ -31,7 +31,7 @@ struct Channel {
         case .change(let tables):
             if recent.count == Self.mostRecent { recent.removeFirst() }
             recent.append((number, tables))
-        case .relocating, .relocationEnded: break
+        case .relocating, .abandoned: break
         }
         return numbered
     }
@@ -69,8 +69,13 @@ struct Backlog {
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// A change is folded into the change or reset before it; too many other events become one `reset`.
+    /// A change is folded into the change or reset before it, and who is waited for now takes the place of who was;
+    /// too many other events become one `reset`.
     mutating func append(_ new: Channel.Numbered) {
+        if case .relocating = new.event, case .relocating? = entries.last?.event {
+            entries[entries.count - 1] = new
+            return
+        }
         if case .change(let tables) = new.event, let last = entries.last {
             switch last.event {
             case .change(let earlier):
@@ -80,7 +85,7 @@ struct Backlog {
             case .reset:
                 entries[entries.count - 1] = Channel.Numbered(event: last.event, number: new.number)
                 return
-            case .relocating, .relocated, .relocationEnded: break
+            case .relocating, .relocated, .abandoned: break
             }
         }
         entries.append(new)

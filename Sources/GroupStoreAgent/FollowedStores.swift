@@ -287,7 +287,7 @@ extension FollowedStores {
         let saysAll = announced.contains { event in
             switch event {
             case .relocated, .reset: true
-            case .change, .relocating, .relocationEnded: false
+            case .change, .relocating, .abandoned: false
             }
         }
         if !saysAll, let store, store.state != .absent { hub.publish(.change(.unknown), of: address) }

@@ -19,6 +19,8 @@ package final class Hub: Sendable {
         var outlets: [UInt64: Outlet] = [:]
         var channels: [StoreAddress: Channel] = [:]
         var subscribers: [StoreAddress: [Subscription]] = [:]
+        /// Of the stores that were relocated, or tried to be; once over, for as long as they have a channel.
+        var relocations: [StoreAddress: RelocationState] = [:]
         /// Every channel that was closed ended below it; a channel opened later begins here.
         var floor: UInt64 = 0
         /// Connections that the server should look at: they may be finished.
@@ -38,6 +40,16 @@ package final class Hub: Sendable {
 
     private func line(_ event: Channel.Numbered, _ store: StoreAddress) -> [UInt8] {
         WireLine.bytes(event.event.json(store: store, token: token(event.number)))
+    }
+
+    /// Bounded by a backlog's length. Where a reset stands for what is left out, a relocation that lasts is named again.
+    private func lines(_ events: [Channel.Numbered], _ store: StoreAddress, _ state: State) -> [UInt8] {
+        var events = events
+        let lastWord = events.last { event in if case .change = event.event { false } else { true } }
+        if case .reset? = lastWord?.event, let event = state.relocations[store]?.announcement, let last = events.last {
+            events.append(Channel.Numbered(event: event, number: last.number))
+        }
+        return events.flatMap { line($0, store) }
     }
 
     private func token(_ number: UInt64) -> String { FeedToken(epoch: epoch, number: number).description }
@@ -64,6 +76,7 @@ extension Hub {
                 return false
             }
             state.floor = max(state.floor, channel.number + 1)
+            if state.relocations[store]?.announcement == nil { state.relocations[store] = nil }
             return true
         }
     }
@@ -71,19 +84,37 @@ extension Hub {
     /// Numbers the event and sends it to all subscribers; nothing when the store isn't open.
     package func publish(_ event: StoreEvent, of store: StoreAddress) {
         state.withLock { state in
-            guard let numbered = state.channels[store]?.append(event) else { return }
-            guard let subscribers = state.subscribers[store] else { return }
-            let line = line(numbered, store)
-            for subscription in subscribers where subscription.admits(event) {
+            let before = state.relocations[store]
+            let relocation = RelocationState.after(event, before)
+            // Who is waited for still: nothing new.
+            if case .relocating = event, relocation == before { return }
+            state.relocations[store] = relocation
+            distribute(event, store, &state)
+            if case .reset = event, let announcement = relocation?.announcement {
+                distribute(announcement, store, &state)
+            }
+            if state.channels[store] == nil, relocation?.announcement == nil { state.relocations[store] = nil }
+        }
+    }
+
+    private func distribute(_ event: StoreEvent, _ store: StoreAddress, _ state: inout State) {
+        guard let numbered = state.channels[store]?.append(event) else { return }
+        guard let subscribers = state.subscribers[store] else { return }
+        let line = line(numbered, store)
+        for subscription in subscribers {
+            if subscription.admits(event) {
                 subscription.outlet.send(numbered, line: line, of: subscription)
                 note(subscription.outlet, &state)
+            } else {
+                subscription.passed(numbered.number)
             }
         }
     }
 
     package struct StoreStatus: Sendable {
         package let token: String
-        package let subscribers: Int
+        package let subscriptions: [SubscriptionStatus]
+        package let relocation: RelocationState?
     }
 
     package func status() -> [StoreAddress: StoreStatus] {
@@ -91,7 +122,9 @@ extension Hub {
             var result: [StoreAddress: StoreStatus] = [:]
             for (store, channel) in state.channels {
                 result[store] = StoreStatus(
-                    token: token(channel.number), subscribers: state.subscribers[store]?.count ?? 0)
+                    token: token(channel.number),
+                    subscriptions: (state.subscribers[store] ?? []).map { $0.status(upTo: channel.number) },
+                    relocation: state.relocations[store])
             }
             return result
         }
@@ -115,7 +148,8 @@ extension Hub {
                 return answer(.failure(id: id, .tooManySubscriptions), outlet, &state)
             }
             remove(store, of: outlet, &state)
-            let subscription = Subscription(store: store, outlet: outlet, filter: filter)
+            let subscription = Subscription(
+                store: store, outlet: outlet, filter: filter, number: channel.number)
             outlet.add(subscription)
             state.subscribers[store, default: []].append(subscription)
             let missed = (token.map { channel.missed(since: $0, epoch: epoch) } ?? []).filter {
@@ -125,7 +159,12 @@ extension Hub {
             var reply: JSONObject = ["token": .string(missed.isEmpty ? self.token(channel.number) : token ?? "")]
             reply.setPath("path", bytes: path)
             answer(.reply(id: id, reply), outlet, &state)
-            for event in missed { outlet.send(event, line: line(event, store), of: subscription) }
+            let lasting = state.relocations[store]?.announcement.map { event in
+                Channel.Numbered(event: event, number: channel.number)
+            }
+            for event in missed + (lasting.map { [$0] } ?? []) {
+                outlet.send(event, line: line(event, store), of: subscription)
+            }
         }
     }
 
@@ -157,8 +196,8 @@ extension WireError {
 
 extension Hub {
     /// `raw` is a non-blocking socket that the event loop watches under `connection`; it stays open until `remove`.
-    package func add(_ connection: UInt64, raw: CInt) {
-        state.withLock { $0.outlets[connection] = Outlet(connection: connection, raw: raw, loop: loop) }
+    package func add(_ connection: UInt64, raw: CInt, peer: PeerCredentials? = nil) {
+        state.withLock { $0.outlets[connection] = Outlet(connection: connection, raw: raw, peer: peer, loop: loop) }
     }
 
     /// Returns the stores that nobody is subscribed to any more.
@@ -200,7 +239,7 @@ extension Hub {
     package func flush(_ connection: UInt64) {
         state.withLock { state in
             guard let outlet = state.outlets[connection] else { return }
-            outlet.flush(line: line)
+            outlet.flush { lines($0, $1, state) }
             note(outlet, &state)
         }
     }

@@ -1,32 +1,13 @@
 import AgentProtocol
 import LinuxSystem
 
-/// One subscription: a connection's interest in a store. Guarded by the hub's lock.
-final class Subscription {
-    let store: StoreAddress
-    /// The connection; it outlives its subscriptions.
-    unowned let outlet: Outlet
-    private let filter: TableFilter?
-    var backlog = Backlog()
-
-    init(store: StoreAddress, outlet: Outlet, filter: TableFilter?) {
-        self.store = store
-        self.outlet = outlet
-        self.filter = filter
-    }
-
-    /// Whether it is told of the event.
-    func admits(_ event: StoreEvent) -> Bool {
-        if let filter, case .change(let tables) = event { filter.admits(tables) } else { true }
-    }
-}
-
 /// The sending half of a connection. Guarded by the hub's lock.
 ///
 /// What the socket takes goes out at once, on the thread that has it. What it doesn't take waits here: answers as
 /// bytes, events as each subscription's backlog.
 final class Outlet {
     let connection: UInt64
+    let peer: PeerCredentials?
     private let raw: CInt
     private let loop: EventLoop
     private var unsent: [UInt8] = []
@@ -44,13 +25,20 @@ final class Outlet {
     /// Bytes of answers from which on no more requests are read, and progress is left out.
     private static let congestion = 65_536
 
-    init(connection: UInt64, raw: CInt, loop: EventLoop) {
+    init(connection: UInt64, raw: CInt, peer: PeerCredentials?, loop: EventLoop) {
         self.connection = connection
+        self.peer = peer
         self.raw = raw
         self.loop = loop
     }
 
     var isCongested: Bool { unsent.count > Self.congestion }
+
+    /// Bytes that the socket hasn't taken.
+    var waitingBytes: Int { unsent.count }
+
+    /// Bytes of the kernel's memory that hold what the peer hasn't read.
+    var unreadBytes: Int { UnixSocket.unread(raw) }
 
     /// Nothing waits to be sent.
     var isFlushed: Bool { unsent.isEmpty && lagging.isEmpty }
@@ -70,21 +58,22 @@ final class Outlet {
     func send(_ event: Channel.Numbered, line: [UInt8], of subscription: Subscription) {
         if isFlushed {
             transmit(line)
+            subscription.wasTold(event.number)
             updateInterest()
         } else if !isBroken {
             if subscription.backlog.isEmpty { lagging.append(subscription) }
-            subscription.backlog.append(event)
+            subscription.queue(event)
         }
     }
 
-    /// The socket takes bytes again. `line` makes an event's line.
-    func flush(line: (Channel.Numbered, StoreAddress) -> [UInt8]) {
+    /// The socket takes bytes again. `lines` makes of a backlog's events their lines.
+    func flush(lines: ([Channel.Numbered], StoreAddress) -> [UInt8]) {
         let waiting = unsent
         unsent = []
         transmit(waiting)
         while unsent.isEmpty, !lagging.isEmpty {
             let subscription = lagging.removeFirst()
-            transmit(subscription.backlog.take().flatMap { line($0, subscription.store) })
+            transmit(lines(subscription.take(), subscription.store))
         }
         updateInterest()
     }

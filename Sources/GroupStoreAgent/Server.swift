@@ -120,10 +120,11 @@ extension Server {
         let token = nextConnection
         nextConnection += 1
         let connection = Connection(socket, peer)
+        UnixSocket.limitUnread(connection.socket.raw, to: WireLine.longest)
         try loop.add(connection.socket.raw, token: token)
         connections[token] = connection
         connectionCounts[peer.uid, default: 0] += 1
-        hub.add(token, raw: connection.socket.raw)
+        hub.add(token, raw: connection.socket.raw, peer: connection.peer)
         hub.answer(token, requests.hello)
     }
 

@@ -39,6 +39,7 @@ package struct StatusReport: Sendable {
             let receipts = (try? GroupContainer(group.directory).receipts()) ?? []
             for store in stores(of: group, feed) {
                 rows.append(("store", row(of: store, group, feed[store], receipts)))
+                rows += (feed[store]?.subscriptions ?? []).map { ("subscription", row(of: $0, store)) }
             }
             rows += legacy.filter { $0.store.group == group.identifier.rawValue }.map { ("legacy", row(of: $0)) }
         }
@@ -79,14 +80,22 @@ package struct StatusReport: Sendable {
             row["exists"] = .bool((try? Directory(group.directory).status(name)).flatMap { $0 } != nil)
         }
         row["state"] = states[store].map { .string($0.rawValue) }
-        row["subscribers"] = .integer(Int64(feed?.subscribers ?? 0))
+        row["subscribers"] = .integer(Int64(feed?.subscriptions.count ?? 0))
         if let name {
             let item = ClaimedItem(container: store.group, path: FilePath(root: nil, [name]))
             row["presenters"] = .array(presenters.holders(presenting: item).map { .object($0.json) })
         }
+        row["relocation"] = feed?.relocation.map { .object($0.json) }
         row["token"] = feed.map { .string($0.token) }
         let last = receipts.last { receipt in name.map { receipt.name.path == FilePath(root: nil, [$0]) } ?? false }
         row["last_relocation"] = last.map { .object($0.json) }
+        return row
+    }
+
+    private func row(of subscription: SubscriptionStatus, _ store: StoreAddress) -> JSONObject {
+        var row = JSONObject()
+        row.setPath("store", bytes: store.bytes)
+        for member in subscription.json.members { row[member.key] = member.value }
         return row
     }
 
@@ -106,7 +115,7 @@ package struct StatusReport: Sendable {
         summary["epoch"] = .string(hub.epoch)
         summary["groups"] = .integer(Int64(configuration.value.groups.count))
         summary["stores"] = .integer(Int64(feed.count))
-        summary["subscribers"] = .integer(Int64(feed.values.reduce(0) { $0 + $1.subscribers }))
+        summary["subscribers"] = .integer(Int64(feed.values.reduce(0) { $0 + $1.subscriptions.count }))
         return summary
     }
 }

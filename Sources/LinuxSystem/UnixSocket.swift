@@ -57,6 +57,16 @@ package enum UnixSocket {
         }
     }
 
+    /// Lets the kernel hold about that many bytes that the peer has not received (socket(7), SO_SNDBUF, which the
+    /// kernel doubles for its own book-keeping).
+    package static func limitUnread(_ raw: CInt, to bytes: Int) {
+        var half = CInt(clamping: bytes / 2)
+        _ = setsockopt(raw, SOL_SOCKET, SO_SNDBUF, &half, socklen_t(MemoryLayout<CInt>.size))
+    }
+
+    /// Bytes of kernel memory that hold what the peer has not received yet; 0 where that can't be told.
+    package static func unread(_ raw: CInt) -> Int { max(0, Int(gs_socket_unread(raw))) }
+
     /// As `Descriptor.send`, on a socket that somebody else owns.
     package static func send(_ bytes: ArraySlice<UInt8>, on raw: CInt) throws(SystemError) -> Int {
         try untilFull { bytes.withUnsafeBytes { gs_socket_send(raw, $0.baseAddress, $0.count) } }

@@ -90,7 +90,7 @@ import Testing
         let subscriber = try agent.subscribe("Notes.sqlite")
         try apps.start(rows: 2500, rate: 500)
         shell.closeInput()
-        let relocated = try subscriber.next("relocated", "relocation_ended")
+        let relocated = try subscriber.next("relocated", "abandoned")
         #expect(relocated.type == "relocated", "\(relocated.text)")
         let pauses = try apps.finish()
         #expect(pauses.count == 1)

@@ -114,7 +114,10 @@ import Testing
 
     @Test func aBacklogThatGrowsTooLongIsOneReset() {
         var backlog = Backlog()
-        for number in 1...100 { backlog.append(.init(event: .relocating(waitingFor: []), number: UInt64(number))) }
+        for number in 1...50 {
+            backlog.append(.init(event: .relocating(waitingFor: []), number: UInt64(2 * number - 1)))
+            backlog.append(.init(event: moved, number: UInt64(2 * number)))
+        }
         #expect(backlog.entries.count <= 8)
         #expect(backlog.entries.first?.event == .reset(.lagged))
         backlog.append(.init(event: .change(.unknown), number: 101))

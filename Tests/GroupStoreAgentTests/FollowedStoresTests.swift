@@ -73,8 +73,8 @@ import Testing
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
         try server.feed.release(store)
-        server.feed.resume(store, announcing: .relocationEnded(outcome: "busy", message: ""))
-        #expect(try types(2, client) == ["change", "relocation_ended"])
+        server.feed.resume(store, announcing: .abandoned(outcome: "busy", message: ""))
+        #expect(try types(2, client) == ["change", "abandoned"])
     }
 
     /// One that isn't followed yet when it is released isn't opened by a subscription in between.

@@ -96,7 +96,10 @@ import Testing
 
     @Test func tooManyMissedEventsAreAReset() throws {
         let slow = try subscriber(1, capacity: 4608)
-        for _ in 1...500 { hub.publish(.relocating(waitingFor: []), of: store) }
+        for _ in 1...250 {
+            hub.publish(.relocating(waitingFor: []), of: store)
+            hub.publish(.abandoned(outcome: "refused", message: ""), of: store)
+        }
         var late: [JSONObject] = try slow.received()
         while !hub.isFlushed {
             hub.flush(1)
@@ -104,6 +107,76 @@ import Testing
         }
         #expect(late.contains { $0.string("type") == "reset" && $0.string("reason") == "lagged" })
         #expect(numbers(late).last == 500)
+    }
+
+    /// Whoever joins while a relocation lasts hears of it at once, and of who is waited for now.
+    @Test func aRelocationIsAState() throws {
+        let holder = StoreEvent.Holder(pid: 7, program: "old")
+        let first = try subscriber(1)
+        hub.publish(.relocating(waitingFor: [holder]), of: store)
+        hub.publish(.relocating(waitingFor: [holder]), of: store)
+        hub.publish(.relocating(waitingFor: []), of: store)
+        hub.publish(.reset(.overflow), of: store)
+        let types = try first.received().dropFirst().map { $0.string("type") }
+        #expect(types == ["relocating", "relocating", "reset", "relocating"])
+        for since in [nil, "e-0", "e-4", "other-1"] {
+            let joined = try subscriber(2, since: since)
+            let last = try joined.received().last
+            #expect(last?.string("type") == "relocating", "\(since ?? "none")")
+            #expect(last?.string("token") == "e-4")
+            _ = hub.remove(2)
+        }
+        #expect(hub.status()[store]?.relocation?.phase == .relocating(waitingFor: []))
+        hub.publish(.abandoned(outcome: "refused", message: "no"), of: store)
+        #expect(try subscriber(3).received().count == 1)
+        #expect(hub.status()[store]?.relocation?.json.string("state") == "abandoned")
+        withExtendedLifetime(first) {}
+    }
+
+    /// A relocation of a store that nobody followed when it began.
+    @Test func aRelocationIsKnownBeforeTheFirstSubscriber() throws {
+        hub.publish(.relocating(waitingFor: []), of: store)
+        let first = try subscriber(1)
+        #expect(try first.received().last?.string("type") == "relocating")
+    }
+
+    @Test func aLaggardsResetIsFollowedByTheRelocationThatLasts() throws {
+        let slow = try subscriber(1, capacity: 4608)
+        for _ in 1...500 { hub.publish(.change(.unknown), of: store) }
+        for _ in 1...20 {
+            hub.publish(.abandoned(outcome: "refused", message: ""), of: store)
+            hub.publish(.relocating(waitingFor: []), of: store)
+        }
+        for _ in 1...3 { hub.publish(.change(.unknown), of: store) }
+        var late: [JSONObject] = try slow.received()
+        while !hub.isFlushed {
+            hub.flush(1)
+            late += try slow.received()
+        }
+        #expect(late.contains { $0.string("type") == "reset" && $0.string("reason") == "lagged" })
+        let states = late.compactMap { $0.string("type") }.filter { $0 != "change" }
+        #expect(states.last == "relocating")
+    }
+
+    @Test func statusSaysHowFarEachSubscriberIs() throws {
+        let slow = try subscriber(1, capacity: 4608)
+        let fast = try subscriber(2)
+        for _ in 1...500 {
+            hub.publish(.change(.unknown), of: store)
+            _ = try fast.received()
+        }
+        let found = try #require(hub.status()[store]?.subscriptions.map(\.json))
+        #expect((found[0].integer("behind") ?? 0) > 0)
+        #expect((found[0].integer("unread_bytes") ?? 0) > 0)
+        #expect(found[0].string("lagging_since") != nil)
+        #expect(found[1].integer("behind") == 0)
+        #expect(found[1].integer("waiting_bytes") == 0)
+        #expect(found[1]["lagging_since"] == nil)
+        while !hub.isFlushed {
+            _ = try slow.received()
+            hub.flush(1)
+        }
+        #expect(hub.status()[store]?.subscriptions.map(\.behind) == [0, 0])
     }
 
     @Test func aTokenBringsWhatWasMissed() throws {

@@ -188,7 +188,7 @@ import Testing
         var rows: [String] = []
         // The event comes before the answer, and is kept.
         let summary = try connection.request(.status(group: nil), deadline: deadline) { type, _ in rows.append(type) }
-        #expect(rows == ["group", "store"])
+        #expect(rows == ["group", "store", "subscription"])
         #expect(summary.integer("subscribers") == 1)
         #expect(try connection.event(deadline: deadline)?.type == "change")
         #expect(try connection.event(deadline: Deadline(after: .milliseconds(1))) == nil)

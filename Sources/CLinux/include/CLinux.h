@@ -53,6 +53,8 @@ int gs_socket_stream(void);
 int gs_socket_datagram(void);
 int gs_socket_accept(int listener);
 int gs_socket_peer(int descriptor, struct gs_credentials *result);
+// Bytes of kernel memory that hold what the peer has not received yet (SIOCOUTQ, unix(7)); -1 with errno.
+int gs_socket_unread(int descriptor);
 // A Unix address; the path may begin with '@' for the abstract name space. -1 and ENAMETOOLONG when it doesn't fit.
 int gs_socket_bind(int descriptor, const char *path);
 int gs_socket_connect(int descriptor, const char *path);

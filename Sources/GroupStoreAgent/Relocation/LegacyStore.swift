@@ -43,6 +43,9 @@ final class LegacyStore {
     private var recheck = LegacyStore.firstRecheck
     private static let firstRecheck = Duration.milliseconds(1)
     private static let longestRecheck = Duration.milliseconds(256)
+    /// Who had it open when that was last asked.
+    var waitingFor: [FileHolder] = []
+    private var namesHoldersAt = ContinuousClock.now
     /// Its going was our own doing.
     private var wasRelocated = false
 
@@ -142,7 +145,8 @@ final class LegacyStore {
         switch state {
         case .arriving: arrival.wholeAt
         case .failed: retriesAt
-        default: [asksAgainAt, looksAgainAt].compactMap { $0 }.min()
+        case .waiting, .relocating: [asksAgainAt, looksAgainAt].compactMap { $0 }.min()
+        case .absent, .relocated: nil
         }
     }
 
@@ -151,6 +155,7 @@ final class LegacyStore {
         defer { wasClosed = false }
         if case .failed = state { return retriesAt.map { $0 <= .now } ?? false }
         let isDue = [asksAgainAt, looksAgainAt].compactMap { $0 }.contains { $0 <= .now }
+        if let looksAgainAt, looksAgainAt <= .now { self.looksAgainAt = nil }
         return (wasClosed || state == .arriving || isDue) && arrival.isWhole(at: .now)
     }
 
@@ -230,6 +235,22 @@ final class LegacyStore {
         }
         return FileHolder.of(status.identity)
     }
+
+    /// Finds out for whom it waits. False when that is put off: all processes of the machine are looked at, and a program
+    /// that opens and closes the store all the time must not make that a burden.
+    func nameHolders() -> Bool {
+        let began = ContinuousClock.now
+        guard began >= namesHoldersAt else {
+            looksAgainAt = looksAgainAt.map { min($0, namesHoldersAt) } ?? namesHoldersAt
+            return false
+        }
+        waitingFor = holders()
+        namesHoldersAt = .now.advanced(by: began.duration(to: .now) * Self.restFactor)
+        return true
+    }
+
+    /// Of the time that naming the holders took, until it is done anew.
+    private static let restFactor = 20
 
     var status: LegacyStatus {
         let (word, detail): (String, String?) =

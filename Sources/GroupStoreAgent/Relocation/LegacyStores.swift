@@ -63,6 +63,13 @@ struct LegacyStores {
         }
     }
 
+    /// The stores that are waited for, and who has them open.
+    var waiting: [StoreAddress: [FileHolder]] {
+        var found: [StoreAddress: [FileHolder]] = [:]
+        for store in all where store.state == .waiting { found[store.address, default: []] += store.waitingFor }
+        return found
+    }
+
     /// The earliest instant at which a store may have become whole.
     var dueAt: ContinuousClock.Instant? { all.compactMap(\.dueAt).min() }
 }

@@ -27,6 +27,7 @@ package final class RelocationScheduler: RelocationScheduling {
     private let ended = DispatchSemaphore(value: 0)
     private let rows = Mutex<[LegacyStatus]>([])
     private let feed: FeedControl
+    private let announcements: RelocationAnnouncements
     private let presenters: MemoryRegistry
     /// Ends the waiting for presenters.
     private let isStopping = StopFlag()
@@ -36,6 +37,7 @@ package final class RelocationScheduler: RelocationScheduling {
     package init(_ configuration: Configuration, surroundings: RelocationSurroundings, logger: Logger) {
         initial = configuration
         feed = surroundings.feed
+        announcements = RelocationAnnouncements(surroundings.feed)
         presenters = surroundings.presenters
         self.logger = logger
     }
@@ -84,6 +86,7 @@ package final class RelocationScheduler: RelocationScheduling {
         while true {
             relocateDue(&stores)
             publishStatus(stores)
+            announcements.update(stores.waiting)
             wait(until: [stores.dueAt, recovery.dueAt].compactMap { $0 }.min())
             if recovery.isDue { recovery.bringToEnd(stores.configuration) }
             for task in inbox.withLock({ exchange(&$0) }) {
@@ -119,8 +122,7 @@ package final class RelocationScheduler: RelocationScheduling {
     private func relocateDue(_ stores: inout LegacyStores) {
         for store in stores.all where store.takeTurn() {
             if store.isOpen(), !canBeAskedFor(store) {
-                if store.state != .waiting { announceWaiting(store) }
-                store.state = .waiting
+                awaitClosing(store)
             } else {
                 relocate(store, claimDeadline: stores.configuration.claimDeadline)
                 publishStatus(stores)
@@ -144,13 +146,12 @@ package final class RelocationScheduler: RelocationScheduling {
             presenting: ClaimedItem(container: store.address.group, path: FilePath(root: nil, [name])))
     }
 
-    private func announceWaiting(_ store: LegacyStore) {
-        let holders = store.holders()
+    private func awaitClosing(_ store: LegacyStore) {
+        let wasWaiting = store.state == .waiting
+        store.state = .waiting
+        guard store.nameHolders(), !wasWaiting else { return }
         logger.info(
-            "waiting to relocate \(PrintablePath(store.path))",
-            metadata: ["open-in": "\(holders.list)"])
-        feed.announce(
-            .relocating(waitingFor: holders.map { .init($0) }), of: store.address)
+            "waiting to relocate \(PrintablePath(store.path))", metadata: ["open-in": "\(store.waitingFor.list)"])
     }
 
     private func relocate(_ store: LegacyStore, claimDeadline: Duration) {
@@ -158,9 +159,7 @@ package final class RelocationScheduler: RelocationScheduling {
         guard Self.isThere(store) || Self.isUnfinished(store) else { return store.find() }
         guard !Self.isLinkToGroup(store) || Self.isUnfinished(store) else { return store.succeeded() }
         let asked = presenting(store)
-        if store.state != .waiting || !asked.isEmpty {
-            feed.announce(.relocating(waitingFor: asked.map { .init($0) }), of: store.address)
-        }
+        announcements.relocating(store.address, waitingFor: asked)
         store.state = .relocating
         var request = RelocationRequest(source: store.path, group: store.group)
         request.name = store.configuration.name.database
@@ -173,10 +172,14 @@ package final class RelocationScheduler: RelocationScheduling {
         let opener = FeedOpener(feed: feed, store: store.address)
         do throws(RelocationFailure) {
             let summary = try engine(request, opener).run()
+            announcements.ended(store.address)
             opener.resume(announcing: summary.event)
             succeeded(summary, store)
         } catch {
-            opener.resume(announcing: error.event)
+            // Whoever is in the way is waited for: that it is not over yet is told when it is known who they are.
+            let isOver = error.kind != .busy
+            if isOver { announcements.ended(store.address) }
+            opener.resume(announcing: isOver ? error.event : nil)
             failed(error, store)
         }
     }
@@ -220,6 +223,7 @@ package final class RelocationScheduler: RelocationScheduling {
     private func failed(_ failure: RelocationFailure, _ store: LegacyStore) {
         if failure.kind == .busy {
             store.state = .waiting
+            store.waitingFor = failure.holders
             if !presenting(store).isEmpty {
                 logger.notice("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
                 return store.askedInVain()
@@ -289,12 +293,12 @@ extension RelocationSummary {
     fileprivate var event: StoreEvent {
         outcome == .relocated
             ? .relocated(from: from.bytes, to: to.bytes)
-            : .relocationEnded(outcome: outcome.rawValue, message: notes.joined(separator: "; "))
+            : .abandoned(outcome: outcome.rawValue, message: notes.joined(separator: "; "))
     }
 }
 
 extension RelocationFailure {
-    fileprivate var event: StoreEvent { .relocationEnded(outcome: outcome, message: message) }
+    fileprivate var event: StoreEvent { .abandoned(outcome: outcome, message: message) }
 }
 
 // MARK: Clients' relocations
@@ -308,7 +312,7 @@ extension RelocationScheduler {
             var request = try RelocationRequest(operation)
             let store = configuration.address(of: request)
             request.identifier = store.flatMap { GroupIdentifier($0.group) }
-            if let store, !operation.dryRun { feed.announce(.relocating(waitingFor: []), of: store) }
+            if let store, !operation.dryRun { announcements.relocating(store, waitingFor: []) }
             let started = ContinuousClock.now
             let opener = FeedOpener(feed: feed, store: store)
             let engine = engine(request, opener) { event in
@@ -325,6 +329,7 @@ extension RelocationScheduler {
                 announced = error.event
                 events(.summary(error.members(source: request.source, seconds: started.duration(to: .now).seconds)))
             }
+            if let store, !operation.dryRun { announcements.ended(store) }
             opener.resume(announcing: operation.dryRun ? nil : announced)
         } catch {
             events(.refused(error))

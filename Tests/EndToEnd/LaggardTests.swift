@@ -1,0 +1,71 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Subscribers that don't read.
+@Suite(.timeLimit(.minutes(10))) struct LaggardTests {
+    private static let writer = """
+        import sqlite3, sys
+        connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=600)
+        connection.execute("PRAGMA synchronous = OFF")
+        for number in range(int(sys.argv[2])):
+            connection.execute("INSERT INTO entry VALUES (?)", (number,))
+        """
+
+    /// Kilobytes that are the agent's own, from its `smaps_rollup`.
+    private func memory(_ agent: AgentProcess) throws -> Int {
+        let text = try run("cat", ["/proc/\(agent.process.pid)/smaps_rollup"]).output
+        let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("Anonymous:") })
+        return try #require(Int(line.split(separator: " ").dropFirst().first ?? ""))
+    }
+
+    private func write(_ commits: Int, to store: FilePath) throws {
+        let done = try run("python3", ["-c", Word(Self.writer), Word(store), "\(commits)"])
+        try #require(done.status == 0, "\(done.errors)")
+    }
+
+    private func subscriptions(_ agent: AgentProcess) throws -> [JSONObject] {
+        try groupstore("status", "--json", environment: agent.environment).objects.filter { $0.type == "subscription" }
+    }
+
+    /// A stopped process costs a bounded amount however much is committed, delays nobody, is named by `status`, and
+    /// knows all once it goes on.
+    @Test func aStoppedSubscriberCostsNothingMore() throws {
+        let places = try Places()
+        let store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE entry (number INTEGER)")
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "\(AgentProcess.group)/Notes.sqlite", "--json"],
+            environment: agent.environment)
+        try watch.line { JSONObject(line: $0)?.type == "subscribed" }
+        watch.signal(SIGSTOP)
+        let silent = try agent.subscribe("Notes.sqlite")
+
+        try write(20_000, to: store)
+        let before = try memory(agent)
+        try write(100_000, to: store)
+        let growth = try memory(agent) - before
+        #expect(growth < 1024, "\(growth) KiB more")
+
+        let found = try subscriptions(agent)
+        let stopped = try #require(found.first { $0.integer("pid") == Int64(watch.pid) })
+        #expect((stopped.integer("behind") ?? 0) > 0, "\(stopped.text)")
+        #expect(stopped.string("lagging_since") != nil)
+        let limit = Int64(2 * WireLine.longest)
+        #expect((stopped.integer("unread_bytes") ?? 0) + (stopped.integer("waiting_bytes") ?? 0) <= limit)
+        // Who reads is told at once.
+        let reader = try agent.subscribe("Notes.sqlite")
+        try sqlite(store, "INSERT INTO entry VALUES (0)")
+        let last = try #require(try reader.next("change").string("token"))
+
+        watch.signal(SIGCONT)
+        try watch.line { JSONObject(line: $0)?.string("token") == last }
+        try silent.next { $0.string("token") == last }
+        // The agent has written before a status is asked for.
+        #expect(try subscriptions(agent).allSatisfy { $0.integer("behind") == 0 })
+    }
+}

@@ -1,0 +1,85 @@
+import AgentProtocol
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A relocation is a state that subscribers are told of, whenever they come.
+@Suite struct RelocationStateTests {
+    private let places: Places
+    private let store: StoreFiles
+
+    init() throws {
+        places = try Places()
+        store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+    }
+
+    private func holders(_ event: JSONObject, _ key: String = "waiting_for") -> Set<Int64> {
+        Set(event.objects(key).compactMap { $0.integer("pid") })
+    }
+
+    private func state(_ agent: AgentProcess) throws -> JSONObject? {
+        let done = try groupstore("status", "--json", environment: agent.environment)
+        #expect(done.status == 0, "\(done.errors)")
+        return done.objects.first { $0.type == "store" }?.object("relocation")
+    }
+
+    @Test func whoeverJoinsIsToldWhoIsWaitedFor() throws {
+        let first = try sqliteShell(store.path)
+        let second = try sqliteShell(store.path)
+        let agent = try AgentProcess(places, legacy: [store.path])
+        let early = try agent.subscribe("Notes.sqlite")
+        let both: Set<Int64> = [Int64(first.pid), Int64(second.pid)]
+        try early.next { $0.type == "relocating" && holders($0) == both }
+
+        let late = try agent.subscribe("Notes.sqlite")
+        #expect(try holders(late.next { _ in true }) == both)
+        let shown = try #require(try state(agent))
+        #expect(shown.string("state") == "relocating")
+        #expect(holders(shown) == both)
+        let words = try groupstore("status", environment: agent.environment).output
+        #expect(words.contains("relocating") && words.contains("sqlite3 (pid \(first.pid))"), "\(words)")
+
+        first.closeInput()
+        try first.wait()
+        for subscriber in [early, late] {
+            try subscriber.next { $0.type == "relocating" && holders($0) == [Int64(second.pid)] }
+        }
+        second.closeInput()
+        try second.wait()
+        for subscriber in [early, late] { try subscriber.next("relocated") }
+        #expect(try state(agent)?.string("state") == "relocated")
+        // It is over: whoever joins now hears nothing of it before the next change.
+        let after = try agent.subscribe("Notes.sqlite")
+        try sqlite(places.group.appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('later')")
+        #expect(try after.next { _ in true }.type == "change")
+    }
+
+    @Test func aStoreThatIsTakenAwayAbandonsIt() throws {
+        let shell = try sqliteShell(store.path)
+        let agent = try AgentProcess(places, legacy: [store.path])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try subscriber.next("relocating")
+        try run("rm", [Word(store.path)])
+        let event = try subscriber.next("relocated", "abandoned")
+        #expect(event.string("outcome") == "nothing_to_do", "\(event.text)")
+        #expect(try state(agent)?.string("state") == "abandoned")
+        shell.closeInput()
+        try shell.wait()
+    }
+
+    @Test func aConflictAbandonsIt() throws {
+        let shell = try sqliteShell(store.path)
+        let agent = try AgentProcess(places, legacy: [store.path])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try subscriber.next("relocating")
+        try makeStore(places.group.appending("Notes.sqlite"), rows: 3)
+        shell.closeInput()
+        try shell.wait()
+        let event = try subscriber.next("relocated", "abandoned")
+        #expect(event.string("outcome") == "conflict", "\(event.text)")
+        let shown = try #require(try state(agent))
+        #expect(shown.string("outcome") == "conflict")
+        #expect(shown.string("message")?.isEmpty == false)
+    }
+}
