@@ -13,14 +13,14 @@ package final class Agent {
     package struct Parts {
         /// Where file events come from; gets a directory that no other program uses.
         package var source: (FilePath) throws -> any EventSource
-        /// Relocates legacy stores; nil: this agent only tells of changes.
-        package var scheduler: ((RelocationSurroundings, Configuration, Logger) throws -> any RelocationScheduling)?
+        /// Relocates legacy stores.
+        package var scheduler: (RelocationSurroundings, Configuration, Logger) throws -> any RelocationScheduling
         /// Reads the configuration anew; nil: there is no file to read.
         package var reload: (() throws -> Configuration)?
 
         package init(
             source: @escaping (FilePath) throws -> any EventSource,
-            scheduler: ((RelocationSurroundings, Configuration, Logger) throws -> any RelocationScheduling)?,
+            scheduler: @escaping (RelocationSurroundings, Configuration, Logger) throws -> any RelocationScheduling,
             reload: (() throws -> Configuration)?
         ) {
             self.source = source
@@ -68,7 +68,7 @@ package final class Agent {
         let states = FollowingStates()
         let watch = Watch(source: source, log: log)
         let presenters = PresenterDesk(hub: hub, configuration: current)
-        let scheduler = try parts.scheduler?(
+        let scheduler = try parts.scheduler(
             RelocationSurroundings(feed: FeedControl(watch: watch), presenters: presenters.registry), configuration,
             log)
         presenters.onChange { [weak scheduler] store in scheduler?.presentersChanged(of: store) }
@@ -88,7 +88,7 @@ package final class Agent {
             failure.withLock { $0 = error }
             loop.wake()
         }
-        scheduler?.start()
+        scheduler.start()
         announceReady(configuration)
 
         var isStopping = false
@@ -102,14 +102,15 @@ package final class Agent {
             shouldStop: { isStopping || failure.withLock { $0 != nil } })
         notification.stopping()
         log.info("stopping")
-        scheduler?.stop()
+        scheduler.stop()
         watch.stop()
         server.drain(within: Self.drainTime)
         if let error = failure.withLock({ $0 }) { throw error }
     }
 
     private static func admission(_ configuration: Configuration) -> Server.Admission {
-        Server.Admission(users: configuration.allowedUsers.union([geteuid()]))
+        Server.Admission(
+            users: configuration.allowedUsers.union([geteuid()]), connectionsPerUser: configuration.connectionsPerUser)
     }
 
     private func announceReady(_ configuration: Configuration) {
@@ -121,7 +122,7 @@ package final class Agent {
 
     /// A configuration that is wrong changes nothing.
     private func reload(
-        _ server: Server, _ watch: Watch, _ scheduler: (any RelocationScheduling)?, _ current: CurrentConfiguration
+        _ server: Server, _ watch: Watch, _ scheduler: any RelocationScheduling, _ current: CurrentConfiguration
     ) {
         guard let reload = parts.reload else {
             return log.notice("SIGHUP: configured on the command line, nothing to read anew")
@@ -135,7 +136,7 @@ package final class Agent {
             current.replace(with: new)
             server.admission = Self.admission(new)
             watch.perform { $0.configure(new) }
-            scheduler?.configurationChanged(new)
+            scheduler.configurationChanged(new)
             announceReady(new)
         } catch {
             log.error("the configuration is kept as it was: \(error)")

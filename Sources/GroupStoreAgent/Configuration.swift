@@ -47,19 +47,26 @@ package struct Configuration: Sendable, Equatable {
     package var socket: FilePath?
     /// Users who may connect besides the agent's own.
     package var allowedUsers: Set<uid_t>
+    /// How many connections one user may have at a time.
+    package var connectionsPerUser: Int
     /// How long presenters get to let go of a store.
     package var claimDeadline: Duration
     package var groups: [Group]
 
     package init(
-        socket: FilePath? = nil, allowedUsers: Set<uid_t> = [], claimDeadline: Duration = .seconds(30),
+        socket: FilePath? = nil, allowedUsers: Set<uid_t> = [],
+        connectionsPerUser: Int = Self.defaultConnectionsPerUser, claimDeadline: Duration = .seconds(30),
         groups: [Group] = []
     ) {
         self.socket = socket
         self.allowedUsers = allowedUsers
+        self.connectionsPerUser = connectionsPerUser
         self.claimDeadline = claimDeadline
         self.groups = groups
     }
+
+    /// A thousand subscribers, and some who look at them.
+    package static let defaultConnectionsPerUser = 1100
 
     package func group(_ identifier: String) -> Group? { groups.first { $0.identifier.rawValue == identifier } }
 }

@@ -82,8 +82,14 @@ package struct ConfigurationFile {
 
 extension ConfigurationFile {
     private func read(socket: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
-        let section = try section(socket, "socket", keys: ["path", "allow-uids"])
+        let section = try section(socket, "socket", keys: ["path", "allow-uids", "connections-per-user"])
         if let path = section["path"] { builder.configuration.socket = try absolute(path) }
+        if let node = section["connections-per-user"] {
+            guard let count = Int(try string(node, "connections-per-user")), (1...1_000_000).contains(count) else {
+                throw invalid(node.line, "connections-per-user is no number of connections", "write 1 to 1000000")
+            }
+            builder.configuration.connectionsPerUser = count
+        }
         guard let users = section["allow-uids"] else { return }
         for node in try list(users, "allow-uids") {
             guard let uid = uid_t(try string(node, "allow-uids")) else {

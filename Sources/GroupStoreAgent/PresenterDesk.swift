@@ -24,6 +24,8 @@ package final class PresenterDesk: Sendable {
     private struct State {
         var presenters: [UInt64: Set<UInt64>] = [:]
         var claims: [UInt64: Claimant] = [:]
+        /// Refused by a presenter, and still to be ended.
+        var refused: [UInt64] = []
     }
 
     /// More than this a connection may not have.
@@ -119,6 +121,16 @@ extension PresenterDesk {
                 hint: "nothing is to be done; wait for reacquire")
         }
         hub.answer(connection, .reply(id: id, [:]))
+        endRefused()
+    }
+
+    /// Those who let go for a claim that another presenter made fail take their item back.
+    private func endRefused() {
+        let refused = state.withLock { state in
+            defer { state.refused = [] }
+            return state.refused
+        }
+        for claim in refused { registry.end(claim, ClaimBoard.Outcome(tookPlace: false)) }
     }
 
     private func event(
@@ -183,6 +195,8 @@ extension PresenterDesk {
             guard let found = state.claims[claim], !found.isAnswered else { return nil }
             // A refused claim is over for the client; it has nothing to release.
             if settlement == .granted { state.claims[claim]?.isAnswered = true } else { state.claims[claim] = nil }
+            // The registry is locked while it says so.
+            if case .refused = settlement { state.refused.append(claim) }
             return found
         }
         guard let claimant else { return }

@@ -9,14 +9,14 @@ package final class RequestHandler {
     private let hub: Hub
     private let watch: Watch
     private let configuration: CurrentConfiguration
-    private let scheduler: (any RelocationScheduling)?
+    private let scheduler: any RelocationScheduling
     private let presenters: PresenterDesk
     private let status: StatusReport
     private let version: String
     private let log: Logger
 
     package init(
-        hub: Hub, watch: Watch, configuration: CurrentConfiguration, scheduler: (any RelocationScheduling)?,
+        hub: Hub, watch: Watch, configuration: CurrentConfiguration, scheduler: any RelocationScheduling,
         presenters: PresenterDesk, status: StatusReport, version: String, log: Logger
     ) {
         self.hub = hub
@@ -57,7 +57,7 @@ package final class RequestHandler {
         case .status(let group):
             hub.send(connection, status.rows(id: id, group: group))
             hub.answer(connection, .reply(id: id, status.summary()))
-        case .relocate(let operation): try relocate(operation, id, connection, peer)
+        case .relocate(let operation): relocate(operation, id, connection, peer)
         case .present, .unpresent, .answer, .claim, .release:
             do throws(WireError) {
                 try coordinate(request, connection, peer)
@@ -97,11 +97,7 @@ package final class RequestHandler {
 
     private func relocate(
         _ operation: RelocateOperation, _ id: JSONValue?, _ connection: UInt64, _ peer: PeerCredentials
-    ) throws(RefusedLine) {
-        guard let scheduler else {
-            throw RefusedLine(
-                id: id, error: WireError(code: "not_supported", "this agent relocates no store", hint: nil))
-        }
+    ) {
         log.info("relocation asked for", metadata: ["pid": "\(peer.pid)", "uid": "\(peer.uid)"])
         hub.expectAnswer(connection)
         scheduler.relocate(operation) { [hub] answer in

@@ -9,9 +9,12 @@ package final class Server {
     /// Who may connect.
     package struct Admission: Sendable {
         package var users: Set<uid_t>
-        package var connectionsPerUser = 1100
+        package var connectionsPerUser: Int
 
-        package init(users: Set<uid_t>) { self.users = users }
+        package init(users: Set<uid_t>, connectionsPerUser: Int) {
+            self.users = users
+            self.connectionsPerUser = connectionsPerUser
+        }
     }
 
     /// One client.
@@ -137,7 +140,7 @@ extension Server {
         guard connectionCounts[peer.uid, default: 0] < admission.connectionsPerUser else {
             return WireError(
                 code: "too_many_connections", "user \(peer.uid) has \(admission.connectionsPerUser) connections",
-                hint: "close some; one connection can have many subscriptions")
+                hint: "close some, or raise socket: connections-per-user; one connection can have many subscriptions")
         }
         return nil
     }

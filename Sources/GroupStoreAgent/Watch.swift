@@ -1,4 +1,5 @@
 import DirectoryWatching
+import Dispatch
 import LinuxSystem
 import Logging
 import Synchronization
@@ -31,21 +32,24 @@ package final class Watch: Sendable {
         source.wake()
     }
 
-    /// Makes the thread. `failed` is called on it when no more events can be had.
+    /// Makes the thread, and returns when all that is configured is followed. `failed` is called on it when no more events can be had.
     package func start(
         configuration: Configuration, hub: Hub, scheduler: (any RelocationScheduling)?, states: FollowingStates,
         failed: @escaping @Sendable (any Error) -> Void
     ) throws {
+        let isConfigured = DispatchSemaphore(value: 0)
         let started = try SystemThread(name: "gs-watch") { [self] in
             wakeExactly()
             let stores = FollowedStores(
                 source: source, hub: hub, surveyor: surveyor, scheduler: scheduler, states: states, log: log,
                 perform: { [weak self] work in self?.perform(work) })
             stores.configure(configuration)
+            isConfigured.signal()
             do { try run(stores) } catch { failed(error) }
             stores.letGoOfAll()
         }
         thread.withLock { $0 = started }
+        isConfigured.wait()
     }
 
     private func run(_ stores: FollowedStores) throws {
@@ -56,7 +60,8 @@ package final class Watch: Sendable {
             }
             for item in work { item(stores) }
             if isStopping { return }
-            stores.handle(try source.next(timeout: stores.timeUntilNextLook()))
+            // Work reads ahead of itself: it may have taken in the wake-up for what was left meanwhile.
+            stores.handle(try source.next(timeout: work.isEmpty ? stores.timeUntilNextLook() : .zero))
         }
     }
 

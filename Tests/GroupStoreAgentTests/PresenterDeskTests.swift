@@ -84,6 +84,8 @@ import Testing
         let error = try #require(try reply(claimant).object("error"))
         #expect(error.string("code") == "presenter_failed")
         #expect(error.string("message")?.contains("a dialog is open") == true)
+        // It, and whoever else let go, is told that it is over.
+        #expect(try next(presenter, "reacquire").string("claim") == claim)
     }
 
     @Test func aPresenterThatHangsIsNamedInTime() throws {

@@ -61,8 +61,7 @@ final class RunningServer {
                 let requests = RequestHandler(
                     hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
                     status: status, version: "test", log: log)
-                var admission = Server.Admission(users: users)
-                admission.connectionsPerUser = connectionsPerUser
+                let admission = Server.Admission(users: users, connectionsPerUser: connectionsPerUser)
                 let server = try Server(
                     listener: Descriptor(owning: listener), loop: loop, hub: hub, requests: requests,
                     admission: admission, log: log)

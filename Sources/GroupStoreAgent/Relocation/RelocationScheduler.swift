@@ -45,6 +45,9 @@ package final class RelocationScheduler: RelocationScheduling {
     // MARK: Any thread
 
     package func start() {
+        let stores = LegacyStores(initial)
+        stores.findAll()
+        publishStatus(stores)
         let thread = Thread { [self] in
             run()
             ended.signal()

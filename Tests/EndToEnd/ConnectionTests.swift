@@ -1,0 +1,112 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Clients that do what none should, many at a time.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct ConnectionTests {
+    private let places: Places
+    private let store: FilePath
+    private let agent: AgentProcess
+
+    init() throws {
+        places = try Places()
+        store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
+        agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+    }
+
+    private func descriptors() throws -> Int { try Directory(FilePath("/proc/\(agent.process.pid)/fd")).names().count }
+
+    /// Commits, and waits until a subscriber that behaves was told.
+    private func expectTold(_ subscriber: WireConnection) throws {
+        try sqlite(store, "INSERT INTO note VALUES ('one')")
+        try subscriber.next("change", within: .seconds(20))
+    }
+
+    /// Nothing keeps them, and nobody waits for them.
+    @Test func aThousandIdleConnectionsHarmNobody() throws {
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        var idle: [WireConnection] = []
+        for _ in 1...1000 { idle.append(try agent.connect()) }
+        // One after them is served, so they all are.
+        let last = try agent.connect()
+        #expect(try descriptors() > 1001)
+        try expectTold(subscriber)
+        idle = []
+        while try descriptors() > 100 { try last.ping() }
+        try expectTold(subscriber)
+    }
+
+    /// Each holds a part of a request, and never sends the rest.
+    @Test func halfLinesHarmNobody() throws {
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        var halves: [WireConnection] = []
+        for number in 0..<200 {
+            let half = try agent.connect()
+            try half.send(bytes: Array(repeating: UInt8(ascii: "{"), count: number * 160))
+            halves.append(half)
+        }
+        try expectTold(subscriber)
+        // A rest that comes late makes it a line.
+        try halves[0].send(bytes: Array("{\"id\":9,\"op\":\"stat".utf8))
+        try expectTold(subscriber)
+        try halves[0].send(bytes: Array("us\"}\n".utf8))
+        try halves[0].next { $0["id"] == 9 && $0.bool("ok") == true }
+    }
+
+    /// Random bytes, requests cut anywhere and put together wrongly: whatever comes, others are served.
+    @Test func garbageHarmsNobody() throws {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        var random = SeededGenerator(seed)
+        print("seed \(seed)")
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        let requests = [
+            #"{"id":1,"op":"subscribe","store":"\#(AgentProcess.group)/Notes.sqlite"}"#, #"{"id":2,"op":"status"}"#,
+            #"{"op":"claim","store":"\#(AgentProcess.group)/a","access":"write","deadline":0.01}"#,
+            #"{"op":"present","store":"\#(AgentProcess.group)/a"}"#, #"{"op":"release","claim":"c1"}"#,
+        ].map { Array(($0 + "\n").utf8) }
+        for _ in 0..<200 {
+            let client = try UnixSocket.connect(to: agent.socket)
+            var bytes: [UInt8] = []
+            for _ in 0..<Int.random(in: 1...20, using: &random) {
+                switch Int.random(in: 0..<4, using: &random) {
+                case 0: bytes += (0..<40).map { _ in UInt8.random(in: 0...255, using: &random) }
+                case 1: bytes += (requests.randomElement(using: &random) ?? []).dropLast(3)
+                default: bytes += requests.randomElement(using: &random) ?? []
+                }
+            }
+            // Some don't stay to hear an answer: the agent may close first, and that is no failure.
+            _ = try? UnixSocket.send(bytes[...], on: client.raw)
+        }
+        try expectTold(subscriber)
+    }
+}
+
+extension WireConnection {
+    fileprivate func ping() throws {
+        try send(["id": "ping", "op": "status"])
+        try next { $0["id"] == "ping" && $0["ok"] != nil }
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): the same numbers for the same seed.
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(_ seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
