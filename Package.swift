@@ -58,7 +58,10 @@ let package = Package(
         .target(
             name: "CoreDataStore", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
         .target(
-            name: "StoreMigration", dependencies: ["CoreDataStore", "ManagedObjectModel", "PersistentStore"],
+            name: "StoreMigration",
+            dependencies: [
+                "CoreDataStore", "ManagedObjectModel", "PersistentStore", .product(name: "Yams", package: "Yams"),
+            ],
             swiftSettings: strict),
         .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),
         .target(
@@ -135,7 +138,7 @@ let package = Package(
             name: "StoreMigrationTests",
             dependencies: [
                 "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
-                "TestSupport",
+                "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: strict),
         .testTarget(
