@@ -128,6 +128,10 @@ extension RelocationFailure {
         case .tooManySymbolicLinkLevels:
             RelocationFailure(
                 .unusablePlace, code: "symbolic_link", "\(error)", remedy: "put a real file or directory in its place")
+        case .notDirectory:
+            RelocationFailure(
+                .unusablePlace, code: "not_a_directory", "\(error)",
+                remedy: "put a real directory in its place, no symbolic link and no file")
         default:
             RelocationFailure(
                 .failed, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k")

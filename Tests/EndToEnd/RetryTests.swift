@@ -11,7 +11,7 @@ import Testing
         try run("ln", ["-s", Word(places.scratch("elsewhere")), Word(bookkeeping)])
         let agent = try AgentProcess(places, legacy: [store.path])
         let subscriber = try agent.subscribe("Notes.sqlite")
-        try subscriber.next("relocation_ended")
+        try subscriber.next("abandoned")
         #expect(try noteCount(store.path) == 10)
 
         try run("rm", [Word(bookkeeping)])

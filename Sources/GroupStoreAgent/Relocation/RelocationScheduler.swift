@@ -124,7 +124,7 @@ package final class RelocationScheduler: RelocationScheduling {
 
     private func relocateDue(_ stores: inout LegacyStores) {
         for store in stores.all where store.takeTurn() {
-            if store.isOpen(), !canBeAskedFor(store) {
+            if store.isOpen(), !Self.isGroupStore(store), !canBeAskedFor(store) {
                 awaitClosing(store)
             } else {
                 relocate(store, claimDeadline: stores.configuration.claimDeadline)
@@ -205,14 +205,19 @@ package final class RelocationScheduler: RelocationScheduling {
         (try? GroupContainer(store.group).journal()) != nil
     }
 
+    /// The group's store under a second name, which the feed itself may have open: nobody's close is waited for.
+    private static func isGroupStore(_ store: LegacyStore) -> Bool {
+        let identity = FileStatus(following: store.path)?.identity
+        let group = store.group.appending(store.configuration.name.database)
+        return identity != nil && identity == FileStatus(following: group)?.identity
+    }
+
     /// What `retire: symlink` left.
     private static func isLinkToGroup(_ store: LegacyStore) -> Bool {
         guard let directory = try? Directory(store.directory),
             (try? directory.status(store.name.database))?.kind == .symbolicLink
         else { return false }
-        let target = FileStatus(following: store.path)?.identity
-        let group = store.group.appending(store.configuration.name.database)
-        return target != nil && target == FileStatus(following: group)?.identity
+        return isGroupStore(store)
     }
 
     private func succeeded(_ summary: RelocationSummary, _ store: LegacyStore) {

@@ -36,7 +36,8 @@ struct UnfinishedRelocations {
             }
             return true
         } catch {
-            logger.error("an interrupted relocation in \(PrintablePath(group.directory)) is not over: \(error)")
+            logger.error(
+                "what an interrupted relocation may have left in \(PrintablePath(group.directory)) stays: \(error)")
             return false
         }
     }
