@@ -73,6 +73,8 @@ extension CommandFailure {
             self.init(.notPermitted, code: "not_permitted", "\(error)", remedy: "run this as the owner of these files")
         case .noSpace, .diskQuotaExceeded:
             self.init(.inputOutput, code: "no_space", "\(error)", remedy: "free space there, or set TMPDIR")
+        case _ where error.obstacleRemedy != nil:
+            self.init(.inputOutput, code: "obstacle", "\(error)", remedy: error.obstacleRemedy ?? "")
         default:
             self.init(
                 .inputOutput, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k"

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/openat2.h>
 #include <linux/sockios.h>
 #include <signal.h>
 #include <stddef.h>
@@ -16,7 +17,9 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -26,6 +29,33 @@ const int gs_o_tmpfile = O_TMPFILE;
 
 int gs_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);
+}
+
+int gs_openat_no_links(int directory, const char *path, int flags) {
+    struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC), .resolve = RESOLVE_NO_SYMLINKS};
+    return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+static bool is_journal(const char *path) {
+    size_t length = strlen(path);
+    return length > 8 && strcmp(path + length - 8, "-journal") == 0;
+}
+
+int gs_open_careful(const char *path, int flags, int mode) {
+    int descriptor = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
+    // Somebody has a lease on it: the kernel bounds that wait.
+    if (descriptor < 0 && errno == EWOULDBLOCK) descriptor = open(path, flags | O_CLOEXEC | O_NOCTTY, mode);
+    struct stat found;
+    if (descriptor < 0 || fstat(descriptor, &found) != 0) return descriptor;
+    int refusal = 0;
+    if (S_ISFIFO(found.st_mode)) refusal = ENXIO;
+    bool writes = (flags & O_ACCMODE) != O_RDONLY;
+    // A journal may have one of ours, from before SQLite rolls it back.
+    if (writes && S_ISREG(found.st_mode) && found.st_nlink > 1 && !is_journal(path)) refusal = EMLINK;
+    if (refusal == 0) return descriptor;
+    close(descriptor);
+    errno = refusal;
+    return -1;
 }
 
 const unsigned int gs_rename_noreplace = RENAME_NOREPLACE;
@@ -202,6 +232,8 @@ ssize_t gs_list_attributes(int descriptor, char *names, size_t size) { return fl
 ssize_t gs_get_attribute(int descriptor, const char *name, void *value, size_t size) {
     return fgetxattr(descriptor, name, value, size);
 }
+
+int gs_remove_attribute(int descriptor, const char *name) { return fremovexattr(descriptor, name); }
 
 int gs_set_attribute(int descriptor, const char *name, const void *value, size_t size) {
     return fsetxattr(descriptor, name, value, size, 0);

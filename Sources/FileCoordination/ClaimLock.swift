@@ -70,14 +70,14 @@ final class ClaimLock: Sendable {
         do throws(SystemError) {
             let directory = try container.claims()
             let mode = try GroupContainer.fileMode(in: directory)
-            let descriptor = try directory.open(name, flags: O_RDWR | O_CREAT, mode: mode)
+            let descriptor = try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: mode)
             // The umask must not shut out those whom the directory lets in.
             if try descriptor.status().permissions != mode { _ = fchmod(descriptor.raw, mode) }
             return (directory, try RangeLocks(descriptor))
         } catch {
             guard error.isRefusedWriting else { throw error }
             guard !writes, let directory = try container.existingClaims(),
-                let descriptor = try? directory.open(name, flags: O_RDONLY)
+                let descriptor = try? directory.openOwn(name, flags: O_RDONLY)
             else { throw FileCoordinationError.notWritable(container.directory.path, item, writes: writes) }
             return (directory, try RangeLocks(descriptor))
         }

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import LinuxSystem
 import SystemPackage
 
@@ -72,10 +73,37 @@ package struct TransferJournal: Codable, Sendable, Equatable {
     package var version = 1
     package var transfer: Transfer
     package var state: TransferState
+    /// Whose file it is.
+    package var writer = geteuid()
+
+    private enum CodingKeys: CodingKey {
+        case version, transfer, state
+    }
 
     package init(transfer: Transfer, state: TransferState) {
         self.transfer = transfer
         self.state = state
+    }
+
+    /// Opens a directory that the journal names. Who may write to a group container could leave a journal there that
+    /// tells the next user what to move and remove elsewhere: it is believed of its writer's own directories only,
+    /// unless root or this user wrote it. Throws `UntrustedJournal`.
+    package func directory(_ path: FilePath) throws -> Directory {
+        let directory = try Directory(path)
+        let owner = try directory.status().owner
+        guard [0, geteuid(), owner].contains(writer) else {
+            throw UntrustedJournal(directory: path, writer: writer)
+        }
+        return directory
+    }
+}
+
+/// A journal that names a directory of another user than the one who wrote it.
+package struct UntrustedJournal: Error, CustomStringConvertible {
+    package let directory: FilePath
+    package let writer: uid_t
+    package var description: String {
+        "user \(writer), who left an interrupted relocation, does not own \(PrintablePath(directory))"
     }
 }
 
@@ -90,7 +118,16 @@ extension GroupContainer {
     /// The transfer that was under way; nil when none was.
     package func journal() throws -> TransferJournal? {
         guard let bookkeeping = try existingBookkeeping() else { return nil }
-        return try Record.read(TransferJournal.self, Self.journalName, in: bookkeeping)
+        guard let (record, status) = try Record.readWithStatus(TransferJournal.self, Self.journalName, in: bookkeeping)
+        else { return nil }
+        // Who may write into it could have: then it is anybody's.
+        guard status.permissions & 0o022 == 0 else {
+            throw UnreadableRecord(
+                path: bookkeeping.path.appending(Self.journalName), reason: "others than its owner may write to it")
+        }
+        var journal = record
+        journal.writer = status.owner
+        return journal
     }
 
     package func write(_ journal: TransferJournal) throws {
@@ -113,8 +150,12 @@ enum Record {
 
     static func read<Value: Decodable>(
         _ type: Value.Type, _ name: FilePath.Component, in directory: Directory
-    ) throws -> Value? {
-        guard let bytes = try DurableFile.read(name, in: directory) else { return nil }
+    ) throws -> Value? { try readWithStatus(type, name, in: directory)?.value }
+
+    static func readWithStatus<Value: Decodable>(
+        _ type: Value.Type, _ name: FilePath.Component, in directory: Directory
+    ) throws -> (value: Value, status: FileStatus)? {
+        guard let (bytes, status) = try DurableFile.readWithStatus(name, in: directory) else { return nil }
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .iso8601
         do {
@@ -122,7 +163,7 @@ enum Record {
             guard found == 1 else {
                 throw UnreadableRecord(path: directory.path.appending(name), reason: "version \(found) is not known")
             }
-            return try decoder.decode(type, from: Data(bytes))
+            return (try decoder.decode(type, from: Data(bytes)), status)
         } catch is DecodingError {
             throw UnreadableRecord(path: directory.path.appending(name), reason: "damaged record")
         }
@@ -133,6 +174,8 @@ enum Record {
         encoder.dateEncodingStrategy = .iso8601
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         try DurableFile.write(
-            Array(try encoder.encode(value)), as: name, in: directory, mode: GroupContainer.fileMode(in: directory))
+            Array(try encoder.encode(value)), as: name, in: directory,
+            // Replaced, never written into: nobody else needs to.
+            mode: GroupContainer.fileMode(in: directory) & 0o644)
     }
 }

@@ -22,7 +22,7 @@ package enum WithdrawnDatabase {
         guard let journal = try container.journal() else { return true }
         if case .committing(_, .some, _) = journal.state { return false }
         let transfer = journal.transfer
-        let directory = try Directory(transfer.directory.path)
+        let directory = try journal.directory(transfer.directory.path)
         guard let name = transfer.name.path.lastComponent, transfer.name.path.components.count == 1 else {
             return false
         }

@@ -32,7 +32,8 @@ package struct ConfigurationFile {
 
     private func text() throws(ConfigurationError) -> String {
         do {
-            let file = try Descriptor(opening: path, flags: O_RDONLY)
+            // Without waiting for a FIFO's other end.
+            let file = try Descriptor(opening: path, flags: O_RDONLY | O_NONBLOCK)
             let bytes = try file.read(count: 1 << 20, at: 0, path: path)
             if let text = String(validating: bytes, as: UTF8.self) { return text }
         } catch {

@@ -18,9 +18,24 @@ package final class Directory: Sendable {
         self.path = path
     }
 
-    /// Opens the directory, following symbolic links: a group directory may be reached through one.
+    /// Opens the directory, following symbolic links that may be believed: a group directory may be reached through
+    /// one. Throws ELOOP for one that somebody else has made (see `PathResolution`).
     package convenience init(_ path: FilePath) throws(SystemError) {
-        try self.init(Descriptor(opening: path, flags: O_RDONLY | O_DIRECTORY), path: path)
+        let found = try PathResolution(directory: path)
+        try self.init(found.take(), path: path)
+    }
+
+    /// The same, known by its absolute path without links.
+    package convenience init(resolving path: FilePath) throws(SystemError) {
+        let found = try PathResolution(directory: path)
+        let real = try found.path.isAbsolute ? found.path : Self.working().pushing(found.path)
+        try self.init(found.take(), path: real.lexicallyNormalized())
+    }
+
+    private static func working() throws(SystemError) -> FilePath {
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+        guard getcwd(&buffer, buffer.count) != nil else { throw .last("getcwd") }
+        return FilePath(platformString: buffer)
     }
 
     /// The directory `name` in this one, not through a symbolic link.
@@ -37,6 +52,24 @@ package final class Directory: Sendable {
             name.withPlatformString { gs_openat(self.raw, $0, flags | O_NOFOLLOW | O_NONBLOCK, mode) }
         }
         return Descriptor(owning: raw)
+    }
+
+    /// Opens a file of ours, to be written to or believed: a regular one, with no other name that might be somebody
+    /// else's. EINVAL for anything that isn't a file, EMLINK for a file with a second name; nothing was changed then.
+    package func openOwn(
+        _ name: FilePath.Component, flags: CInt, mode: mode_t = 0
+    ) throws(SystemError) -> Descriptor {
+        // Looked at first: opening a device may do something already.
+        if let found = try status(name) { try Self.checkOwn(found, path.appending(name)) }
+        let descriptor = try open(name, flags: flags, mode: mode)
+        try Self.checkOwn(descriptor.status(path: path.appending(name)), path.appending(name))
+        return descriptor
+    }
+
+    private static func checkOwn(_ status: FileStatus, _ path: FilePath) throws(SystemError) {
+        guard status.kind != .symbolicLink else { throw SystemError("open", .tooManySymbolicLinkLevels, path: path) }
+        guard status.kind == .regular else { throw SystemError("open", .invalidArgument, path: path) }
+        guard status.links <= 1 else { throw SystemError("open", .tooManyLinks, path: path) }
     }
 
     /// Nil when there is nothing by that name.

@@ -21,13 +21,16 @@ package enum DurableFile {
     /// Nil when there is no such file; at most `limit` bytes are read.
     package static func read(
         _ name: FilePath.Component, in directory: Directory, limit: Int = 1 << 20
-    ) throws(SystemError) -> [UInt8]? {
+    ) throws(SystemError) -> [UInt8]? { try readWithStatus(name, in: directory, limit: limit)?.bytes }
+
+    /// The same, and what is known of the very file that was read.
+    package static func readWithStatus(
+        _ name: FilePath.Component, in directory: Directory, limit: Int = 1 << 20
+    ) throws(SystemError) -> (bytes: [UInt8], status: FileStatus)? {
         do throws(SystemError) {
-            let descriptor = try directory.open(name, flags: O_RDONLY)
-            guard try descriptor.status().kind == .regular else {
-                throw SystemError("read", .invalidArgument, path: directory.path.appending(name))
-            }
-            return try descriptor.read(count: limit, at: 0, path: directory.path.appending(name))
+            let descriptor = try directory.openOwn(name, flags: O_RDONLY)
+            let path = directory.path.appending(name)
+            return (try descriptor.read(count: limit, at: 0, path: path), try descriptor.status(path: path))
         } catch {
             if error.errno == .noSuchFileOrDirectory { return nil }
             throw error

@@ -22,6 +22,19 @@ package enum ExtendedAttributes {
         }
     }
 
+    /// Takes away the access control lists that a new file or directory has got from the directory it was made in: the
+    /// mode that it is given next would open it to whom they name.
+    package static func removeInheritedLists(of raw: CInt, path: FilePath) throws(SystemError) {
+        for name in ["system.posix_acl_access", "system.posix_acl_default"] {
+            do {
+                try retrying("fremovexattr \(name)", path: path) { gs_remove_attribute(raw, name) }
+            } catch {
+                // It has none, the file system has none, or a file has no default one.
+                guard [.noData, .notSupported, .permissionDenied].contains(error.errno) else { throw error }
+            }
+        }
+    }
+
     private static func isKept(_ name: String) -> Bool {
         name.hasPrefix("user.") || name.hasPrefix("system.posix_acl_") || name.hasPrefix("trusted.")
     }

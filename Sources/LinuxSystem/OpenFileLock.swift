@@ -12,7 +12,7 @@ package struct OpenFileLock: ~Copyable, Sendable {
         _ name: FilePath.Component, in directory: Directory, mode: mode_t = 0o600
     ) throws(SystemError) {
         while true {
-            let descriptor = try directory.open(name, flags: O_RDWR | O_CREAT, mode: mode)
+            let descriptor = try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: mode)
             let raw = descriptor.raw
             do {
                 try retrying("fcntl F_OFD_SETLK", path: directory.path.appending(name)) {
@@ -33,13 +33,13 @@ package struct OpenFileLock: ~Copyable, Sendable {
 
     /// Whether nobody holds the lock now; false too when the file can't be read. Nothing is made or locked.
     package static func isFree(_ name: FilePath.Component, in directory: Directory) -> Bool {
-        guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return false }
+        guard let descriptor = try? directory.openOwn(name, flags: O_RDONLY) else { return false }
         return gs_ofd_conflict(descriptor.raw, Int16(F_WRLCK), 0, 0) == 0
     }
 
     /// What the holder wrote into the file, for those who wait; empty when nothing.
     package static func note(_ name: FilePath.Component, in directory: Directory) -> [UInt8] {
-        guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return [] }
+        guard let descriptor = try? directory.openOwn(name, flags: O_RDONLY) else { return [] }
         return (try? descriptor.read(count: 65_536, at: 0)) ?? []
     }
 

@@ -18,6 +18,19 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
         SystemError(call, Errno(rawValue: Glibc.errno), path: path)
     }
 
+    /// Where something stands at a name that is not what must be there, what would help; else nil.
+    package var obstacleRemedy: String? {
+        guard ["open", "rename", "unlink", "mkdir", "link"].contains(call) else { return nil }
+        return switch errno {
+        case .notDirectory: "a directory belongs there: move away what stands in its place"
+        case .isDirectory, .invalidArgument, .noSuchAddressOrDevice, .directoryNotEmpty, .fileExists:
+            "a plain file belongs there: move away what stands in its place"
+        case .tooManyLinks: "it has a second name, which may be another user's: move it away"
+        case .tooManySymbolicLinkLevels: "put a real file or directory in the link's place"
+        default: nil
+        }
+    }
+
     package var description: String {
         let place = path.map { " \(PrintablePath($0))" } ?? ""
         return "\(call)\(place): \(errno) (errno \(errno.rawValue))"

@@ -41,7 +41,7 @@ enum ReadingMethod: Equatable {
         case .lockedLog: "mode=ro&readonly_shm=1&vfs=\(ReadingVFS.locking.rawValue)"
         case .unlockedLog: "mode=ro&vfs=\(ReadingVFS.lockless.rawValue)"
         case .immutable: "mode=ro&immutable=1&vfs=\(ReadingVFS.locking.rawValue)"
-        case .copy: "mode=rw"
+        case .copy: "mode=rw&vfs=\(HeldDirectoryVFS.name)"
         }
     }
 }

@@ -26,20 +26,18 @@ enum ReadingVFS: String, CaseIterable {
     }
 
     private static let registrationCode: Int32 = {
+        // Its system calls are the ones of these file systems too.
+        guard (try? HeldDirectoryVFS.register()) != nil else { return SQLITE_NOTFOUND }
         for vfs in allCases {
             guard let original = sqlite3_vfs_find(vfs.original) else { return SQLITE_NOTFOUND }
-            // A copy keeps the original's private data, by which the original's methods know what they are.
-            let copy = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
-            copy.initialize(to: original.pointee)
-            copy.pointee.pNext = nil
-            copy.pointee.zName = UnsafePointer(vfs.rawValue.withCString { strdup($0) })
-            copy.pointee.xOpen = { vfs, name, file, flags, outFlags in
-                // Both originals open files by the same method.
-                guard let open = sqlite3_vfs_find("unix")?.pointee.xOpen else { return SQLITE_CANTOPEN }
-                return open(vfs, name, file, ReadingVFS.harmless(flags), outFlags)
+            let code = HeldDirectoryVFS.register(copyOf: original, as: vfs.rawValue) { copy in
+                copy.xOpen = { vfs, name, file, flags, outFlags in
+                    // Both originals open files by the same method.
+                    guard let open = sqlite3_vfs_find("unix")?.pointee.xOpen else { return SQLITE_CANTOPEN }
+                    return open(vfs, name, file, ReadingVFS.harmless(flags), outFlags)
+                }
+                copy.xDelete = { _, _, _ in SQLITE_READONLY }
             }
-            copy.pointee.xDelete = { _, _, _ in SQLITE_READONLY }
-            let code = sqlite3_vfs_register(copy, 0)
             if code != SQLITE_OK { return code }
         }
         return SQLITE_OK

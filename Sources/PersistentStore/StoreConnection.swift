@@ -1,39 +1,64 @@
-import CLinux
 import GRDB
 import GRDBSQLite
 import LinuxSystem
 import SystemPackage
 
-/// Opens a store through SQLite, for the short time that we need it.
-package enum StoreConnection {
-    package enum Access: Sendable {
-        case readOnly, readWrite
-    }
+/// A SQLite connection that writes to a store, for the short time that we need one. One thread's.
+///
+/// It leaves an empty `-wal` behind rather than unlinking by name a file that may be another one by then
+/// (`SQLITE_FCNTL_PERSIST_WAL`), and works inside the store's directory, whatever stands at that directory's path now.
+package final class StoreConnection {
+    private let connection: OpaquePointer
+    /// Kept open: SQLite's paths lead through it.
+    private let location: StoreLocation
 
-    /// A connection that waits `busyTimeout` for other programs' locks, and that leaves an empty `-wal` behind
-    /// rather than unlinking by name a file that may be another one by then (`SQLITE_FCNTL_PERSIST_WAL`).
+    /// Waits `busyTimeout` for other programs' locks. Nothing is made where there is no such file.
     ///
-    /// Throws `SystemError` when the file can't be reached, `DatabaseError` when SQLite can't read it.
-    package static func open(
-        _ location: StoreLocation, _ access: Access, busyTimeout: Duration
-    ) throws -> DatabaseQueue {
-        var configuration = Configuration()
-        configuration.readonly = access == .readOnly
-        configuration.foreignKeysEnabled = false
-        configuration.busyMode = .timeout(busyTimeout.seconds)
-        configuration.prepareDatabase { database in
-            var persist: CInt = 1
-            sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_PERSIST_WAL, &persist)
+    /// Throws `StoreError.notAFile` when one of the store's files is none, `DatabaseError` when SQLite can't open it.
+    package init(_ location: StoreLocation, busyTimeout: Duration) throws {
+        try HeldDirectoryVFS.register()
+        for name in [location.name.database] + location.name.sideFiles {
+            guard let kind = try location.directory.status(name)?.kind, kind != .regular else { continue }
+            throw StoreError.notAFile(location.directory.path.appending(name))
         }
-        let descriptor = try location.directory.open(location.name.database, flags: gs_o_path)
-        return try DatabaseQueue(path: path(of: descriptor, at: location), configuration: configuration)
+        var opened: OpaquePointer?
+        let code = sqlite3_open_v2(
+            "file:\(location.encodedPath)?mode=rw", &opened,
+            SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
+            HeldDirectoryVFS.name)
+        guard code == SQLITE_OK, let opened else {
+            sqlite3_close_v2(opened)
+            throw DatabaseError(resultCode: ResultCode(rawValue: code))
+        }
+        connection = opened
+        self.location = location
+        sqlite3_busy_timeout(opened, Int32(clamping: busyTimeout.nanoseconds / 1_000_000))
+        var persist: CInt = 1
+        sqlite3_file_control(opened, "main", SQLITE_FCNTL_PERSIST_WAL, &persist)
     }
 
-    /// SQLite takes a path as UTF-8 text, and a path here may be any bytes. This link leads to the file whatever it
-    /// is called; SQLite resolves it, and names the side files after where it leads.
-    private static func path(of descriptor: borrowing Descriptor, at location: StoreLocation) -> String {
-        let link = "/proc/self/fd/\(descriptor.raw)"
-        if let proc = try? Directory("/proc/self/fd"), proc.raw >= 0 { return link }
-        return location.path.string
+    deinit { sqlite3_close_v2(connection) }
+
+    /// Runs one statement. Returns the first column of its first row, as text; nil without one. Throws `DatabaseError`.
+    @discardableResult
+    package func execute(_ sql: String) throws -> String? {
+        var statement: OpaquePointer?
+        try check(sqlite3_prepare_v2(connection, sql, -1, &statement, nil))
+        defer { sqlite3_finalize(statement) }
+        var first: String?
+        while true {
+            let code = sqlite3_step(statement)
+            if code == SQLITE_DONE { return first }
+            guard code == SQLITE_ROW else { throw error(code) }
+            if first == nil { first = sqlite3_column_text(statement, 0).map { String(cString: $0) } }
+        }
+    }
+
+    private func check(_ code: Int32) throws {
+        if code != SQLITE_OK { throw error(code) }
+    }
+
+    private func error(_ code: Int32) -> DatabaseError {
+        DatabaseError(resultCode: ResultCode(rawValue: code), message: String(cString: sqlite3_errmsg(connection)))
     }
 }

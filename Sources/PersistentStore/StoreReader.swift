@@ -136,22 +136,3 @@ extension ReadingMethod {
     private static let readOnlyRollback = SQLITE_READONLY | 3 << 8
     private static let readOnlyCannotInitialize = SQLITE_READONLY | 5 << 8
 }
-
-extension StoreLocation {
-    /// The database's path for SQLite's URIs, each byte that has a meaning there, or none in UTF-8, as `%NN`. It
-    /// leads through the directory that is held open, wherever that is now.
-    fileprivate var encodedPath: String {
-        let link = FilePath("/proc/self/fd/\(directory.raw)")
-        let isThere = link.withPlatformString { access($0, F_OK) } == 0
-        let parent = isThere ? link : directory.path
-        return parent.appending(name.database).bytes.map { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "/"), UInt8(ascii: "."), UInt8(ascii: "-"),
-                UInt8(ascii: "_"):
-                String(UnicodeScalar(byte))
-            default: "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
-            }
-        }.joined()
-    }
-}

@@ -109,6 +109,7 @@ struct FileCopy {
 
     private func keepAttributes(_ status: FileStatus, on target: borrowing Descriptor) throws(SystemError) {
         let raw = target.raw
+        try ExtendedAttributes.removeInheritedLists(of: raw, path: path)
         try keepOwner(status, of: raw, path: path)
         try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
         let modified = timespec(

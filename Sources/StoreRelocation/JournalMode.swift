@@ -13,6 +13,8 @@ enum JournalMode {
     static func writeAhead(at store: StoreLocation) throws -> Bool {
         for _ in 0..<20 {
             let seen = try StoreSighting(store)
+            // A second name may be somebody else's: what they have there is not written to.
+            guard seen.status?.kind == .regular, seen.status?.links == 1, seen.unusualPart == nil else { return false }
             // A hot journal beside it may take this very change back: that is SQLite's to sort out.
             if seen.journalIsHot { return try setThroughSQLite(store) }
             if seen.header?.journalMode == .writeAhead { return true }
@@ -31,8 +33,10 @@ enum JournalMode {
     }
 
     private static func setUnderLease(_ store: StoreLocation) throws(SystemError) -> Bool {
-        let descriptor = try store.directory.open(store.name.database, flags: O_RDWR)
+        let descriptor = try store.directory.openOwn(store.name.database, flags: O_RDWR)
         guard let lease = try FileLease(descriptor) else { return false }
+        let header = try descriptor.read(count: 100, at: 0, path: store.path)
+        guard DatabaseHeader(header) != nil else { return false }
         guard try store.directory.status(store.name.journal) == nil else { return false }
         try descriptor.write([2, 2], at: 18, path: store.path)
         try descriptor.synchronize(path: store.path)
@@ -69,10 +73,6 @@ enum JournalMode {
     }
 
     private static func turnOn(_ store: StoreLocation) throws {
-        let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .seconds(2))
-        defer { try? connection.close() }
-        _ = try connection.writeWithoutTransaction { database in
-            try String.fetchOne(database, sql: "PRAGMA journal_mode = WAL")
-        }
+        try StoreConnection(store, busyTimeout: .seconds(2)).execute("PRAGMA journal_mode = WAL")
     }
 }

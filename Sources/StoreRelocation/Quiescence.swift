@@ -26,15 +26,12 @@ enum Quiescence {
 
     private static func checkpoint(_ store: StoreLocation) throws {
         do {
-            let connection = try StoreConnection.open(store, .readWrite, busyTimeout: .zero)
-            defer { try? connection.close() }
-            try connection.writeWithoutTransaction { database in
-                try database.execute(sql: "PRAGMA synchronous = FULL")
-                // Reading is what makes SQLite recover the log or roll back the journal.
-                _ = try Int.fetchOne(database, sql: "SELECT count(*) FROM sqlite_schema")
-                let row = try Row.fetchOne(database, sql: "PRAGMA wal_checkpoint(TRUNCATE)")
-                guard row?[0] == 0 else { throw CheckpointBusy() }
-            }
+            let connection = try StoreConnection(store, busyTimeout: .zero)
+            try connection.execute("PRAGMA synchronous = FULL")
+            // Reading is what makes SQLite recover the log or roll back the journal.
+            try connection.execute("SELECT count(*) FROM sqlite_schema")
+            // The first column says whether somebody was in the way.
+            guard try connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") == "0" else { throw CheckpointBusy() }
         } catch let error as DatabaseError
             where error.resultCode == .SQLITE_BUSY || error.resultCode == .SQLITE_LOCKED
         {

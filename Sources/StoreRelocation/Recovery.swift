@@ -16,7 +16,7 @@ package struct Recovery {
 
     /// Whether the commit point was passed, so that it is finished and not undone.
     func willFinish(_ journal: TransferJournal) throws -> Bool {
-        let places = try TransferPlaces(journal.transfer, container: container)
+        let places = try TransferPlaces(journal, container: container)
         return try TransferEnd(container: container, transfer: journal.transfer, places: places)
             .hasArrived(journal.state)
     }
@@ -25,7 +25,7 @@ package struct Recovery {
     package func run() throws {
         guard let journal = try container.journal() else { return }
         let transfer = journal.transfer
-        let places = try TransferPlaces(transfer, container: container)
+        let places = try TransferPlaces(journal, container: container)
         let end = TransferEnd(container: container, transfer: transfer, places: places)
         let store = PrintablePath(places.source.path)
         let notes: [String]

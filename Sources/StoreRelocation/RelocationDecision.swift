@@ -34,6 +34,8 @@ struct RelocationDecision {
     private static func side(
         _ seen: StoreSighting, _ request: RelocationRequest, lookInside: Bool
     ) throws -> RelocationEvidence.Side {
+        // Without a database they are remains, and set aside unopened.
+        if seen.status != nil, let name = seen.unusualPart { return .unusable(.unusualPart(name)) }
         switch seen.database {
         case .absent: return seen.walHasContent || seen.journalIsHot ? .orphans : remains(seen)
         case .empty: return seen.walHasContent || seen.journalIsHot ? .unusable(.halfAStore) : .zeroBytes

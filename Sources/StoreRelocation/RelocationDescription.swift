@@ -47,6 +47,7 @@ extension RelocationDecision {
         case .hardLinked: "the file has a second hard link, and two names for one database have two journals"
         case .twoNames: "it is the group's store under a second name, and two names have two journals"
         case .notARegularFile: "not a regular file"
+        case .unusualPart(let name): "\(name) beside it is not what belongs there, or has a second name"
         case .opaqueWithSideFiles: "it can't be read, and has a -wal or -journal that only its own program understands"
         }
     }
@@ -64,6 +65,7 @@ extension RelocationDecision {
         case .hardLinked: ("hard_linked", "remove the other name: find / -xdev -samefile STORE")
         case .twoNames: ("two_names", "remove one of the two names; the data is there once")
         case .notARegularFile: ("not_a_file", "name the store's database file")
+        case .unusualPart: ("unusual_part", "look at it, and move it away")
         case .opaqueWithSideFiles: ("opaque_side_files", "let its own program close it properly, then try again")
         }
     }

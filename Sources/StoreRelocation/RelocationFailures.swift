@@ -47,10 +47,18 @@ extension RelocationFailure {
             self.init(
                 .failed, code: "unreadable_record", "\(error)",
                 remedy: "a newer groupstore made it, or it is damaged: use that version, or move the file aside")
+        case let error as UntrustedJournal:
+            self.init(
+                .notPermitted, code: "untrusted_journal", "\(error)",
+                remedy: "run groupstore recover as user \(error.writer)")
         case let error as FileCopy.Mismatch:
             self.init(
                 .failed, code: "copy_differs", "\(PrintablePath(error.path)) is not what was written to it",
                 remedy: "check the disk and the memory of this machine")
+        case let error as UnusualFile:
+            self.init(
+                .badData, code: "unusual_file", "\(PrintablePath(error.path)) is neither a file nor a directory",
+                remedy: "put what it stands for in its place, or move it away")
         case let error as TransferEnd.StoreLost:
             self.init(
                 .failed, code: "store_lost",
@@ -125,16 +133,15 @@ extension RelocationFailure {
             RelocationFailure(
                 .unusablePlace, code: "attributes", "\(error): that file system keeps no such attributes",
                 remedy: "remove them with setfacl -b or setfattr -x, or use another file system")
-        case .tooManySymbolicLinkLevels:
-            RelocationFailure(
-                .unusablePlace, code: "symbolic_link", "\(error)", remedy: "put a real file or directory in its place")
-        case .notDirectory:
-            RelocationFailure(
-                .unusablePlace, code: "not_a_directory", "\(error)",
-                remedy: "put a real directory in its place, no symbolic link and no file")
         default:
-            RelocationFailure(
-                .failed, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k")
+            if let remedy = error.obstacleRemedy {
+                RelocationFailure(
+                    .unusablePlace, code: error.errno == .tooManySymbolicLinkLevels ? "symbolic_link" : "obstacle",
+                    "\(error)", remedy: remedy)
+            } else {
+                RelocationFailure(
+                    .failed, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k")
+            }
         }
     }
 

@@ -25,12 +25,12 @@ struct RelocationPlaces {
             return name
         }
         group = StoreLocation(directory: container.directory, name: name ?? sourceName)
-        legacy = try Self.resolve(request.source, sourceName)
+        legacy = try Self.resolve(request.source)
     }
 
     static func container(_ path: FilePath, _ identifier: GroupIdentifier? = nil) throws -> GroupContainer {
         do {
-            let directory = try Directory(realPath(path))
+            let directory = try Directory(resolving: path)
             return GroupContainer(directory: directory, identifier: identifier)
         } catch {
             guard error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory else { throw error }
@@ -40,18 +40,13 @@ struct RelocationPlaces {
 
     /// Where SQLite would open the store: it follows a symbolic link at the store's name, and names the side files
     /// after where that leads.
-    private static func resolve(_ path: FilePath, _ name: StoreName) throws -> StoreLocation {
+    private static func resolve(_ path: FilePath) throws -> StoreLocation {
         do {
-            let parent = path.removingLastComponent()
-            let directory = try Directory(realPath(parent.isEmpty ? "." : parent))
-            guard try directory.status(name.database)?.kind == .symbolicLink else {
-                return StoreLocation(directory: directory, name: name)
+            let (directory, last) = try Directory.resolving(file: path)
+            guard let name = StoreName(last) else {
+                throw RelocationFailure.badName(directory.path.appending(last))
             }
-            let target = try realPath(path)
-            guard let last = target.lastComponent, let targetName = StoreName(last) else {
-                throw RelocationFailure.badName(target)
-            }
-            return StoreLocation(directory: try Directory(target.removingLastComponent()), name: targetName)
+            return StoreLocation(directory: directory, name: name)
         } catch let error as SystemError where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
             throw NoLegacyDirectory()
         }
@@ -62,17 +57,11 @@ struct RelocationPlaces {
         guard let last = path.lastComponent, let name = StoreName(last) else { throw RelocationFailure.badName(path) }
         let parent = path.removingLastComponent()
         do throws(SystemError) {
-            return StoreLocation(directory: try Directory(realPath(parent.isEmpty ? "." : parent)), name: name)
+            return StoreLocation(directory: try Directory(resolving: parent.isEmpty ? "." : parent), name: name)
         } catch {
             guard error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory else { throw error }
             throw NoLegacyDirectory()
         }
-    }
-
-    private static func realPath(_ path: FilePath) throws(SystemError) -> FilePath {
-        guard let resolved = path.withPlatformString({ realpath($0, nil) }) else { throw .last("realpath", path: path) }
-        defer { free(resolved) }
-        return FilePath(platformString: resolved)
     }
 
     /// False when nothing needs the group's lock: no legacy file, and no interrupted transfer.

@@ -53,6 +53,8 @@ enum RelocationRefusal: Equatable {
     case hardLinked
     case twoNames
     case notARegularFile
+    /// A side file or the support folder is not what belongs there, or a second name of another file: its name.
+    case unusualPart(String)
     case opaqueWithSideFiles
 }
 

@@ -28,7 +28,8 @@ struct StagedSet {
     ) throws {
         self.fingerprint = fingerprint
         let writer = SetCopy(
-            source: source, inRollbackMode: transfer.hadWAL && !opaque, hasSupport: transfer.support != nil,
+            source: source, identity: fingerprint.identity, inRollbackMode: transfer.hadWAL && !opaque,
+            hasSupport: transfer.support != nil,
             report: report)
         if archives {
             let archive = try container.archive(transfer.id)
@@ -47,17 +48,19 @@ struct StagedSet {
     }
 }
 
+/// Something among a store's parts that is neither a file nor a directory, where one of them belongs.
+struct UnusualFile: Error {
+    let path: FilePath
+}
+
 /// Copies a database and its support folder under other names, each file synced and verified.
 private struct SetCopy {
     let source: StoreLocation
+    /// Of the database that is to be copied.
+    let identity: FileIdentity
     let inRollbackMode: Bool
     let hasSupport: Bool
     let report: (RelocationEvent) -> Void
-
-    /// Something in the support folder that is neither a file nor a directory.
-    struct UnusualFile: Error {
-        let path: FilePath
-    }
 
     func run(to target: StoreLocation) throws -> StagedSet.Copy {
         try target.directory.removeTree(target.name.database)
@@ -67,6 +70,7 @@ private struct SetCopy {
             + (hasSupport ? source.directory.bytes(under: source.name.support) : 0)
         var done: Int64 = 0
         let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
+        guard try descriptor.status(path: source.path).identity == identity else { throw StoreTransfer.Setback.changed }
         let patch = inRollbackMode ? FileCopy.Patch(offset: 18, bytes: [1, 1]) : nil
         let database = try FileCopy(
             source: source.path, destination: target.directory, name: target.name.database, patch: patch,
@@ -123,6 +127,7 @@ extension Directory {
     /// Takes over another directory's mode, lists and other attributes, and its owner when this process may.
     fileprivate func keepAttributes(of other: Directory) throws(SystemError) {
         let status = try other.status()
+        try ExtendedAttributes.removeInheritedLists(of: raw, path: path)
         try keepOwner(status, of: raw, path: path)
         try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
         try ExtendedAttributes.copy(from: other.raw, to: raw, path: path)

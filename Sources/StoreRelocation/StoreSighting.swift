@@ -54,6 +54,22 @@ struct StoreSighting {
         return .foreign(FileFormat(firstBytes: bytes, size: status.size))
     }
 
+    /// The name of a side file that is no file, or one with a second name that SQLite would write to as well, or of a
+    /// support folder that is no directory; nil when each is what belongs there. A journal may have a second name of
+    /// ours.
+    var unusualPart: String? {
+        let name = location.name
+        let files = [(name.wal, wal), (name.sharedMemory, sharedMemory), (name.journal, journal)]
+        for (part, status) in files {
+            guard let status else { continue }
+            if status.kind != .regular || (status.links > 1 && part != name.journal) {
+                return PrintablePath(part).description
+            }
+        }
+        guard let support, support.kind != .directory else { return nil }
+        return PrintablePath(name.support).description
+    }
+
     /// A write-ahead log with something in it.
     var walHasContent: Bool { (wal?.size ?? 0) > 0 }
 

@@ -156,6 +156,8 @@ final class StoreTransfer {
         let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
         try descriptor.synchronize(path: source.path)
         let seen = try DatabaseFingerprint(descriptor, path: source.path)
+        // Whoever may write to the directory may have put another file in its place.
+        guard seen.identity == transfer.database else { throw Setback.changed }
         // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
         guard try isStillWanted() else { throw Setback.changed }
         try stage(seen)
@@ -234,6 +236,11 @@ final class StoreTransfer {
                 let fingerprint = try DatabaseFingerprint(raw, path: source.path)
                 try writeJournal(.withdrawn)
                 try exchange()
+                guard try source.directory.identity(places.hidden) == transfer.database else {
+                    // What was swapped is not what was proved closed: it goes back where it came from.
+                    try exchange()
+                    throw Setback.changed
+                }
                 guard isIntact() else { throw Setback.changed }
                 return fingerprint
             } catch {
@@ -280,7 +287,8 @@ final class StoreTransfer {
     private func moveSideFilesAway() throws {
         let directory = source.directory
         for (suffix, name) in SideFile.kept(source.name) {
-            guard try directory.status(name) != nil else { continue }
+            guard let found = try directory.status(name) else { continue }
+            guard found.kind == .regular else { throw UnusualFile(path: directory.path.appending(name)) }
             let aside = transfer.id.hiddenName(suffix)
             try directory.rename(name, to: aside, in: directory, .replace)
             let size = try directory.status(aside)?.size ?? 0
@@ -313,7 +321,8 @@ final class StoreTransfer {
             try withLease(descriptor) { isIntact in
                 guard try DatabaseFingerprint(raw, path: source.path) == withdrawn.fingerprint,
                     try source.directory.status(source.name.wal) == nil,
-                    try source.directory.status(source.name.journal) == nil, isIntact()
+                    try source.directory.status(source.name.journal) == nil,
+                    try source.directory.identity(places.hidden) == transfer.database, isIntact()
                 else { throw Setback.changed }
                 try decide(withdrawn, receipt)
                 // Nobody has it open yet. Where this fails, `finish` tries.

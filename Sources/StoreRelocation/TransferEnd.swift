@@ -112,7 +112,8 @@ struct TransferEnd {
         try directory.removeFile(SideFile.rollbackAside(transfer.id))
         for (suffix, name) in SideFile.kept(source.name) {
             let aside = transfer.id.hiddenName(suffix)
-            guard let status = try directory.status(aside) else { continue }
+            // Only a file is one of the store's: what else somebody has put there stays where it is.
+            guard let status = try directory.status(aside), status.kind == .regular else { continue }
             if status.size == 0 || suffix == SideFile.sharedMemorySuffix {
                 try directory.removeFile(aside)
             } else {

@@ -15,7 +15,14 @@ struct TransferPlaces {
     private let id: TransferIdentifier
     private let stagesBesideDestination: Bool
 
+    /// For a transfer of this process's own.
     init(_ transfer: Transfer, source: StoreLocation, container: GroupContainer) throws {
+        try self.init(transfer, source: source, container: container) { try Directory($0) }
+    }
+
+    private init(
+        _ transfer: Transfer, source: StoreLocation, container: GroupContainer, open: (FilePath) throws -> Directory
+    ) throws {
         self.source = source
         self.container = container
         id = transfer.id
@@ -27,15 +34,16 @@ struct TransferPlaces {
             case .archive: StoreLocation(directory: try container.archive(transfer.id), name: source.name)
             case .discard: nil
             case .restore(let directory, let name, _):
-                StoreLocation(directory: try Directory(directory.path), name: try Self.name(name))
+                StoreLocation(directory: try open(directory.path), name: try Self.name(name))
             }
     }
 
-    /// From the journal alone, after a crash.
-    init(_ transfer: Transfer, container: GroupContainer) throws {
+    /// From the journal alone, after a crash. Throws `UntrustedJournal`.
+    init(_ journal: TransferJournal, container: GroupContainer) throws {
+        let transfer = journal.transfer
         let source = StoreLocation(
-            directory: try Directory(transfer.directory.path), name: try Self.name(transfer.name))
-        try self.init(transfer, source: source, container: container)
+            directory: try journal.directory(transfer.directory.path), name: try Self.name(transfer.name))
+        try self.init(transfer, source: source, container: container) { try journal.directory($0) }
     }
 
     /// Where copies are made before they get their names: on the file system where they are to be.

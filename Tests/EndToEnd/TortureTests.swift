@@ -6,14 +6,18 @@ import Testing
 
 /// A bounded sample of `script/torture`: `$GROUPSTORE_SEED` says which points, and a failure prints the seed.
 @Suite struct TortureTests {
-    @Test(arguments: ["kill", "again", "fail", "fail-for-good", "power", "undo", "full", "holders", "storm", "mutate"])
+    @Test(arguments: [
+        "kill", "again", "fail", "fail-for-good", "power", "undo", "full", "holders", "storm", "mutate", "plant",
+        "swap",
+    ])
     func nothingIsLost(_ part: String) throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
         let done = try run(
             "python3",
             [
                 Programs.source("Tests/Torture/torture.py"), Programs.groupstore, Word(part), "--seed", Word(seed),
-                "--seconds", "6", "--sample", "3", "--rounds", "6", "--openers", "3", "--mutations", "25",
+                "--seconds", "6", "--sample", part == "plant" ? "30" : "3", "--rounds", "6", "--openers", "3",
+                "--mutations", "25",
             ])
         #expect(done.status == 0, "\(done.output)\(done.errors)")
         #expect(done.output.contains("torture: \(part): "))

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import GroupContainer
 import LinuxSystem
 import SystemPackage
@@ -100,6 +101,43 @@ import Testing
         let bookkeeping = try inner.bookkeeping()
         #expect(try bookkeeping.status().permissions == 0o700)
         #expect(try bookkeeping.status("journal.json")?.permissions == 0o600)
+    }
+
+    /// Who may write to the container could leave a journal there for the next user to run.
+    @Test func aJournalIsBelievedOfItsWritersDirectoriesOnly() throws {
+        var journal = TransferJournal(transfer: transfer(), state: .intended)
+        let mine = try container.directory.status().owner
+        for (writer, isBelieved) in [(geteuid(), true), (0, true), (mine, true), (54_321, false)] {
+            journal.writer = writer
+            if isBelieved {
+                #expect(try journal.directory(root.path).identity == container.directory.identity)
+            } else {
+                #expect(throws: UntrustedJournal.self) { try journal.directory(root.path) }
+            }
+        }
+    }
+
+    @Test func aJournalThatOthersMayWriteToIsRefused() throws {
+        try container.write(TransferJournal(transfer: transfer(), state: .intended))
+        let file = try container.bookkeeping().open("journal.json", flags: O_RDONLY)
+        #expect(fchmod(file.raw, 0o620) == 0)
+        #expect(throws: UnreadableRecord.self) { try container.journal() }
+        #expect(fchmod(file.raw, 0o644) == 0)
+        #expect(try container.journal() != nil)
+    }
+
+    /// In a directory that others may write to, a name of ours may be a second one of somebody else's file.
+    @Test func aFileWithASecondNameIsNotOurs() throws {
+        let victim = try TemporaryDirectory()
+        let elsewhere = try Directory(victim.path)
+        try elsewhere.open("file", flags: O_WRONLY | O_CREAT, mode: 0o600).write(Array("kept".utf8), at: 0)
+        let bookkeeping = try container.bookkeeping()
+        for name: FilePath.Component in ["lock", "journal.json"] {
+            try elsewhere.link("file", as: name, in: bookkeeping)
+        }
+        #expect(throws: SystemError.self) { _ = try container.lock() }
+        #expect(throws: SystemError.self) { try container.journal() }
+        #expect(try elsewhere.open("file", flags: O_RDONLY).read(count: 9, at: 0) == Array("kept".utf8))
     }
 
     @Test func anIdentifierIsOneFileName() {

@@ -56,6 +56,51 @@ import Testing
         #expect(try Directory(elsewhere.path).names() == ["kept"])
     }
 
+    @Test func aLinkOfOnesOwnIsFollowed() throws {
+        try directory.makeDirectory("real", mode: 0o700)
+        try directory.makeSymbolicLink("link", to: "real")
+        try directory.makeSymbolicLink("longer", to: root.path.appending("link").appending("..").appending("link"))
+        let real = try directory.directory("real")
+        for name in ["link", "longer"] {
+            #expect(try Directory(root.path.appending(name)).identity == real.identity)
+            #expect(try Directory(resolving: root.path.appending(name)).path.lastComponent == "real")
+        }
+        try directory.makeSymbolicLink("one", to: "two")
+        try directory.makeSymbolicLink("two", to: "one")
+        #expect(throws: SystemError.self) { try Directory(root.path.appending("one")) }
+    }
+
+    @Test func aFileIsFoundWhereItsLinkLeads() throws {
+        try directory.makeDirectory("real", mode: 0o700)
+        let real = try directory.directory("real")
+        _ = try real.open("file", flags: O_RDWR | O_CREAT, mode: 0o600)
+        try directory.makeSymbolicLink("link", to: "real/file")
+        let found = try Directory.resolving(file: root.path.appending("link"))
+        #expect(found.directory.identity == real.identity)
+        #expect(found.name == "file")
+        #expect(try Directory.resolving(file: root.path.appending("none")).name == "none")
+        try directory.makeSymbolicLink("dangling", to: "nowhere")
+        #expect(throws: SystemError.self) { try Directory.resolving(file: root.path.appending("dangling")) }
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "only root can give a link away"))
+    func aStrangersLinkIsFollowedToTheirOwnPlacesOnly() throws {
+        for name: FilePath.Component in ["mine", "theirs"] { try directory.makeDirectory(name, mode: 0o700) }
+        let theirs = try directory.directory("theirs")
+        _ = try theirs.open("file", flags: O_RDWR | O_CREAT, mode: 0o600)
+        #expect(fchown(theirs.raw, 54_321, 54_321) == 0)
+        for (link, target) in [("to-mine", "mine"), ("to-theirs", "theirs"), ("to-file", "theirs/file")] {
+            try directory.makeSymbolicLink(try #require(FilePath.Component(link)), to: FilePath(target))
+            #expect(fchownat(directory.raw, link, 54_321, 54_321, AT_SYMLINK_NOFOLLOW) == 0)
+        }
+        #expect(throws: SystemError("open", .tooManySymbolicLinkLevels, path: root.path.appending("to-mine"))) {
+            try Directory(root.path.appending("to-mine"))
+        }
+        #expect(try Directory(root.path.appending("to-theirs")).identity == theirs.identity)
+        // The file is root's.
+        #expect(throws: SystemError.self) { try Directory.resolving(file: root.path.appending("to-file")) }
+    }
+
     @Test func aDurableFileIsTheOldOneOrTheNewOne() throws {
         #expect(try DurableFile.read("record", in: directory) == nil)
         try DurableFile.write([1, 2, 3], as: "record", in: directory, mode: 0o600)

@@ -35,7 +35,7 @@ static const struct call known[] = {
     CHANGES(linkat, 10), CHANGES(symlinkat, 4), CHANGES(fchmod, 0), CHANGES(fchmodat, 2), CHANGES(fchown, 0),
     CHANGES(fchownat, 2), CHANGES(utimensat, 2), CHANGES(fsetxattr, 0), READS(fgetxattr, 0), READS(flistxattr, 0),
     CHANGES(fremovexattr, 0), CHANGES(setxattr, 1), CHANGES(lsetxattr, 1), READS(lgetxattr, 1), READS(llistxattr, 1),
-    READS(clock_nanosleep, 0), READS(nanosleep, 0),
+    READS(openat2, 2), READS(clock_nanosleep, 0), READS(nanosleep, 0),
 };
 
 const struct call *call_of(long number) {

@@ -5,10 +5,10 @@ import errno
 import walk
 
 _CHANGES_NAMES = {"openat", "open", "mkdirat", "mkdir", "renameat", "renameat2", "rename", "linkat", "link", "symlinkat"}
-_LOOKS_UP = _CHANGES_NAMES | {"unlinkat", "unlink", "rmdir", "newfstatat", "stat", "lstat", "readlink", "faccessat2"}
+_LOOKS_UP = _CHANGES_NAMES | {"openat2", "unlinkat", "unlink", "rmdir", "newfstatat", "stat", "lstat", "readlink", "faccessat2"}
 _WRITES = {"write", "pwrite64", "ftruncate", "fallocate", "fsync", "fdatasync"}
 _READS = {"read", "pread64", "getdents64", "fstat"}
-_INTERRUPTED = {"openat", "open", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "fcntl"}
+_INTERRUPTED = {"openat", "openat2", "open", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "fcntl"}
 
 ERRORS = {
     errno.EIO: _LOOKS_UP | _WRITES | _READS | {"close", "fcntl", "fchmod", "fchown", "utimensat"},
@@ -17,7 +17,7 @@ ERRORS = {
     errno.EACCES: _LOOKS_UP,
     errno.EINTR: _INTERRUPTED,
     errno.EXDEV: {"renameat2", "renameat", "rename", "linkat", "link"},
-    errno.EMFILE: {"openat", "open"},
+    errno.EMFILE: {"openat", "openat2", "open"},
 }
 FOR_GOOD = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EMFILE)
 

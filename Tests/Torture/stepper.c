@@ -104,9 +104,9 @@ static void entered(struct thread *thread, const struct __ptrace_syscall_info *i
     const struct call *call = call_of((long)info->entry.nr);
     thread->injected = 0;
     thread->pending.kind = 0;
-    if (!call || (changes_only && !call->changes)) return;
+    if (!call) return;
     if (!counting) counting = names_marker(thread->id, call, (const uint64_t *)info->entry.args);
-    if (!counting) return;
+    if (!counting || (changes_only && !call->changes)) return;
     count++;
     if (trace) fprintf(trace, "%ld\t%s\t%d\n", count, call->name, call->changes);
     if (count == kill_at) {

@@ -7,8 +7,9 @@ Parts: kill (killed at each change of every case), again (killed again while it 
 call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs),
 undo (a relocation is taken back, and killed at each change of that), full (disks with too little room), holders
 (programs that are hard to see hold the store), storm (programs that don't cooperate use it all the while, for N
-rounds), mutate (N stores with changed bytes); or all. GROUPSTORE is the program. With --sample, only so many points of each walk are tried, chosen by the
-seed that is printed. Exits with 1 when a row was lost, or anything else was not as it must be.
+rounds), mutate (N stores with changed bytes), plant (links, devices and giants at every name that is used), swap
+(names are swapped for links to somebody else's files meanwhile, for N rounds); or all. GROUPSTORE is the program. With
+--sample, only so many points of each walk are tried, chosen by the seed that is printed. Exits with 1 when a row was lost, or anything else was not as it must be.
 """
 
 import argparse
@@ -29,6 +30,8 @@ import kill
 import mutate
 import power
 import storm
+import surroundings
+import swap
 import undo
 import walk
 from world import Scenario, World
@@ -39,6 +42,7 @@ class Programs:
     groupstore: str
     stepper: str
     opener: str
+    swapper: str
 
 
 def scenarios(by=("command", "agent")):
@@ -113,7 +117,17 @@ def mutate_part(programs, progress, options):
         programs, progress, options.mutations, options.here, os.environ.get("GROUPSTORE_REAL_STORES"))
 
 
-WHOLE = {"full": full_part, "holders": holders_part, "storm": storm_part, "mutate": mutate_part}
+def plant_part(programs, progress, options):
+    surroundings.each_plant(programs, progress, options.here, options.other)
+
+
+def swap_part(programs, progress, options):
+    swap.each_round(programs, progress, options.rounds, options.here, options.other)
+
+
+WHOLE = {
+    "full": full_part, "holders": holders_part, "storm": storm_part, "mutate": mutate_part, "plant": plant_part,
+    "swap": swap_part}
 
 
 def arguments():
@@ -139,7 +153,10 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         stepper = compiled(directory, "stepper", "stepper.c", "calls.c")
         opener = compiled(directory, "opener", "opener.c", "-lsqlite3")
-        return torture(Programs(os.path.abspath(options.groupstore), stepper, opener), options)
+        swapper = compiled(directory, "swapper", "swapper.c")
+        # The second user must be able to run it.
+        os.chmod(directory, 0o755)
+        return torture(Programs(os.path.abspath(options.groupstore), stepper, opener, swapper), options)
 
 
 def compiled(directory, name, *words):

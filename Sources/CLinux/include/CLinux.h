@@ -11,6 +11,12 @@
 extern const int gs_o_path;
 extern const int gs_o_tmpfile;
 int gs_openat(int directory, const char *path, int flags, mode_t mode);
+// Opens without following any symbolic link, on the way or at the end: ELOOP where there is one. ENOSYS on a kernel
+// without openat2(2), EPERM or ENOSYS under a filter that doesn't know it.
+int gs_openat_no_links(int directory, const char *path, int flags);
+// open(2) for a library that may meet any file: a FIFO is not waited for, but refused with ENXIO; a file with a second
+// name, which may be somebody else's, is refused with EMLINK where it is to be written to, a `-journal` left out.
+int gs_open_careful(const char *path, int flags, int mode);
 int gs_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags);
 extern const unsigned int gs_rename_noreplace;
 extern const unsigned int gs_rename_exchange;
@@ -92,6 +98,7 @@ void gs_timer_slack(unsigned long nanoseconds);
 // Extended attributes of an open file: xattr(7).
 ssize_t gs_list_attributes(int descriptor, char *names, size_t size);
 ssize_t gs_get_attribute(int descriptor, const char *name, void *value, size_t size);
+int gs_remove_attribute(int descriptor, const char *name);
 int gs_set_attribute(int descriptor, const char *name, const void *value, size_t size);
 
 #endif

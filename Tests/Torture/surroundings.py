@@ -1,0 +1,276 @@
+"""Hostile surroundings: directories that a second user may write to, with things planted at every name that is used.
+
+Each has an outcome of the table, in bounded time and memory; nothing outside is read into the store or written to, the
+store stays whole, and when the plant is gone the relocation is done."""
+
+import json
+import os
+import resource
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+
+import stores
+
+SECONDS = 20
+KILOBYTES = 200_000
+STATUSES = (0, 65, 73, 74, 75, 77)
+GIANT = 1 << 40
+STRANGER = 65534
+ID = "1700000000-hostile"
+
+LEGACY_NAMES = [stores.NAME, *(stores.NAME + suffix for suffix in stores.SIDE_FILES), stores.SUPPORT,
+                stores.SUPPORT + "/_EXTERNAL_DATA", stores.SUPPORT + "/_EXTERNAL_DATA/new"]
+GROUP_NAMES = [
+    stores.NAME, *(stores.NAME + suffix for suffix in stores.SIDE_FILES), stores.SUPPORT, ".groupstore",
+    *(f".groupstore/{name}" for name in (
+        "lock", "journal.json", "journal.json.new", "receipts", "staging", "archive", "claims")),
+    f".groupstore/receipts/{ID}.json", f".groupstore/staging/{ID}", f".groupstore/archive/{ID}",
+    f".groupstore/claims/{stores.NAME}.lock", ".groupstore/claims/%root.lock", ".groupstore/claims/holders",
+    f".groupstore/claims/holders/{ID}.json"]
+# What an interrupted transfer leaves beside the store, whose journal tells anybody its number.
+HIDDEN_NAMES = [f".groupstore-{ID}{suffix}" for suffix in ("", "-wal", "-shm", "-journal", "-rollback", "-staging")]
+
+
+# What is planted
+
+
+def _link_to_file(path, victim):
+    os.symlink(os.path.join(victim, "secret"), path)
+
+
+def _link_to_store(path, victim):
+    os.symlink(os.path.join(victim, stores.NAME), path)
+
+
+def _link_to_directory(path, victim):
+    os.symlink(victim, path)
+
+
+def _dangling_link(path, victim):
+    os.symlink(os.path.join(victim, "made-through-a-link"), path)
+
+
+def _hard_link(path, victim):
+    os.link(os.path.join(victim, "secret"), path)
+
+
+def _hard_link_to_store(path, victim):
+    os.link(os.path.join(victim, stores.NAME), path)
+
+
+def _fifo(path, victim):
+    os.mkfifo(path, 0o666)
+
+
+def _socket(path, victim):
+    # A socket's path is short: it is made elsewhere.
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(victim)) as place:
+        made = os.path.join(place, "s")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(made)
+        os.rename(made, path)
+
+
+def _device(path, victim):
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+
+
+def _directory(path, victim):
+    os.mkdir(path, 0o777)
+    with open(os.path.join(path, "in it"), "wb"):
+        pass
+
+
+def _giant(path, victim):
+    with open(path, "wb") as file:
+        file.truncate(GIANT)
+
+
+def _giant_that_begins_well(path, victim):
+    beginnings = {
+        "-wal": bytes.fromhex("377f0682002de218") + bytes(24), "-journal": bytes.fromhex("d9d505f920a163d7ffffffff")}
+    with open(path, "wb") as file:
+        file.write(next((text for end, text in beginnings.items() if path.endswith(end)), b'{"version":1,'))
+        file.truncate(GIANT)
+
+
+KINDS = [_link_to_file, _link_to_store, _link_to_directory, _dangling_link, _hard_link, _hard_link_to_store, _fifo,
+         _socket, _device, _directory, _giant, _giant_that_begins_well]
+
+
+BY_NAME = {kind.__name__[1:]: kind for kind in KINDS}
+
+
+def _kinds():
+    """Their names; only root makes devices."""
+    return [name for name, kind in BY_NAME.items() if kind is not _device or os.geteuid() == 0]
+
+
+class Place:
+    """A legacy and a group directory that anybody may write to, and a victim's beside them."""
+
+    def __init__(self, here, other=None, kind="wal"):
+        self.root = tempfile.mkdtemp(prefix="torture.", dir=here)
+        self.there = tempfile.mkdtemp(prefix="torture.", dir=other) if other else self.root
+        os.chmod(self.root, 0o755)
+        self.legacy, self.group = os.path.join(self.root, "legacy"), os.path.join(self.there, "group")
+        # Hard links need one file system.
+        self.victims = {}
+        for directory in {self.root, self.there}:
+            os.chmod(directory, 0o755)
+            self.victims[directory] = os.path.join(directory, "victim")
+            os.mkdir(self.victims[directory], 0o700)
+            with open(os.path.join(self.victims[directory], "secret"), "wb") as file:
+                file.write(b"do not touch " * 100)
+            os.chmod(os.path.join(self.victims[directory], "secret"), 0o600)
+            stores.make("plain", self.victims[directory])
+        for directory in (self.legacy, self.group):
+            os.mkdir(directory)
+            os.chmod(directory, 0o777)
+        stores.make(kind, self.legacy)
+        self.content = stores.content(self.legacy)
+        self.before = self.seen()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for directory in {self.root, self.there}:
+            subprocess.run(["chmod", "-R", "u+rwX", directory], check=False)
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def victim_of(self, path):
+        return self.victims[self.there if path.startswith(self.there + "/group") else self.root]
+
+    def seen(self):
+        """The victims' bytes, modes and times."""
+        found = {}
+        for victim in self.victims.values():
+            for directory, folders, files in os.walk(victim):
+                for path in [directory, *(os.path.join(directory, name) for name in folders + files)]:
+                    status = os.lstat(path)
+                    data = None
+                    if stat.S_ISREG(status.st_mode):
+                        with open(path, "rb") as file:
+                            data = file.read()
+                    found[path] = (status.st_mode, status.st_uid, status.st_mtime_ns, status.st_size, data)
+        return found
+
+    def harm(self):
+        now = self.seen()
+        changed = [path for path in self.before.keys() | now.keys() if self.before.get(path) != now.get(path)]
+        return [f"harm was done outside: {sorted(changed)}"] if changed else []
+
+    def plant(self, path, kind):
+        """Puts it there, by the second user; what stood there is kept aside. Returns how to take it away again."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        aside = None
+        if os.path.lexists(path):
+            aside = os.path.join(tempfile.mkdtemp(dir=self.root if path.startswith(self.legacy) else self.there), "it")
+            os.rename(path, aside)
+        kind(path, self.victim_of(path))
+        # Giving a hard link away would give the victim's file away.
+        if os.geteuid() == 0 and kind not in (_hard_link, _hard_link_to_store):
+            os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+
+        def remove():
+            if os.path.lexists(path):
+                shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+            # With a support folder, the plant in it may have gone to the group.
+            if aside and os.path.isdir(os.path.dirname(path)):
+                os.rename(aside, path)
+        return remove
+
+
+def run(words, environment=None, limit=SECONDS, user=None):
+    """Exit status, most memory in KB, seconds, and what it said."""
+    def prepare():
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if user is not None:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            ["timeout", "-k", "1", str(limit * 2), *words], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            env=environment or dict(os.environ, GROUPSTORE_SOCKET="/nonexistent/agent.sock"), preexec_fn=prepare)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        return process.returncode, usage.ru_maxrss, time.monotonic() - started, output.read().decode(errors="replace")
+
+
+def each_plant(programs, progress, here, other):
+    """Every kind of thing at every name, on one file system and to another."""
+    points = [
+        (where, place, name, kind) for where in ("same", "another")
+        for place, names in (("legacy", LEGACY_NAMES), ("group", GROUP_NAMES)) for name in names for kind in _kinds()]
+    points += [
+        (state, place, name, kind) for state in ("intended", "withdrawn", "committing")
+        for place, names in (("legacy", HIDDEN_NAMES), ("group", [f".groupstore/{part}/{ID}" for part in (
+            "staging", "archive")])) for name in names for kind in _kinds()]
+    for where, place, name, kind in progress.choose(points):
+        # In the place of a log that holds rows, a plant would only take them away.
+        kind_of_store = "closed-wal" if name.startswith(stores.NAME + "-") else "wal"
+        with Place(here, other if where == "another" else None, kind_of_store) as world:
+            if where not in ("same", "another"):
+                _write_journal(world, where)
+            found = _judged(programs, world, os.path.join(getattr(world, place), name), BY_NAME[kind])
+            progress.judge(f"{where}: {kind} at {place}/{name}", found)
+
+
+def _write_journal(world, state):
+    """As a run that was interrupted leaves it, but for what it had done."""
+    status = os.stat(os.path.join(world.legacy, stores.NAME))
+    support = os.stat(os.path.join(world.legacy, stores.SUPPORT))
+    file = {"device": status.st_dev, "inode": status.st_ino}
+    states = {"intended": {}, "withdrawn": {}, "committing": {"database": file}}
+    journal = {
+        "version": 1, "state": {state: states[state]},
+        "transfer": {
+            "id": ID, "purpose": {"publish": {"as": stores.NAME}}, "directory": world.legacy, "name": stores.NAME,
+            "database": file, "support": {"device": support.st_dev, "inode": support.st_ino}, "copies": False,
+            "retirement": "delete", "hadWAL": True}}
+    os.mkdir(os.path.join(world.group, ".groupstore"), 0o777)
+    with open(os.path.join(world.group, ".groupstore", "journal.json"), "w", encoding="utf-8") as out:
+        json.dump(journal, out)
+
+
+def _relocate(programs, world, *more):
+    return [programs.groupstore, "relocate", os.path.join(world.legacy, stores.NAME), world.group, "--json",
+            "--deadline", "1", *more]
+
+
+def _judged(programs, world, path, kind):
+    remove = world.plant(path, kind)
+    found = []
+    stores_name = os.path.join(world.legacy, stores.NAME)
+    for words in (
+            [programs.groupstore, "status", world.group, "--json"],
+            [programs.groupstore, "inspect", stores_name, "--json"],
+            _relocate(programs, world, "--dry-run"), _relocate(programs, world),
+            [programs.groupstore, "recover", world.group, "--json"]):
+        status, peak, seconds, said = run(words)
+        if status not in STATUSES:
+            found.append(f"{words[1]}: status {status}: {said[-600:]}")
+        if "see groupstore doctor" in said or "dmesg" in said:
+            found.append(f"{words[1]}: no remedy for it: {said[-400:]}")
+        if seconds > SECONDS / 2 or peak > KILOBYTES:
+            found.append(f"{words[1]}: {seconds:.1f} s, {peak} KB")
+        found += world.harm()
+    remove()
+    # A store that was there all the time, under another name meanwhile, is as whole as ever.
+    status, _, _, said = run(_relocate(programs, world))
+    if status != 0:
+        found.append(f"afterwards: status {status}: {said[-600:]}")
+    now = stores.content(world.group)
+    if now is None or now["rows"] != world.content["rows"]:
+        found.append(f"not whole afterwards: {now and str(now)[:200]} {said[-300:]}")
+    return found + world.harm()
