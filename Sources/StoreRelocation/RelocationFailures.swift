@@ -93,7 +93,9 @@ extension RelocationFailure {
     private static func unfinished(
         _ unfinished: StoreTransfer.Unfinished, _ request: RelocationRequest
     ) -> RelocationFailure {
-        let reason = RelocationFailure(unfinished.reason, request)
+        var moved = request
+        moved.source = unfinished.path
+        let reason = RelocationFailure(unfinished.reason, moved)
         return RelocationFailure(
             reason.kind == .busy ? .busy : .failed, code: "unfinished",
             "the store is \(PrintablePath(unfinished.path)) now, but what comes after its move is not done: "
