@@ -3,7 +3,7 @@
 ///
 /// A document that declares entities is refused, so that none can be expanded and nothing else is ever read; what is
 /// nested too deep or too long is refused too.
-struct MarkupReader {
+package struct MarkupReader {
     private static let longest = 64 << 20
     private static let deepest = 64
     private static let mostElements = 1_000_000
@@ -18,7 +18,7 @@ struct MarkupReader {
     private var elements = 0
 
     /// The document's root. Throws `MarkupError`.
-    static func read(_ bytes: [UInt8]) throws(MarkupError) -> MarkupElement {
+    package static func read(_ bytes: [UInt8]) throws(MarkupError) -> MarkupElement {
         guard bytes.count <= longest else {
             throw MarkupError(message: "the document has more than \(longest >> 20) MiB", line: 1)
         }

@@ -1,13 +1,13 @@
 /// What `NSKeyedArchiver` writes: a property list whose `$objects` refer to each other by number.
-struct KeyedArchive {
+package struct KeyedArchive {
     private let content: ArchiveContent
-    let root: ArchivedObject
+    package let root: ArchivedObject
 
     /// Whether more was asked of it than any model has, and the rest was left out.
-    var isExhausted: Bool { content.left < 0 }
+    package var isExhausted: Bool { content.left < 0 }
 
     /// Throws `PropertyListError`.
-    init(_ bytes: [UInt8]) throws(PropertyListError) {
+    package init(_ bytes: [UInt8]) throws(PropertyListError) {
         let list = try PropertyListValue(parsing: bytes)
         guard let members = list.dictionary, members["$archiver"]?.string == "NSKeyedArchiver",
             let objects = members["$objects"]?.array, let top = members["$top"]?.dictionary?["root"]?.uid
@@ -36,9 +36,9 @@ private final class ArchiveContent {
 
 /// One object in a keyed archive. Objects may refer to each other in circles: who follows references by recursion
 /// bounds its depth.
-struct ArchivedObject {
-    let number: Int
-    let className: String
+package struct ArchivedObject {
+    package let number: Int
+    package let className: String
     private let fields: [String: PropertyListValue]
     private let content: ArchiveContent
     private var objects: [PropertyListValue] { content.objects }
@@ -57,7 +57,7 @@ struct ArchivedObject {
     }
 
     /// The field's value, a reference to a plain value followed. Nil when there is none, or `nil` was archived.
-    subscript(field: String) -> PropertyListValue? {
+    package subscript(field: String) -> PropertyListValue? {
         guard let value = fields[field] else { return nil }
         return Self.plain(value, objects)
     }
@@ -69,12 +69,12 @@ struct ArchivedObject {
     }
 
     /// Nil when the field refers to no object with a class.
-    func object(_ field: String) -> ArchivedObject? {
+    package func object(_ field: String) -> ArchivedObject? {
         fields[field]?.uid.flatMap { $0 == 0 ? nil : ArchivedObject($0, content) }
     }
 
     /// Text, an `NSMutableString` too.
-    func string(_ field: String) -> String? { fields[field].flatMap(text) }
+    package func string(_ field: String) -> String? { fields[field].flatMap(text) }
 
     private func text(_ value: PropertyListValue) -> String? {
         switch value {
@@ -85,7 +85,7 @@ struct ArchivedObject {
         }
     }
 
-    func integer(_ field: String) -> Int64? {
+    package func integer(_ field: String) -> Int64? {
         switch self[field] {
         case .integer(let value)?: value
         case .boolean(let value)?: value ? 1 : 0
@@ -94,15 +94,15 @@ struct ArchivedObject {
         }
     }
 
-    func isTrue(_ field: String) -> Bool { self[field]?.boolean ?? false }
+    package func isTrue(_ field: String) -> Bool { self[field]?.boolean ?? false }
 
     /// The elements of the array or set in `field`: those that are objects.
-    func elements(_ field: String) -> [ArchivedObject] {
+    package func elements(_ field: String) -> [ArchivedObject] {
         references(field).compactMap { $0.uid.flatMap { ArchivedObject($0, content) } }
     }
 
     /// The elements of the array or set in `field`: those that are text.
-    func strings(_ field: String) -> [String] { references(field).compactMap(text) }
+    package func strings(_ field: String) -> [String] { references(field).compactMap(text) }
 
     /// The numbers in the array in `field`; nil for an element that is none.
     func numbers(_ field: String) -> [Int64?] {
@@ -122,7 +122,7 @@ struct ArchivedObject {
 
     /// The members of the dictionary in `field`, those with text for a key; Core Data's own `NSKnownKeysDictionary1`
     /// keeps its keys apart.
-    func members(_ field: String) -> [(key: String, value: ArchivedMember)] {
+    package func members(_ field: String) -> [(key: String, value: ArchivedMember)] {
         guard let dictionary = object(field) else { return [] }
         let keys: [PropertyListValue]
         let values: [PropertyListValue]
@@ -140,9 +140,9 @@ struct ArchivedObject {
 }
 
 /// A value in an archived dictionary.
-struct ArchivedMember {
+package struct ArchivedMember {
     fileprivate let value: PropertyListValue
-    let text: String?
+    package let text: String?
     fileprivate let content: ArchiveContent
 
     fileprivate init(value: PropertyListValue, text: String?, content: ArchiveContent) {
@@ -151,13 +151,13 @@ struct ArchivedMember {
         self.content = content
     }
 
-    var object: ArchivedObject? { value.uid.flatMap { ArchivedObject($0, content) } }
+    package var object: ArchivedObject? { value.uid.flatMap { ArchivedObject($0, content) } }
 
     /// The elements, those that are objects, when it is an array or set.
     var elements: [ArchivedObject] { object?.ownElements.compactMap(\.object) ?? [] }
 
     /// A number or truth value as text; nil for anything else.
-    var plainText: String? {
+    package var plainText: String? {
         switch value.uid.flatMap({ content.objects.indices.contains($0) ? content.objects[$0] : nil }) ?? value {
         case .integer(let number): "\(number)"
         case .real(let number): "\(number)"
