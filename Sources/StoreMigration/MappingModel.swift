@@ -45,6 +45,8 @@ public struct EntityMapping: Equatable, Sendable {
     /// The class that does what expressions can't say; nil for none.
     public var entityMigrationPolicyClassName: String?
     public var userInfo: [String: String] = [:]
+    /// Whether a property that has no mapping is new. Otherwise it is automatic.
+    public var mapsOnlyWhatIsListed = true
     public var attributeMappings: [PropertyMapping]
     public var relationshipMappings: [PropertyMapping]
 

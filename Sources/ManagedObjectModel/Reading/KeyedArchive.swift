@@ -123,15 +123,19 @@ package struct ArchivedObject {
     /// The members of the dictionary in `field`, those with text for a key; Core Data's own `NSKnownKeysDictionary1`
     /// keeps its keys apart.
     package func members(_ field: String) -> [(key: String, value: ArchivedMember)] {
-        guard let dictionary = object(field) else { return [] }
+        object(field)?.ownMembers ?? []
+    }
+
+    /// The members of this dictionary itself, those with text for a key.
+    package var ownMembers: [(key: String, value: ArchivedMember)] {
         let keys: [PropertyListValue]
         let values: [PropertyListValue]
-        if let mapping = dictionary.object("searchMapping") {
+        if let mapping = object("searchMapping") {
             keys = mapping.references("keys")
-            values = dictionary.references("values")
+            values = references("values")
         } else {
-            keys = content.spend(dictionary.fields["NS.keys"]?.array ?? [])
-            values = dictionary.fields["NS.objects"]?.array ?? []
+            keys = content.spend(fields["NS.keys"]?.array ?? [])
+            values = fields["NS.objects"]?.array ?? []
         }
         return zip(keys, values).compactMap { key, value in
             text(key).map { ($0, ArchivedMember(value: value, text: text(value), content: content)) }
