@@ -57,7 +57,9 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "CoreDataStore", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
-        .target(name: "StoreMigration", dependencies: ["ManagedObjectModel"], swiftSettings: strict),
+        .target(
+            name: "StoreMigration", dependencies: ["CoreDataStore", "ManagedObjectModel", "PersistentStore"],
+            swiftSettings: strict),
         .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),
         .target(
             name: "StoreRelocation",
@@ -130,7 +132,11 @@ let package = Package(
         .testTarget(
             name: "CoreDataStoreTests", dependencies: ["CoreDataStore", "TestSupport"], swiftSettings: strict),
         .testTarget(
-            name: "StoreMigrationTests", dependencies: ["LinuxSystem", "ManagedObjectModel", "StoreMigration"],
+            name: "StoreMigrationTests",
+            dependencies: [
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
+                "TestSupport",
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "ChangeFeedTests", dependencies: ["ChangeFeed", "DirectoryWatching", "TestSupport"],
