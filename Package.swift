@@ -59,7 +59,9 @@ let package = Package(
             name: "CoreDataStore", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
         .target(
             name: "StoreMigration",
-            dependencies: ["CoreDataStore", "ManagedObjectModel", .product(name: "Yams", package: "Yams")],
+            dependencies: [
+                "CoreDataStore", "ManagedObjectModel", "PersistentStore", .product(name: "Yams", package: "Yams"),
+            ],
             swiftSettings: strict),
         .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),
         .target(
@@ -136,7 +138,7 @@ let package = Package(
             name: "StoreMigrationTests",
             dependencies: [
                 "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
-                "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+                "TestSupport",
             ],
             swiftSettings: strict),
         .testTarget(

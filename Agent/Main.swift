@@ -8,6 +8,6 @@ struct GroupStoreCommand: ParsableCommand {
         version: "0.1.0",
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
-            DoctorCommand.self, RecoverCommand.self, ModelCommand.self,
+            DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self,
         ])
 }

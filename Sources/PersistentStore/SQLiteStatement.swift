@@ -2,18 +2,56 @@ import GRDBSQLite
 import Glibc
 import SystemPackage
 
+/// A connection that statements belong to.
+protocol SQLiteSession: AnyObject {
+    func error(_ code: Int32) -> StoreError
+}
+
+/// A value of one of SQLite's storage classes.
+package enum SQLiteValue: Equatable, Sendable {
+    case null
+    case integer(Int64)
+    case real(Double)
+    case text(String)
+    case blob([UInt8])
+}
+
 /// A prepared statement, stepped through row by row. One thread's.
 package final class SQLiteStatement {
     private let handle: OpaquePointer
     /// Keeps the connection open as long as the statement is.
-    private let reader: StoreReader
+    private let reader: any SQLiteSession
 
-    init(_ handle: OpaquePointer, reader: StoreReader) {
+    init(_ handle: OpaquePointer, reader: any SQLiteSession) {
         self.handle = handle
         self.reader = reader
     }
 
     deinit { sqlite3_finalize(handle) }
+
+    /// Ready to be stepped through again, its parameters still bound.
+    package func reset() { sqlite3_reset(handle) }
+
+    /// Binds the parameters, from the first on.
+    package func bind(_ values: [SQLiteValue]) throws {
+        let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
+        for (position, value) in zip(Int32(1)..., values) {
+            let code =
+                switch value {
+                case .null: sqlite3_bind_null(handle, position)
+                case .integer(let number): sqlite3_bind_int64(handle, position, number)
+                case .real(let number): sqlite3_bind_double(handle, position, number)
+                case .text(let text):
+                    text.withCString { sqlite3_bind_text(handle, position, $0, Int32(text.utf8.count), transient) }
+                case .blob(let bytes):
+                    // A null pointer would bind NULL.
+                    bytes.isEmpty
+                        ? sqlite3_bind_zeroblob(handle, position, 0)
+                        : sqlite3_bind_blob64(handle, position, bytes, UInt64(bytes.count), transient)
+                }
+            if code != SQLITE_OK { throw reader.error(code) }
+        }
+    }
 
     /// Binds the parameters, from the first on.
     func bind(_ values: [String]) throws {
@@ -39,6 +77,17 @@ package final class SQLiteStatement {
     var columnCount: Int32 { sqlite3_column_count(handle) }
 
     package func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
+
+    /// As it is stored; text that is not UTF-8 is repaired.
+    package func value(_ column: Int32) -> SQLiteValue {
+        switch sqlite3_column_type(handle, column) {
+        case SQLITE_INTEGER: .integer(integer(column))
+        case SQLITE_FLOAT: .real(sqlite3_column_double(handle, column))
+        case SQLITE_TEXT: .text(text(column) ?? "")
+        case SQLITE_BLOB: .blob(bytes(column, limit: .max) ?? [])
+        default: .null
+        }
+    }
 
     package func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
 

@@ -7,7 +7,7 @@ import SystemPackage
 ///
 /// While it reads, this process must have no connection of its own to the store: the descriptors that it opens and
 /// closes would drop that connection's locks (https://sqlite.org/howtocorrupt.html, §2.2).
-package final class StoreReader {
+package final class StoreReader: SQLiteSession {
     package let location: StoreLocation
     /// The header as it stands in the file; nil when a hot journal has a newer one.
     package let header: DatabaseHeader?
@@ -87,17 +87,7 @@ package final class StoreReader {
 
     /// A collation that only the store's own program has (Core Data's `NSCollate…`) orders indexes, which aren't
     /// read here; but SQLite refuses to read a table whose index names a collation that it doesn't know.
-    private func acceptUnknownCollations() {
-        sqlite3_collation_needed(connection, nil) { _, connection, _, name in
-            sqlite3_create_collation_v2(
-                connection, name, SQLITE_UTF8, nil,
-                { _, oneLength, one, otherLength, other in
-                    let common = Int(min(oneLength, otherLength))
-                    let order = one.flatMap { one in other.map { memcmp(one, $0, common) } } ?? 0
-                    return order == 0 ? oneLength - otherLength : order
-                }, nil)
-        }
-    }
+    private func acceptUnknownCollations() { SQLiteLibrary.acceptUnknownCollations(connection) }
 
     func error(_ code: Int32) -> StoreError {
         StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: location.path)

@@ -3,6 +3,7 @@ import ManagedObjectModel
 /// A model laid out in SQLite as Core Data does it: which tables and columns a store of this model has. Apple documents
 /// nothing of it; the rules were found on stores, and predict those exactly.
 package struct StoreLayout: Sendable {
+    package let model: ManagedObjectModel
     package let numbers: EntityNumbers
     /// One for each root entity, by entity number.
     package let tables: [TableLayout]
@@ -24,6 +25,7 @@ package struct StoreLayout: Sendable {
                     name: "Z" + root.name.uppercased(), rootEntity: root.name, columns: naming.columns,
                     isHierarchy: hierarchy.count > 1))
         }
+        self.model = model
         self.numbers = numbers
         self.tables = tables
         var joins = JoinTableNaming(model, numbers)
@@ -41,5 +43,35 @@ package struct StoreLayout: Sendable {
                 return model.rootEntity(of: destination).name == root.name
             }.map { (entity, $0) }
         }
+    }
+
+    /// The table that the entity's objects are in; nil for an entity that the model doesn't have.
+    package func table(of entity: String) -> TableLayout? {
+        guard let entity = model.entity(named: entity) else { return nil }
+        let root = model.rootEntity(of: entity).name
+        return tables.first { $0.rootEntity == root }
+    }
+
+    /// The entity that declares what `entity` has under this name: itself or an ancestor; nil when it has none.
+    package func declaringEntity(of property: String, of entity: String) -> EntityDescription? {
+        guard let entity = model.entity(named: entity) else { return nil }
+        return ([entity] + model.superentities(of: entity)).first { $0.declares(property) }
+    }
+
+    /// The column of an attribute's values, or of a to-one relationship's keys; nil for what has none of its own.
+    package func column(of property: String, of entity: String) -> ColumnLayout? {
+        guard let declaring = declaringEntity(of: property, of: entity)?.name,
+            case let found? = model.entity(named: declaring).flatMap({ model.property(named: property, of: $0) })
+        else { return nil }
+        switch found {
+        case .attribute: return column(.attribute(entity: declaring, name: property), in: entity)
+        case .relationship(let relationship) where !relationship.isToMany:
+            return column(.reference(entity: declaring, name: property), in: entity)
+        case .relationship, .fetched: return nil
+        }
+    }
+
+    private func column(_ content: ColumnLayout.Content, in entity: String) -> ColumnLayout? {
+        table(of: entity)?.columns.first { $0.content == content }
     }
 }

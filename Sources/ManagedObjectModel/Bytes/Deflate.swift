@@ -17,6 +17,29 @@ enum Deflate {
         }
     }
 
+    /// Nil when zlib has no memory.
+    static func deflate(_ bytes: [UInt8]) -> [UInt8]? {
+        var stream = z_stream()
+        let size = Int32(MemoryLayout<z_stream>.size)
+        guard
+            deflateInit2_(
+                &stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY, ZLIB_VERSION, size) == Z_OK
+        else { return nil }
+        defer { deflateEnd(&stream) }
+        var input = bytes
+        var output = [UInt8](repeating: 0, count: Int(deflateBound(&stream, UInt(bytes.count))))
+        let status = input.withUnsafeMutableBufferPointer { source in
+            output.withUnsafeMutableBufferPointer { room in
+                stream.next_in = source.baseAddress
+                stream.avail_in = UInt32(clamping: source.count)
+                stream.next_out = room.baseAddress
+                stream.avail_out = UInt32(clamping: room.count)
+                return CZlib.deflate(&stream, Z_FINISH)
+            }
+        }
+        return status == Z_STREAM_END ? Array(output.prefix(Int(stream.total_out))) : nil
+    }
+
     private static func output(of stream: inout z_stream, limit: Int) -> [UInt8]? {
         var result: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 1 << 16)

@@ -17,4 +17,12 @@ package enum ModelCache {
         }
         return try ArchivedModelReader.read(archive, path: store, name: "").model
     }
+
+    /// `Z_CONTENT` for a store of this model; nil when its archive, read again, is not of this version, so that a store
+    /// is better off without.
+    package static func content(of model: ManagedObjectModel) -> [UInt8]? {
+        guard let content = Deflate.deflate(ArchivedModelWriter.archive(model)) else { return nil }
+        let again = try? self.model(content, of: "Z_MODELCACHE")
+        return again?.entityVersionHashesByName == model.entityVersionHashesByName ? content : nil
+    }
 }

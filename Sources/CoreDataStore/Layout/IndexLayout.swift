@@ -1,0 +1,69 @@
+import ManagedObjectModel
+
+/// An index that Core Data makes, named and written as current systems do it.
+package struct IndexLayout: Equatable, Sendable {
+    package let name: String
+    package let table: String
+    package let isUnique: Bool
+    /// Each as it stands in the statement: a name, or a name with collation and direction.
+    package let columns: [String]
+
+    /// The statement, character for character.
+    package var creation: String {
+        "CREATE \(isUnique ? "UNIQUE " : "")INDEX \(name) ON \(table) (\(columns.joined(separator: ", ")))"
+    }
+}
+
+extension StoreLayout {
+    /// Those of references, of hierarchies and of join tables, then those that the model asks for.
+    package var indexes: [IndexLayout] {
+        var found: [IndexLayout] = []
+        for table in tables { found += structuralIndexes(of: table) }
+        found += joinTables.map { table in
+            IndexLayout(
+                name: "\(table.name)_\(table.inverse.column)_INDEX", table: table.name, isUnique: false,
+                columns: [table.inverse.column, table.owner.column])
+        }
+        for entity in numbers.entities { found += requestedIndexes(of: entity) }
+        // A model's index may have the name that an attribute's own gets.
+        var names: Set<String> = []
+        return found.filter { names.insert($0.name).inserted }
+    }
+
+    private func structuralIndexes(of table: TableLayout) -> [IndexLayout] {
+        var columns = table.columns.filter { if case .reference = $0.content { true } else { false } }.map(\.name)
+        if table.isHierarchy { columns.append("Z_ENT") }
+        return columns.map {
+            IndexLayout(name: "\(table.name)_\($0)_INDEX", table: table.name, isUnique: false, columns: [$0])
+        }
+    }
+
+    private func requestedIndexes(of entity: EntityDescription) -> [IndexLayout] {
+        guard let table = table(of: entity.name) else { return [] }
+        func index(_ suffix: String, _ columns: [(String, isAscending: Bool)], isUnique: Bool = false) -> IndexLayout? {
+            let terms = columns.compactMap { property, isAscending in
+                column(of: property, of: entity.name).map {
+                    "\($0.name) COLLATE BINARY \(isAscending ? "ASC" : "DESC")"
+                }
+            }
+            guard terms.count == columns.count, !terms.isEmpty else { return nil }
+            return IndexLayout(
+                name: "Z_\(entity.name)_\(suffix)", table: table.name, isUnique: isUnique, columns: terms)
+        }
+        let plain = entity.indexes.filter { index in
+            index.partialIndexPredicate == nil && index.elements.allSatisfy { $0.kind == .binary }
+        }
+        // Xcode marks an attribute as indexed that has an index for itself.
+        let alone = Set(plain.compactMap { $0.elements.count == 1 ? $0.elements[0].property : nil })
+        let marked = entity.attributes.filter { $0.isIndexed || alone.contains($0.name) }.map(\.name)
+        let single = marked.map { index($0, [($0, true)]) }
+        let fetch = plain.map { one in index(one.name, one.elements.map { ($0.property, $0.isAscending) }) }
+        let compound = entity.compoundIndexes.map { names in
+            index(names.joined(separator: "_"), names.map { ($0, true) })
+        }
+        let unique = entity.uniquenessConstraints.map { names in
+            index("UNIQUE_" + names.joined(separator: "_"), names.map { ($0, true) }, isUnique: true)
+        }
+        return (single + fetch + compound + unique).compactMap(\.self)
+    }
+}

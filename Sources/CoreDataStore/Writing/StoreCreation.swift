@@ -1,0 +1,58 @@
+import FoundationEssentials
+import ManagedObjectModel
+import PersistentStore
+
+extension StoreWriter {
+    /// What Core Data sets up before a store's first table (`_NSAutoVacuumLevel` 2, pages of 4096 bytes).
+    package func prepareEmptyStore() throws {
+        try execute("PRAGMA page_size = 4096")
+        try execute("PRAGMA encoding = 'UTF-8'")
+        try execute("PRAGMA auto_vacuum = 2")
+    }
+
+    /// Makes an empty store of the model in an empty database. Throws `StoreError`.
+    ///
+    /// - Parameters:
+    ///   - uuid: The store's identity, upper-case; nil for a new one.
+    ///   - properties: The metadata; nil for a new store's.
+    package func createStore(
+        _ layout: StoreLayout, uuid: String? = nil, properties: StoreProperties? = nil
+    ) throws {
+        for table in layout.tables { try execute(table.creation) }
+        for table in layout.joinTables { try execute(table.creation) }
+        for index in layout.indexes { try execute(index.creation) }
+        for derived in layout.derivedAttributeTriggers {
+            for trigger in derived.triggers { try execute(trigger.creation) }
+        }
+        try execute(Self.primaryKeyTable)
+        try execute(Self.metadataTable)
+        try execute(Self.modelCacheTable)
+        for entity in layout.numbers.entities {
+            try execute(
+                "INSERT INTO Z_PRIMARYKEY (Z_ENT, Z_NAME, Z_SUPER, Z_MAX) VALUES (?, ?, ?, 0)",
+                [
+                    .integer(layout.numbers.number(of: entity.name)), .text(entity.name),
+                    .integer(entity.superentityName.map(layout.numbers.number) ?? 0),
+                ])
+        }
+        var properties = properties ?? StoreProperties(for: layout.model)
+        properties.set(layout.model)
+        try execute(
+            "INSERT INTO Z_METADATA (Z_VERSION, Z_UUID, Z_PLIST) VALUES (1, ?, ?)",
+            [.text(uuid ?? UUID().uuidString), .blob(properties.bytes)])
+        try writeModelCache(layout.model)
+    }
+
+    /// Puts the model into the store, in place of the one that is there.
+    package func writeModelCache(_ model: ManagedObjectModel) throws {
+        try execute("DELETE FROM Z_MODELCACHE")
+        guard let content = ModelCache.content(of: model) else { return }
+        try execute("INSERT INTO Z_MODELCACHE (Z_CONTENT) VALUES (?)", [.blob(content)])
+    }
+
+    package static let primaryKeyTable =
+        "CREATE TABLE Z_PRIMARYKEY (Z_ENT INTEGER PRIMARY KEY, Z_NAME VARCHAR, Z_SUPER INTEGER, Z_MAX INTEGER)"
+    package static let metadataTable =
+        "CREATE TABLE Z_METADATA (Z_VERSION INTEGER PRIMARY KEY, Z_UUID VARCHAR(255), Z_PLIST BLOB)"
+    package static let modelCacheTable = "CREATE TABLE Z_MODELCACHE (Z_CONTENT BLOB)"
+}

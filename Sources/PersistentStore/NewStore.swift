@@ -1,0 +1,73 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// A store that is made beside its place, whole, and gets its name last. What isn't published goes with the last reference.
+package final class NewStore {
+    package let location: StoreLocation
+    private let directory: Directory
+    private let temporary: StoreName
+    private var isPublished = false
+
+    /// There is something at the store's place already, or at that of one of its parts.
+    package struct Taken: Error {
+        package let path: FilePath
+    }
+
+    /// Throws `Taken`, `SystemError`. Makes an empty file that nobody else knows.
+    package init(at location: StoreLocation) throws {
+        self.location = location
+        directory = location.directory
+        for name in [location.name.database, location.name.support] + location.name.sideFiles
+        where try location.directory.status(name) != nil {
+            throw Taken(path: location.directory.path.appending(name))
+        }
+        let random = String(UInt64.random(in: .min ... .max), radix: 16)
+        guard let component = FilePath.Component(".groupstore-new-" + random), let name = StoreName(component) else {
+            throw SystemError("open", .invalidArgument, path: location.path)
+        }
+        temporary = name
+        _ = try directory.open(name.database, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
+    }
+
+    deinit {
+        guard !isPublished else { return }
+        for name in [temporary.database, temporary.support] + temporary.sideFiles { try? directory.removeTree(name) }
+    }
+
+    /// Where it is made.
+    package var staged: StoreLocation { StoreLocation(directory: directory, name: temporary) }
+
+    /// A path that SQLite can take, whatever bytes the directory's has.
+    package var path: FilePath { staged.pathForSQLite }
+
+    /// Syncs it and gives it its name, the support folder first. Nothing may have it open. Throws `Taken`, `SystemError`.
+    package func publish(mode: mode_t = 0o644, writeAhead: Bool) throws {
+        let file = try directory.open(temporary.database, flags: O_RDWR)
+        let raw = file.raw
+        // The two bytes say whether SQLite uses a write-ahead log (https://sqlite.org/fileformat2.html, §1.3.3).
+        try file.write(writeAhead ? [2, 2] : [1, 1], at: 18, path: location.path)
+        try retrying("fchmod", path: location.path) { fchmod(raw, mode) }
+        try file.synchronize(path: location.path)
+        do {
+            if try directory.status(temporary.support) != nil {
+                try directory.rename(temporary.support, to: location.name.support, in: directory, .refuse)
+            }
+            try directory.rename(temporary.database, to: location.name.database, in: directory, .refuse)
+        } catch {
+            guard error.errno == .fileExists else { throw error }
+            throw Taken(path: location.path)
+        }
+        isPublished = true
+        try directory.synchronize()
+    }
+}
+
+extension StoreLocation {
+    /// A path that leads to the database through the directory that is held open.
+    package var pathForSQLite: FilePath {
+        let link = FilePath("/proc/self/fd/\(directory.raw)")
+        let isThere = link.withPlatformString { access($0, F_OK) } == 0
+        return (isThere ? link : directory.path).appending(name.database)
+    }
+}

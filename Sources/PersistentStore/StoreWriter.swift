@@ -1,0 +1,160 @@
+import GRDBSQLite
+import Glibc
+import SystemPackage
+
+/// Writes a store that nobody else has: a new one, or a staged copy. One thread's.
+///
+/// Nothing of it is durable before `close`: whoever stages a file syncs it, and discards it when writing failed.
+package final class StoreWriter: SQLiteSession {
+    package let path: FilePath
+    private let connection: OpaquePointer
+    private var observer: Observer?
+    private var tracer: Tracer?
+
+    /// Opens the database at `path`, or makes an empty one. Throws `StoreError`.
+    package init(_ path: FilePath, creating: Bool = false) throws {
+        self.path = path
+        var opened: OpaquePointer?
+        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
+        let code = sqlite3_open_v2(path.string, &opened, creating ? flags | SQLITE_OPEN_CREATE : flags, nil)
+        guard code == SQLITE_OK, let opened else {
+            let message = String(cString: sqlite3_errstr(code))
+            sqlite3_close_v2(opened)
+            throw StoreError(code: code, message: message, path: path)
+        }
+        connection = opened
+        SQLiteLibrary.acceptUnknownCollations(opened)
+        try execute("PRAGMA foreign_keys = OFF")
+        try execute("PRAGMA cell_size_check = ON")
+    }
+
+    deinit { sqlite3_close_v2(connection) }
+
+    func error(_ code: Int32) -> StoreError {
+        StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: path)
+    }
+
+    package func prepare(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> SQLiteStatement {
+        var prepared: OpaquePointer?
+        let code = sqlite3_prepare_v2(connection, sql, -1, &prepared, nil)
+        guard code == SQLITE_OK, let prepared else { throw error(code) }
+        let statement = SQLiteStatement(prepared, reader: self)
+        try statement.bind(parameters)
+        return statement
+    }
+
+    /// Runs one statement to its end.
+    package func execute(_ sql: String, _ parameters: [SQLiteValue] = []) throws {
+        let statement = try prepare(sql, parameters)
+        while try statement.step() {}
+    }
+
+    /// Rows that the last statement changed.
+    package var changes: Int64 { sqlite3_changes64(connection) }
+
+    /// The first column of the first row; nil when there is none.
+    package func integer(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> Int64? {
+        let statement = try prepare(sql, parameters)
+        return try statement.step() ? statement.integer(0) : nil
+    }
+
+    /// The first column of the first row; nil when there is none, or NULL.
+    package func text(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> String? {
+        let statement = try prepare(sql, parameters)
+        return try statement.step() ? statement.text(0) : nil
+    }
+
+    /// What SQLite makes of a statement without running it; nil when it would run.
+    package func refusal(of sql: String) -> String? {
+        do {
+            _ = try prepare("EXPLAIN " + sql)
+            return nil
+        } catch {
+            return String(cString: sqlite3_errmsg(connection))
+        }
+    }
+
+    /// Closes it and syncs nothing. Statements must be gone. Throws `StoreError`.
+    package func checkIntegrity() throws {
+        let finding = try text("PRAGMA quick_check(1)")
+        guard finding == "ok" else {
+            throw StoreError.corrupt(code: SQLITE_CORRUPT, message: finding ?? "quick_check says nothing", path)
+        }
+    }
+
+    // MARK: Functions
+
+    /// Makes a function known that does nothing and gives NULL, such as those that Core Data's triggers call.
+    package func acceptFunction(_ name: String, arguments: Int32) throws {
+        let code = sqlite3_create_function_v2(
+            connection, name, arguments, SQLITE_UTF8, nil, { context, _, _ in sqlite3_result_null(context) }, nil, nil,
+            nil)
+        if code != SQLITE_OK { throw error(code) }
+    }
+
+    // MARK: Observation
+
+    private final class Observer {
+        let isCancelled: () -> Bool
+        init(_ isCancelled: @escaping () -> Bool) { self.isCancelled = isCancelled }
+    }
+
+    /// Asks now and then whether to go on; a statement under way ends with `StoreError.isInterruption` when not.
+    package func interrupt(when isCancelled: @escaping () -> Bool) {
+        let observer = Observer(isCancelled)
+        self.observer = observer
+        sqlite3_progress_handler(
+            connection, 20_000,
+            { context in
+                guard let context else { return 0 }
+                return Unmanaged<Observer>.fromOpaque(context).takeUnretainedValue().isCancelled() ? 1 : 0
+            }, Unmanaged.passUnretained(observer).toOpaque())
+    }
+
+    private final class Tracer {
+        let level: Int
+        let report: (String, Duration) -> Void
+        init(_ level: Int, _ report: @escaping (String, Duration) -> Void) {
+            self.level = level
+            self.report = report
+        }
+    }
+
+    /// Tells of each statement that has ended and how long it took; from level 3 on, with the values in it.
+    package func trace(level: Int, _ report: @escaping (_ sql: String, _ time: Duration) -> Void) {
+        let tracer = Tracer(level, report)
+        self.tracer = tracer
+        sqlite3_trace_v2(
+            connection, UInt32(SQLITE_TRACE_PROFILE),
+            { _, context, statement, time in
+                guard let context, let statement, let time else { return 0 }
+                let tracer = Unmanaged<Tracer>.fromOpaque(context).takeUnretainedValue()
+                let handle = OpaquePointer(statement)
+                let expanded = tracer.level >= 3 ? sqlite3_expanded_sql(handle) : nil
+                defer { sqlite3_free(expanded) }
+                let sql = expanded.map { String(cString: $0) } ?? sqlite3_sql(handle).map { String(cString: $0) } ?? ""
+                tracer.report(sql, .nanoseconds(time.load(as: Int64.self)))
+                return 0
+            }, Unmanaged.passUnretained(tracer).toOpaque())
+    }
+}
+
+extension StoreError {
+    /// Whether a statement was ended because somebody asked for it.
+    package var isInterruption: Bool {
+        guard case .sqlite(let code, _, _) = self else { return false }
+        return code & 0xFF == SQLITE_INTERRUPT
+    }
+
+    /// The disk, or a quota, is full.
+    package var isFull: Bool {
+        guard case .sqlite(let code, _, _) = self else { return false }
+        return code & 0xFF == SQLITE_FULL
+    }
+
+    /// Two rows have what only one may have.
+    package var isConstraint: Bool {
+        guard case .sqlite(let code, _, _) = self else { return false }
+        return code & 0xFF == SQLITE_CONSTRAINT
+    }
+}

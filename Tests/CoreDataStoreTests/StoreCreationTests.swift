@@ -1,0 +1,105 @@
+import LinuxSystem
+import ManagedObjectModel
+import PersistentStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import CoreDataStore
+
+struct StoreCreationTests {
+    private func emptyStore(of model: ManagedObjectModel, in directory: TemporaryDirectory) throws -> StoreLocation {
+        let name = try #require(StoreName("New.sqlite"))
+        let location = StoreLocation(directory: try Directory(directory.path), name: name)
+        let new = try NewStore(at: location)
+        do {
+            let writer = try StoreWriter(new.path)
+            try writer.prepareEmptyStore()
+            try writer.createStore(StoreLayout(model))
+            try writer.checkIntegrity()
+        }
+        try new.publish(writeAhead: true)
+        return location
+    }
+
+    @Test func aNewStoreTellsItsModel() throws {
+        let directory = try TemporaryDirectory()
+        var note = EntityDescription(name: "Note")
+        var title = AttributeDescription(name: "title", type: .string)
+        title.defaultValue = .string("Ä title")
+        var price = AttributeDescription(name: "price", type: .decimal)
+        price.defaultValue = .decimal("-12.50")
+        var count = AttributeDescription(name: "count", type: .integer64)
+        count.defaultValue = .integer(-7)
+        count.userInfo = ["key": "value"]
+        note.attributes = [count, price, title]
+        note.uniquenessConstraints = [["title"]]
+        note.indexes = [
+            FetchIndexDescription(name: "byCount", elements: [.init(property: "count", isAscending: false)])
+        ]
+        note.renamingIdentifier = "Memo"
+        let model = try ManagedObjectModel(entities: [note], versionIdentifiers: ["7"])
+        let location = try emptyStore(of: model, in: directory)
+        let found = try #require(try StoreModel.read(location))
+        let cached = try #require(found.cachedModel)
+        #expect(cached.entities.map(\.attributes) == model.entities.map(\.attributes))
+        #expect(cached.entities.map(\.indexes) == model.entities.map(\.indexes))
+        #expect(cached.entities.map(\.renamingIdentifier) == ["Memo"])
+        #expect(cached.versionIdentifiers == ["7"])
+        #expect(found.metadata.modelChecksum == model.versionChecksum)
+        #expect(found.metadata.hashesDigest == model.versionHashesDigest)
+        #expect(found.metadata.uuid?.count == 36)
+        #expect(try StoreReader.read(location) { $0.header?.journalMode } == .writeAhead)
+    }
+
+    @Test func nothingIsOverwritten() throws {
+        let directory = try TemporaryDirectory()
+        let model = try ManagedObjectModel(entities: [EntityDescription(name: "Note")])
+        let location = try emptyStore(of: model, in: directory)
+        #expect(throws: NewStore.Taken.self) { try NewStore(at: location) }
+        #expect(try location.directory.names() == ["New.sqlite"])
+    }
+
+    /// What isn't published leaves nothing.
+    @Test func anUnfinishedStoreIsGone() throws {
+        let directory = try TemporaryDirectory()
+        let name = try #require(StoreName("New.sqlite"))
+        let place = try Directory(directory.path)
+        do { _ = try NewStore(at: StoreLocation(directory: place, name: name)) }
+        #expect(try place.names().isEmpty)
+    }
+}
+
+@Suite(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
+struct RealStoreCreationTests {
+    /// Of each real store's model a store is made whose tables, indexes, constraints and triggers are the same,
+    /// statement for statement; a store that Core Data migrated may have them in another order, or old ones.
+    @Test func newStoresAreLikeRealOnes() throws {
+        var count = 0
+        for path in try RealStores.all() {
+            let real = try RealStores.location(path)
+            let model = try #require(try StoreModel.read(real)?.cachedModel)
+            let directory = try TemporaryDirectory()
+            let writer = try StoreWriter(directory.path.appending("New.sqlite"), creating: true)
+            try writer.prepareEmptyStore()
+            try writer.createStore(StoreLayout(model))
+            let query =
+                "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT IN "
+                + "('ACHANGE', 'ATRANSACTION', 'ATRANSACTIONSTRING')"
+            var ours: Set<String> = []
+            let rows = try writer.prepare(query)
+            while try rows.step() { ours.insert(rows.text(0) ?? "") }
+            let theirs = try StoreReader.read(real) { reader in
+                var found: Set<String> = []
+                let rows = try reader.prepare(query)
+                while try rows.step() { found.insert(rows.text(0) ?? "") }
+                return found
+            }
+            if ours == theirs { count += 1 }
+            let content = try #require(ModelCache.content(of: model))
+            #expect(
+                try ModelCache.model(content, of: path).entityVersionHashesByName == model.entityVersionHashesByName)
+        }
+        #expect(count >= 20, "\(count) stores have the same statements")
+    }
+}
