@@ -7,7 +7,7 @@ import SystemPackage
 /// Nothing of it is durable before `close`: whoever stages a file syncs it, and discards it when writing failed.
 package final class StoreWriter: SQLiteSession {
     package let path: FilePath
-    private let connection: OpaquePointer
+    let connection: OpaquePointer
     private var observer: Observer?
     private var tracer: Tracer?
 
