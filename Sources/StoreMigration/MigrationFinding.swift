@@ -47,8 +47,14 @@ public struct ValueRequirement: Equatable, Sendable {
 public enum CoreDataError {
     /// The model used to open the store is incompatible with the one used to create the store.
     public static let incompatibleVersionHash = 134100
+    /// The store's tables are not those of its model.
+    public static let incompatibleSchema = 134020
     /// The migration failed.
     public static let migration = 134110
+    /// Two objects have what a uniqueness constraint lets only one have.
+    public static let migrationConstraintViolation = 134111
+    /// The migration was cancelled.
+    public static let migrationCancelled = 134120
     /// There is no model that the store was made with.
     public static let missingSourceModel = 134130
     /// No mapping model was found, and none could be inferred.

@@ -16,8 +16,12 @@ package struct JoinTableLayout: Equatable, Sendable {
     package let owner: Side
     package let inverse: Side
 
+    func renamed(_ name: String) -> JoinTableLayout { JoinTableLayout(name: name, owner: owner, inverse: inverse) }
+
     /// The statement, character for character.
-    package var creation: String {
+    package var creation: String { creation(as: name) }
+
+    package func creation(as name: String) -> String {
         let columns = [owner.column, inverse.column]
         let all = columns + [owner.orderColumn, inverse.orderColumn].compactMap(\.self)
         let definitions = all.map { $0 + " INTEGER" } + ["PRIMARY KEY (\(columns.joined(separator: ", ")))"]

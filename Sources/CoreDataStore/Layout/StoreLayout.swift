@@ -7,7 +7,7 @@ package struct StoreLayout: Sendable {
     package let numbers: EntityNumbers
     /// One for each root entity, by entity number.
     package let tables: [TableLayout]
-    package let joinTables: [JoinTableLayout]
+    package private(set) var joinTables: [JoinTableLayout]
 
     package init(_ model: ManagedObjectModel) {
         let numbers = EntityNumbers(model)
@@ -30,6 +30,12 @@ package struct StoreLayout: Sendable {
         self.tables = tables
         var joins = JoinTableNaming(model, numbers)
         joinTables = joins.layout()
+    }
+
+    func replacing(_ joinTables: [JoinTableLayout]) -> StoreLayout {
+        var layout = self
+        layout.joinTables = joinTables
+        return layout
     }
 
     private static func referencesWithoutInverse(

@@ -17,7 +17,9 @@ package struct TableLayout: Sendable {
     }
 
     /// The statement, character for character.
-    package var creation: String {
+    package var creation: String { creation(as: name) }
+
+    package func creation(as name: String) -> String {
         let keys = ["Z_PK INTEGER PRIMARY KEY", "Z_ENT INTEGER", "Z_OPT INTEGER"]
         let all = keys + orderedColumns.map { "\($0.name) \($0.type)" }
         return "CREATE TABLE \(name) ( " + all.joined(separator: ", ") + " )"

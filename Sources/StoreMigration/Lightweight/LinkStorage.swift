@@ -1,0 +1,122 @@
+import CoreDataStore
+import ManagedObjectModel
+
+/// Where a store keeps which object a relationship leads to from which.
+struct LinkStorage: Hashable {
+    /// The columns of a to-one relationship, or of a to-many one without inverse, with the objects that hold them.
+    struct Columns {
+        let reference: String
+        let entity: String?
+        let order: String?
+    }
+
+    let table: String
+    /// The objects that have the relationship.
+    let owner: String
+    /// The objects that it leads to.
+    let target: String
+    /// The owner's place among those that lead back to one target; nil where that isn't ordered.
+    let ownerPlace: String?
+    /// The target's place among the owner's.
+    let targetPlace: String?
+    let isJoinTable: Bool
+
+    /// The same, seen from the inverse.
+    var reversed: LinkStorage {
+        LinkStorage(
+            table: table, owner: target, target: owner, ownerPlace: targetPlace, targetPlace: ownerPlace,
+            isJoinTable: isJoinTable)
+    }
+
+    /// A row for each link.
+    var query: String {
+        let places = [ownerPlace, targetPlace].map { $0?.sqlName ?? "NULL" }
+        return "SELECT \(owner.sqlName) AS owner, \(target.sqlName) AS target, \(places[0]) AS owner_place, "
+            + "\(places[1]) AS target_place FROM \(table.sqlName) NOT INDEXED "
+            + "WHERE \(owner.sqlName) IS NOT NULL AND \(target.sqlName) IS NOT NULL"
+    }
+
+    /// Of a relationship that `entity` declares or inherits; nil when it has none.
+    static func columns(
+        of relationship: RelationshipDescription, declaredFor entity: String, in layout: StoreLayout
+    ) -> Columns? {
+        guard !relationship.isTransient, !relationship.isToMany || relationship.inverseName == nil,
+            let declaring = layout.declaringEntity(of: relationship.name, of: entity)?.name
+        else { return nil }
+        let holder = relationship.isToMany ? relationship.destinationEntityName : entity
+        let all = layout.table(of: holder)?.columns ?? []
+        func name(_ content: ColumnLayout.Content) -> String? { all.first { $0.content == content }?.name }
+        guard let reference = name(.reference(entity: declaring, name: relationship.name)) else { return nil }
+        return Columns(
+            reference: reference, entity: name(.referencedEntity(entity: declaring, name: relationship.name)),
+            order: name(.order(entity: declaring, name: relationship.name)))
+    }
+
+    /// Nil for a transient relationship.
+    init?(of relationship: RelationshipDescription, declaredFor entity: String, in layout: StoreLayout) {
+        guard !relationship.isTransient else { return nil }
+        let destination = relationship.destinationEntityName
+        if let columns = Self.columns(of: relationship, declaredFor: entity, in: layout) {
+            let table = layout.table(of: relationship.isToMany ? destination : entity)?.name ?? ""
+            let held = LinkStorage(
+                table: table, owner: "Z_PK", target: columns.reference, ownerPlace: columns.order, targetPlace: nil,
+                isJoinTable: false)
+            self = relationship.isToMany ? held.reversed : held
+            return
+        }
+        guard let inverse = layout.model.inverse(of: relationship) else { return nil }
+        if let columns = Self.columns(of: inverse, declaredFor: destination, in: layout) {
+            self = LinkStorage(
+                table: layout.table(of: destination)?.name ?? "", owner: columns.reference, target: "Z_PK",
+                ownerPlace: nil, targetPlace: columns.order, isJoinTable: false)
+            return
+        }
+        let declaring = layout.declaringEntity(of: relationship.name, of: entity)?.name
+        let found = layout.joinTables.lazy.compactMap { table -> LinkStorage? in
+            for (own, other) in [(table.owner, table.inverse), (table.inverse, table.owner)]
+            where own.entity == declaring && own.relationship == relationship.name {
+                return LinkStorage(
+                    table: table.name, owner: own.column, target: other.column, ownerPlace: own.orderColumn,
+                    targetPlace: other.orderColumn, isJoinTable: true)
+            }
+            return nil
+        }.first
+        guard let found else { return nil }
+        self = found
+    }
+
+    init(
+        table: String, owner: String, target: String, ownerPlace: String?, targetPlace: String?, isJoinTable: Bool
+    ) {
+        self.table = table
+        self.owner = owner
+        self.target = target
+        self.ownerPlace = ownerPlace
+        self.targetPlace = targetPlace
+        self.isJoinTable = isJoinTable
+    }
+}
+
+extension ModelSuccession {
+    /// Where the links of the destination's relationship, which `entity` declares, are in the source: those of what it
+    /// was, in each entity that has it, else those of what its inverse was.
+    func links(of relationship: RelationshipDescription, declaredBy entity: String) -> [LinkStorage] {
+        let own = ownLinks(of: relationship, declaredBy: entity)
+        guard own.isEmpty, let inverse = destination.model.inverse(of: relationship),
+            let declaring = destination.declaringEntity(
+                of: inverse.name, of: relationship.destinationEntityName)
+        else { return own }
+        return ownLinks(of: inverse, declaredBy: declaring.name).map(\.reversed)
+    }
+
+    private func ownLinks(of relationship: RelationshipDescription, declaredBy entity: String) -> [LinkStorage] {
+        var found: [LinkStorage] = []
+        for member in destination.numbers.family(of: entity) {
+            guard let (old, was) = self.relationship(relationship.name, of: member), leadsOn(was, relationship),
+                let storage = LinkStorage(of: was, declaredFor: old.name, in: source), !found.contains(storage)
+            else { continue }
+            found.append(storage)
+        }
+        return found
+    }
+}

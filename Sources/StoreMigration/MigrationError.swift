@@ -1,0 +1,58 @@
+import PersistentStore
+
+/// Why a migration ended: nothing of the store was changed.
+public struct MigrationError: Error, Equatable, Sendable {
+    /// Of `NSCocoaErrorDomain`: see `CoreDataError`.
+    public let code: Int
+    public let message: String
+    /// One line: what would help.
+    public let remedy: String
+    /// Each reason on its own, where there are several or they have an entity and property.
+    public let findings: [MigrationFinding]
+    /// SQLite's extended result code, where that is the cause (https://sqlite.org/rescode.html).
+    public let sqliteCode: Int32?
+
+    package init(
+        _ code: Int, _ message: String, remedy: String, findings: [MigrationFinding] = [], sqliteCode: Int32? = nil
+    ) {
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+        self.findings = findings
+        self.sqliteCode = sqliteCode
+    }
+
+    /// What SQLite said while a migration ran.
+    init(_ error: StoreError) {
+        var code = CoreDataError.migration
+        var remedy = error.remedy
+        if error.isInterruption {
+            self.init(CoreDataError.migrationCancelled, "the migration was cancelled", remedy: "none needed")
+            return
+        }
+        if error.isConstraint {
+            code = CoreDataError.migrationConstraintViolation
+            remedy = "remove one of the objects that have the same, or leave the uniqueness constraint out"
+        } else if error.isFull {
+            remedy = "free space there"
+        }
+        var result: Int32?
+        switch error {
+        case .sqlite(let number, _, _), .corrupt(let number, _, _): result = number
+        default: break
+        }
+        self.init(code, "\(error)", remedy: remedy, sqliteCode: result)
+    }
+}
+
+extension MigrationError: CustomStringConvertible {
+    public var description: String { "\(message) (Core Data error \(code))" }
+}
+
+extension MigrationError {
+    /// Whether the disk was full or failed, rather than that the data didn't fit.
+    public var isOfTheDisk: Bool {
+        // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN, SQLITE_READONLY (https://sqlite.org/rescode.html).
+        sqliteCode.map { [10, 13, 14, 8].contains($0 & 0xFF) } ?? false
+    }
+}
