@@ -56,7 +56,7 @@ package struct MappingMigration {
                 "the store lacks what its model says: " + missing.prefix(5).joined(separator: ", "),
                 remedy: "restore a backup: the store was changed by hand, or its metadata is of another version")
         }
-        try MigrationSteps(layout, older).run(mapping.preparations)
+        try MappingSteps(layout, older).run(mapping.preparations)
         var rows: Int64 = 0
         for table in layout.tables { rows += try older.integer("SELECT count(*) FROM \(table.name.sqlName)") ?? 0 }
         return (layout, rows)
@@ -103,7 +103,7 @@ package struct MappingMigration {
         }
         try session.flush()
         try relationships.complete()
-        try MigrationSteps(plan.destination, store).run(plan.mapping.completions)
+        try MappingSteps(plan.destination, store).run(plan.mapping.completions)
         try creation.deriveValues()
         progress.step("indexing")
         try creation.createIndexes()
@@ -116,7 +116,7 @@ package struct MappingMigration {
 }
 
 /// What clears rubbish before and after.
-struct MigrationSteps {
+struct MappingSteps {
     private let layout: StoreLayout
     private let store: StoreWriter
 
@@ -125,7 +125,7 @@ struct MigrationSteps {
         self.store = store
     }
 
-    func run(_ steps: [MigrationStep]) throws {
+    func run(_ steps: [MappingStep]) throws {
         guard !steps.isEmpty else { return }
         try SQLFunction.register(store)
         // Core Data's triggers call functions that only it has.
