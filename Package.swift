@@ -138,7 +138,7 @@ let package = Package(
             name: "StoreMigrationTests",
             dependencies: [
                 "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
-                "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+                "TestSupport",
             ],
             swiftSettings: strict),
         .testTarget(

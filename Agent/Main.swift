@@ -9,5 +9,6 @@ struct GroupStoreCommand: ParsableCommand {
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
             DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self,
+            MigrateCommand.self,
         ])
 }

@@ -74,7 +74,7 @@ package final class SQLiteStatement {
         }
     }
 
-    var columnCount: Int32 { sqlite3_column_count(handle) }
+    package var columnCount: Int32 { sqlite3_column_count(handle) }
 
     package func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
 

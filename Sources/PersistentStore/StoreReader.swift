@@ -89,6 +89,14 @@ package final class StoreReader: SQLiteSession {
     /// read here; but SQLite refuses to read a table whose index names a collation that it doesn't know.
     private func acceptUnknownCollations() { SQLiteLibrary.acceptUnknownCollations(connection) }
 
+    /// Copies what is read, page by page, to a database file that nobody else has (https://sqlite.org/backup.html).
+    package func copy(to path: FilePath) throws {
+        let target = try StoreWriter(path)
+        try target.execute("PRAGMA journal_mode = OFF")
+        try target.execute("PRAGMA synchronous = OFF")
+        try target.receive(connection)
+    }
+
     func error(_ code: Int32) -> StoreError {
         StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: location.path)
     }

@@ -74,11 +74,22 @@ package final class StoreWriter: SQLiteSession {
         }
     }
 
-    /// Closes it and syncs nothing. Statements must be gone. Throws `StoreError`.
+    /// Throws `StoreError` where SQLite finds the structure damaged.
     package func checkIntegrity() throws {
         let finding = try text("PRAGMA quick_check(1)")
         guard finding == "ok" else {
             throw StoreError.corrupt(code: SQLITE_CORRUPT, message: finding ?? "quick_check says nothing", path)
+        }
+    }
+
+    func receive(_ source: OpaquePointer) throws {
+        guard let backup = sqlite3_backup_init(connection, "main", source, "main") else {
+            throw error(sqlite3_errcode(connection))
+        }
+        let code = sqlite3_backup_step(backup, -1)
+        sqlite3_backup_finish(backup)
+        guard code == SQLITE_DONE else {
+            throw StoreError(code: code, message: String(cString: sqlite3_errstr(code)), path: path)
         }
     }
 
@@ -89,6 +100,28 @@ package final class StoreWriter: SQLiteSession {
         let code = sqlite3_create_function_v2(
             connection, name, arguments, SQLITE_UTF8, nil, { context, _, _ in sqlite3_result_null(context) }, nil, nil,
             nil)
+        if code != SQLITE_OK { throw error(code) }
+    }
+
+    private final class Function {
+        let body: ([SQLiteValue]) -> SQLiteValue
+        init(_ body: @escaping ([SQLiteValue]) -> SQLiteValue) { self.body = body }
+    }
+
+    /// Makes a function known that gives what `body` does for its arguments' values.
+    package func addFunction(
+        _ name: String, arguments: Int32, _ body: @escaping ([SQLiteValue]) -> SQLiteValue
+    ) throws {
+        let function = Unmanaged.passRetained(Function(body))
+        let code = sqlite3_create_function_v2(
+            connection, name, arguments, SQLITE_UTF8 | SQLITE_DETERMINISTIC, function.toOpaque(),
+            { context, count, values in
+                guard let context, let pointer = sqlite3_user_data(context) else { return }
+                let function = Unmanaged<Function>.fromOpaque(pointer).takeUnretainedValue()
+                let arguments = (0..<Int(count)).map { SQLiteValue(values?[$0]) }
+                function.body(arguments).setResult(of: context)
+            }, nil, nil, { pointer in pointer.map { Unmanaged<Function>.fromOpaque($0).release() } })
+        // SQLite releases the function itself, also when it refuses it.
         if code != SQLITE_OK { throw error(code) }
     }
 
@@ -136,6 +169,42 @@ package final class StoreWriter: SQLiteSession {
                 tracer.report(sql, .nanoseconds(time.load(as: Int64.self)))
                 return 0
             }, Unmanaged.passUnretained(tracer).toOpaque())
+    }
+}
+
+extension SQLiteValue {
+    fileprivate init(_ value: OpaquePointer?) {
+        switch sqlite3_value_type(value) {
+        case SQLITE_INTEGER: self = .integer(sqlite3_value_int64(value))
+        case SQLITE_FLOAT: self = .real(sqlite3_value_double(value))
+        case SQLITE_TEXT:
+            let text = sqlite3_value_text(value)
+            let bytes = UnsafeBufferPointer(start: text, count: Int(sqlite3_value_bytes(value)))
+            self = .text(String(decoding: bytes, as: UTF8.self))
+        case SQLITE_BLOB:
+            let blob = sqlite3_value_blob(value)
+            self = .blob(Array(UnsafeRawBufferPointer(start: blob, count: Int(sqlite3_value_bytes(value)))))
+        default: self = .null
+        }
+    }
+
+    fileprivate func setResult(of context: OpaquePointer) {
+        // SQLITE_TRANSIENT, a cast in C: SQLite copies the bytes.
+        let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
+        switch self {
+        case .null: sqlite3_result_null(context)
+        case .integer(let number): sqlite3_result_int64(context, number)
+        case .real(let number): sqlite3_result_double(context, number)
+        case .text(let text):
+            let count = UInt64(text.utf8.count)
+            text.withCString { sqlite3_result_text64(context, $0, count, transient, UInt8(SQLITE_UTF8)) }
+        case .blob(let bytes):
+            if bytes.isEmpty {
+                sqlite3_result_zeroblob(context, 0)
+            } else {
+                sqlite3_result_blob64(context, bytes, UInt64(bytes.count), transient)
+            }
+        }
     }
 }
 

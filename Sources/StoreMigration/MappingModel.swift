@@ -8,15 +8,15 @@ public struct MappingModel: Equatable, Sendable {
     public var sourceVersionName: String?
     public var destinationVersionName: String?
     /// What is done with the older objects before they are mapped: in a copy, the store itself stays as it is.
-    public var preparations: [MigrationStep] = []
+    public var preparations: [MappingStep] = []
     /// What is done with the new objects when all are there, before they are validated.
-    public var completions: [MigrationStep] = []
+    public var completions: [MappingStep] = []
 
     public init(entityMappings: [EntityMapping]) { self.entityMappings = entityMappings }
 }
 
 /// What clears rubbish on the way.
-public enum MigrationStep: Equatable, Sendable {
+public enum MappingStep: Equatable, Sendable {
     /// The entity's objects for which the condition holds are let go; nil for all of them.
     case drop(entity: String, where: MappingPredicate?)
     /// One statement, as SQLite runs it.

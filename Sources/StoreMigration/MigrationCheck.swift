@@ -47,7 +47,7 @@ public struct MigrationCheck: Sendable {
         } catch {
             let reasons = (error as? MappingInferenceError)?.reasons ?? []
             if let path = MigrationPath.shortest(from: old, to: (newName, new), through: intermediates) {
-                verdict = .stepwise(path.names)
+                verdict = .stepwise(path.versions.map(\.name))
                 findings = reasons.map(\.asNote) + path.findings.map(\.withoutRequirement)
             } else {
                 verdict = .refused(code: CoreDataError.missingMappingModel)
@@ -119,17 +119,17 @@ enum MigrationPath {
     /// Nil when there is none.
     static func shortest(
         from old: ManagedObjectModel, to new: Version, through intermediates: [Version]
-    ) -> (names: [String], findings: [MigrationFinding])? {
+    ) -> (versions: [Version], findings: [MigrationFinding])? {
         // A breadth-first search: each version is reached first by the fewest steps.
-        var waiting: [(version: Version, names: [String], findings: [MigrationFinding])] = [(("", old), [], [])]
+        var waiting: [(version: Version, path: [Version], findings: [MigrationFinding])] = [(("", old), [], [])]
         var left = intermediates
         while !waiting.isEmpty {
-            let (version, names, findings) = waiting.removeFirst()
+            let (version, path, findings) = waiting.removeFirst()
             for next in [new] + left where (try? MappingModel.inferred(from: version.model, to: next.model)) != nil {
                 let found = findings + MigrationReview(version.model, next.model).findings
-                if next.name == new.name { return (names + [next.name], found) }
+                if next.name == new.name { return (path + [next], found) }
                 left.removeAll { $0.name == next.name }
-                waiting.append((next, names + [next.name], found))
+                waiting.append((next, path + [next], found))
             }
         }
         return nil

@@ -48,3 +48,11 @@ public struct MigrationError: Error, Equatable, Sendable {
 extension MigrationError: CustomStringConvertible {
     public var description: String { "\(message) (Core Data error \(code))" }
 }
+
+extension MigrationError {
+    /// Whether the disk was full or failed, rather than that the data didn't fit.
+    public var isOfTheDisk: Bool {
+        // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN, SQLITE_READONLY (https://sqlite.org/rescode.html).
+        sqliteCode.map { [10, 13, 14, 8].contains($0 & 0xFF) } ?? false
+    }
+}

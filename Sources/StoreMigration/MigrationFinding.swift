@@ -55,6 +55,12 @@ public enum CoreDataError {
     public static let migrationConstraintViolation = 134111
     /// The migration was cancelled.
     public static let migrationCancelled = 134120
+    /// A mandatory attribute or relationship has no value.
+    public static let missingMandatoryProperty = 1570
+    public static let relationshipLacksMinimumCount = 1580
+    public static let relationshipExceedsMaximumCount = 1590
+    /// A migration policy failed.
+    public static let entityMigrationPolicy = 134170
     /// There is no model that the store was made with.
     public static let missingSourceModel = 134130
     /// No mapping model was found, and none could be inferred.

@@ -11,6 +11,7 @@ struct ExpressionCompiler {
     /// `$entityMapping`, which only its names are known of.
     private var entityMapping: EntityMapping?
     private var aliases = 0
+    private var aliasPrefix = "x"
 
     init(_ layout: StoreLayout, schema: String) {
         self.layout = layout
@@ -23,12 +24,14 @@ struct ExpressionCompiler {
         let row = SQLObjects(entity: entity, alias: alias)
         compiler.variables = ["SELF": row, "source": row]
         compiler.entityMapping = mapping
+        // What is about an object within another query has other aliases than that query.
+        compiler.aliasPrefix = alias + "_"
         return compiler
     }
 
     mutating func newAlias() -> String {
         aliases += 1
-        return "x\(aliases)"
+        return aliasPrefix + String(aliases)
     }
 
     /// Where a variable is known within, such as a subquery's.

@@ -95,6 +95,7 @@ extension ExpressionCompiler {
             found.conditions.append("\(found.key) = \(holder.column(link.target))")
         }
         found.place = link.targetPlace.map(holder.column)
+        if objects.isRow { found.ownerPlace = link.ownerPlace.map(link.isJoinTable ? holder.column : objects.column) }
         return found
     }
 

@@ -34,6 +34,8 @@ struct SQLObjects {
     var isToMany = false
     /// Their place in an ordered relationship.
     var place: String?
+    /// The place of what leads to them among all that do, where that is ordered.
+    var ownerPlace: String?
 
     /// The object that a query around it is about: it needs no query of its own.
     var isRow: Bool { sources.isEmpty }
@@ -46,7 +48,8 @@ struct SQLObjects {
     func selecting(_ columns: String, where more: [String] = [], suffix: String = "") -> String {
         let all = conditions + more
         let condition = all.isEmpty ? "" : " WHERE " + all.joined(separator: " AND ")
-        return "(SELECT \(columns) FROM \(sources.joined(separator: ", "))\(condition)\(suffix))"
+        let tables = isRow ? "" : " FROM " + sources.joined(separator: ", ")
+        return "(SELECT \(columns)\(tables)\(condition)\(suffix))"
     }
 
     func exists(where more: [String] = []) -> String {

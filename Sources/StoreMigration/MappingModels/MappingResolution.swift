@@ -45,7 +45,7 @@ struct MappingResolution {
         return resolved
     }
 
-    private func check(_ step: MigrationStep, _ model: ManagedObjectModel, _ which: String) throws(MappingFault) {
+    private func check(_ step: MappingStep, _ model: ManagedObjectModel, _ which: String) throws(MappingFault) {
         guard case .drop(let name, _) = step, model.entity(named: name) == nil else { return }
         throw MappingFault("the \(which) model has no such entity to drop", remedy: "see its name", element: name)
     }

@@ -57,9 +57,9 @@ enum YAMLMappingReader {
 
     // MARK: Steps
 
-    private static func steps(_ node: YAMLValue?, _ what: String) throws(MappingFault) -> [MigrationStep] {
+    private static func steps(_ node: YAMLValue?, _ what: String) throws(MappingFault) -> [MappingStep] {
         guard let node else { return [] }
-        var found: [MigrationStep] = []
+        var found: [MappingStep] = []
         for one in try node.list(what) {
             let section = try YAMLSection(one.node, what, keys: ["drop", "where", "sql"])
             let condition = try section["where"].map { (value) throws(MappingFault) in try value.predicate("where") }

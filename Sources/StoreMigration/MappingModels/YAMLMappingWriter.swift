@@ -37,7 +37,7 @@ struct YAMLMappingWriter {
         write(model.completions, "after")
     }
 
-    private mutating func write(_ steps: [MigrationStep], _ key: String) {
+    private mutating func write(_ steps: [MappingStep], _ key: String) {
         guard !steps.isEmpty else { return }
         lines.append("")
         add(0, key)

@@ -1,0 +1,115 @@
+import AgentProtocol
+import ArgumentParser
+import CoreDataStore
+import Glibc
+import LinuxSystem
+import ManagedObjectModel
+import PersistentStore
+import StoreMigration
+import SystemPackage
+
+struct MigrateCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "migrate",
+        abstract: "Migrate a Core Data store to another version of its model.",
+        discussion: """
+            The store is copied, the copy is migrated, and takes the store's place in one step: killed at any time, the \
+            store is as it was, or migrated. With --to the copy gets a name of its own, and the store stays as it is.
+            """)
+
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    var store: String
+
+    @OptionGroup var modelOptions: MigrationModelOptions
+
+    @Option(help: "Leave the store alone, and make the migrated one here.", completion: .file())
+    var to: String?
+
+    @Flag(help: "Say what would be done, and change nothing.")
+    var dryRun = false
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            try migrationFailures {
+                let location = try StoreArgument(store).location()
+                let started = ContinuousClock.now
+                let job = try MigrationJob(location, modelOptions)
+                var notes: [String] = []
+                if !job.manager.steps.isEmpty, !dryRun {
+                    notes = try perform(job, MigrationReporter(output))
+                }
+                for note in notes { output.record(["type": "note", "text": .string(note)], "note: \(note)") }
+                output.record(
+                    summary(job, seconds: started.duration(to: .now).seconds),
+                    dryRun ? job.sentence : job.manager.steps.isEmpty ? job.sentence : job.sentence)
+            }
+        }
+    }
+
+    private func perform(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> [String] {
+        guard let to else {
+            throw CommandFailure(
+                .usage, code: "usage", "name where the migrated store is to be",
+                remedy: "migrate STORE --model M --to NEW")
+        }
+        let path = ArgumentBytes.path(to)
+        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        let parent = path.removingLastComponent()
+        let directory = try Directory(parent.isEmpty ? "." : parent)
+        let new = try NewStore(at: StoreLocation(directory: directory, name: name))
+        let writeAhead = try StoreReader.read(job.location) { reader in
+            try reader.copy(to: new.path)
+            return reader.header?.journalMode == .writeAhead
+        }
+        try new.copySupport(of: job.location)
+        let notes = try job.manager.migrate(
+            staged: new.path, trace: try modelOptions.trace(), progress: reporter.report)
+        reporter.finish()
+        let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
+        try new.publish(mode: mode, writeAhead: writeAhead)
+        return notes
+    }
+
+    private func summary(_ job: MigrationJob, seconds: Double) -> JSONObject {
+        let isDone = job.manager.steps.isEmpty
+        var record: JSONObject = [
+            "type": "summary", "outcome": .string(isDone ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"),
+            "from_model": .string(job.fromName), "to_model": .string(job.target.name),
+            "steps": .array(job.manager.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
+        ]
+        record.setPath("store", bytes: job.location.path.bytes)
+        if let to { record.setPath("to", bytes: ArgumentBytes.path(to).bytes) }
+        return record
+    }
+}
+
+/// Tells how far a migration is: JSON lines, or a bar when standard error is a terminal.
+final class MigrationReporter {
+    private let output: Output
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private var told = -1.0
+
+    init(_ output: Output) { self.output = output }
+
+    func report(_ fraction: Double, _ doing: String) {
+        if output.json {
+            guard fraction >= told + 0.01 else { return }
+            told = fraction
+            output.record(["type": "progress", "fraction": .number(fraction), "doing": .string(doing)], "")
+        } else if isTerminal, !output.quiet {
+            let filled = Int(fraction * 30)
+            let bar = String(repeating: "█", count: filled) + String(repeating: "·", count: max(0, 30 - filled))
+            Self.write("\r\u{1B}[K\(bar) \(Int(fraction * 100)) % \(doing)")
+        }
+    }
+
+    func finish() { if isTerminal, !output.json, !output.quiet { Self.write("\r\u{1B}[K") } }
+
+    private static func write(_ text: String) {
+        let bytes = Array(text.utf8)
+        _ = bytes.withUnsafeBytes { Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}

@@ -1,0 +1,243 @@
+import CoreDataStore
+import ManagedObjectModel
+import PersistentStore
+
+/// Runs an inferred mapping on a staged store, set-wise, as Core Data's migrations in place were seen to leave it:
+/// objects keep their keys and counters, values their bytes; what has another name or number gets it.
+///
+/// The new tables are made under names of their own while the old ones are there, since a new table may have an old one's
+/// name.
+struct LightweightMigration {
+    let store: StoreWriter
+    let succession: ModelSuccession
+    let options: MigrationOptions
+    private let tables: [TableMigration]
+    private let schema: StoreSchema
+    private let progress: MigrationProgress
+    /// What a person should know.
+    private(set) var notes: [String] = []
+
+    /// Throws `MigrationError` when the store isn't what its model says.
+    init(
+        _ store: StoreWriter, from source: ManagedObjectModel, to destination: ManagedObjectModel,
+        _ mapping: MappingModel, _ options: MigrationOptions, _ progress: MigrationProgress
+    ) throws {
+        schema = try StoreSchema(store)
+        let layout = StoreLayout(source).named(as: schema)
+        let missing = schema.missing(of: layout)
+        guard missing.isEmpty else {
+            throw MigrationError(
+                CoreDataError.incompatibleSchema,
+                "the store lacks what its model says: "
+                    + missing.prefix(5).joined(separator: ", "),
+                remedy: "restore a backup: the store was changed by hand, or its metadata is of another version")
+        }
+        self.store = store
+        self.options = options
+        self.progress = progress
+        succession = ModelSuccession(layout, StoreLayout(destination), mapping)
+        tables = succession.tableMigrations
+    }
+
+    mutating func run() throws {
+        try refuseNameCollisions()
+        var history = HistoryMigration(store, schema, succession)
+        try history.refuseLoss(options)
+        var objects = SchemaMigration(store, schema, succession)
+        try objects.dropTriggersAndViews()
+        var links = LinkMigration(store, succession)
+        try links.collect(tables)
+        for table in tables where !table.isUnchanged {
+            try progress.step("migrating \(table.destination.rootEntity)", rows: table.source.map { try rows($0) } ?? 0)
+            try objects.dropIndexes(of: table)
+            try migrate(table)
+        }
+        try links.dropReplaced()
+        try dropSources()
+        try giveNames()
+        try links.finish()
+        try writeEntityNumbers()
+        try history.migrate()
+        try deriveNewValues()
+        try MandatoryValues(store, succession, tables).check()
+        progress.step("making indexes")
+        try objects.restore(tables, joins: links.changedTables)
+        try writeMetadata()
+        notes = objects.notes + history.notes + links.notes
+    }
+
+    private func rows(_ table: TableLayout) throws -> Int64 {
+        try store.integer("SELECT count(*) FROM \(table.name.sqlName) NOT INDEXED") ?? 0
+    }
+
+    /// A table of somebody else's may have a name that Core Data needs.
+    private func refuseNameCollisions() throws {
+        let known = Set(succession.source.tables.map(\.name) + succession.source.joinTables.map(\.name))
+        let wanted = succession.destination.tables.map(\.name) + succession.destination.joinTables.map(\.name)
+        guard let taken = wanted.first(where: { schema.has(table: $0) && !known.contains($0) }) else { return }
+        throw MigrationError(
+            CoreDataError.migration,
+            "the store has a table \(taken) that isn't Core Data's, and the new model needs one",
+            remedy: "rename that table")
+    }
+
+    // MARK: Tables
+
+    private func migrate(_ table: TableMigration) throws {
+        guard let source = table.source else {
+            return try store.execute(table.destination.creation(as: table.temporary))
+        }
+        let isShared = tables.contains {
+            $0.destination.name != table.destination.name && $0.source?.name == source.name
+        }
+        if table.canBeAltered, !isShared { try alter(table, source) } else { try rebuild(table, source) }
+    }
+
+    private func rebuild(_ table: TableMigration, _ source: TableLayout) throws {
+        try store.execute(table.destination.creation(as: table.temporary))
+        let family = Set(table.numbers.keys)
+        let columns = table.destination.orderedColumns.compactMap { column in
+            table.columns.first { $0.column == column }
+        }
+        let targets = ["Z_PK", "Z_ENT", "Z_OPT"] + columns.map { $0.column.name.sqlName }
+        let number = EntityNumberExpression(table.numbers, of: "Z_ENT").text
+        let expressions = ["Z_PK", number, "Z_OPT"] + columns.map { $0.expression(succession.numbers, family: family) }
+        let condition = table.takesAll ? "" : " WHERE Z_ENT IN (\(family.sorted().list))"
+        // Without an index, and so in the order of the keys: rows are appended.
+        try store.execute(
+            "INSERT INTO \(table.temporary.sqlName) (\(targets.joined(separator: ", "))) "
+                + "SELECT \(expressions.joined(separator: ", ")) FROM \(source.name.sqlName) NOT INDEXED\(condition)")
+    }
+
+    private func alter(_ table: TableMigration, _ source: TableLayout) throws {
+        let name = source.name.sqlName
+        var updates: [(column: String, value: String)] = []
+        let number = EntityNumberExpression(table.numbers, of: "Z_ENT")
+        if !number.isIdentity { updates.append(("Z_ENT", number.text)) }
+        let family = Set(table.numbers.keys)
+        var renamings: [(from: String, to: String)] = []
+        for column in table.columns {
+            let target = column.column.name
+            let from = column.onlySource
+            if let from, from != target { renamings.append((from, target)) }
+            if column.carried != nil || (from == nil && column.values.isEmpty) { continue }
+            updates.append((target, column.expression(succession.numbers, family: family)))
+        }
+        // One pass over the rows, with the old names, before any is given away.
+        let added = table.columns.filter { $0.onlySource == nil }
+        let temporaryNames = Dictionary(
+            added.enumerated().map { ($1.column.name, "_C_\($0)") }, uniquingKeysWith: { first, _ in first })
+        for column in added {
+            try store.execute(
+                "ALTER TABLE \(name) ADD COLUMN \(temporaryNames[column.column.name] ?? "") \(column.column.type)")
+        }
+        if !updates.isEmpty {
+            let sets = updates.map { column, value in
+                let renamed = renamings.first { $0.to == column }?.from
+                return "\((temporaryNames[column] ?? renamed ?? column).sqlName) = \(value)"
+            }
+            try store.execute("UPDATE \(name) SET \(sets.joined(separator: ", "))\(condition(table, updates))")
+        }
+        // Names may be exchanged: each goes through one that nobody has.
+        for (index, renaming) in renamings.enumerated() {
+            try store.execute("ALTER TABLE \(name) RENAME COLUMN \(renaming.from.sqlName) TO _R_\(index)")
+        }
+        for (index, renaming) in renamings.enumerated() {
+            try store.execute("ALTER TABLE \(name) RENAME COLUMN _R_\(index) TO \(renaming.to.sqlName)")
+        }
+        for (column, temporary) in temporaryNames.sorted(by: { $0.value < $1.value }) {
+            try store.execute("ALTER TABLE \(name) RENAME COLUMN \(temporary) TO \(column.sqlName)")
+        }
+        try store.execute("ALTER TABLE \(name) RENAME TO \(table.temporary.sqlName)")
+    }
+
+    /// Rows in which nothing changes are not written.
+    private func condition(_ table: TableMigration, _ updates: [(column: String, value: String)]) -> String {
+        var touched = Set(table.numbers.filter { $0.key != $0.value }.keys)
+        for column in table.columns where updates.contains(where: { $0.column == column.column.name }) {
+            touched.formUnion(column.excluded)
+            touched.formUnion(column.values.filter { column.carried == nil && !$0.value.isPlain }.keys)
+        }
+        return touched == Set(table.numbers.keys) ? "" : " WHERE Z_ENT IN (\(touched.sorted().list))"
+    }
+
+    /// What is left of the old tables once all that was to be kept is somewhere else.
+    private func dropSources() throws {
+        let kept = Set(tables.filter(\.isUnchanged).compactMap { $0.source?.name })
+        for table in succession.source.tables where !kept.contains(table.name) {
+            try store.execute("DROP TABLE IF EXISTS \(table.name.sqlName)")
+        }
+    }
+
+    private func giveNames() throws {
+        for table in tables where !table.isUnchanged {
+            try store.execute(
+                "ALTER TABLE \(table.temporary.sqlName) RENAME TO \(table.destination.name.sqlName)")
+        }
+    }
+
+    // MARK: Records
+
+    /// `Z_PRIMARYKEY`: an entity keeps the name that it has there, as after Core Data's own migrations, and a root entity
+    /// its highest key.
+    private func writeEntityNumbers() throws {
+        let numbers = succession.destination.numbers
+        var rows: [[SQLiteValue]] = []
+        for entity in numbers.entities {
+            let old = succession.predecessors[entity.name].map(succession.source.numbers.number)
+            let name = try old.flatMap { number in
+                try store.text("SELECT Z_NAME FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(number)])
+            }
+            let root = entity.superentityName == nil ? tables.first { $0.destination.rootEntity == entity.name } : nil
+            let oldRoot = (root?.source?.rootEntity).map(succession.source.numbers.number)
+            let highest = try oldRoot.flatMap { number in
+                try store.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(number)])
+            }
+            let parent = entity.superentityName.map(numbers.number) ?? 0
+            rows.append([
+                .integer(numbers.number(of: entity.name)), .text(name ?? entity.name), .integer(parent),
+                .integer(highest ?? 0),
+            ])
+        }
+        // Core Data's own entities, such as history's, have numbers from 16001 on.
+        try store.execute("DELETE FROM Z_PRIMARYKEY WHERE Z_ENT < 16000")
+        for row in rows {
+            try store.execute("INSERT INTO Z_PRIMARYKEY (Z_ENT, Z_NAME, Z_SUPER, Z_MAX) VALUES (?, ?, ?, ?)", row)
+        }
+    }
+
+    private func deriveNewValues() throws {
+        let known = Set(succession.source.derivedAttributeTriggers.map(\.name))
+        for derived in succession.destination.derivedAttributeTriggers where !known.contains(derived.name) {
+            let entity = derived.name.split(separator: ".")[0]
+            let numbers = succession.destination.numbers
+            let family = numbers.family(of: String(entity)).map(numbers.number)
+            try store.execute(
+                "UPDATE \(derived.table) SET \(derived.column) = \(derived.value) WHERE Z_ENT IN (\(family.sorted().list))"
+            )
+        }
+    }
+
+    private func writeMetadata() throws {
+        let row = try store.prepare("SELECT Z_PLIST FROM Z_METADATA LIMIT 1")
+        guard try row.step(), let bytes = row.bytes(0, limit: 16 << 20), var properties = StoreProperties(bytes) else {
+            throw MigrationError(
+                CoreDataError.incompatibleSchema, "the store's metadata can't be read", remedy: "restore a backup")
+        }
+        row.reset()
+        properties.set(succession.destination.model)
+        try store.execute("UPDATE Z_METADATA SET Z_PLIST = ?", [.blob(properties.bytes)])
+        // Stores of before 2014 have none.
+        if schema.has(table: "Z_MODELCACHE") { try store.writeModelCache(succession.destination.model) }
+    }
+}
+
+extension TableMigration {
+    /// Its name until the old tables are gone.
+    var temporary: String { "_T_" + destination.name }
+}
+
+extension ColumnValue {
+    /// Whether the value is the one that the row has already.
+    fileprivate var isPlain: Bool { if case .column = self { true } else { false } }
+}

@@ -1,0 +1,297 @@
+import CoreDataStore
+import ManagedObjectModel
+import PersistentStore
+
+/// What becomes of relationships that aren't carried in a column of their own: many-to-many ones, and those that are kept
+/// elsewhere than before.
+struct LinkMigration {
+    private let store: StoreWriter
+    private let succession: ModelSuccession
+    private var joins: [Join] = []
+    private var fills: [Fill] = []
+    private(set) var notes: [String] = []
+
+    /// One join table of the destination.
+    private struct Join {
+        let table: JoinTableLayout
+        /// The source's table that only gets other names; nil for one that is made anew.
+        let renamed: LinkStorage?
+        /// Whether places among an ordered relationship's objects must be given out: of the owners, of the targets.
+        let numbers: (owners: Bool, targets: Bool)
+
+        var temporary: String { "_T_" + table.name }
+
+        /// Whether the table stays as it is.
+        var isUnchanged: Bool { renamed == table.storage }
+    }
+
+    /// A column of keys, of a relationship that was kept elsewhere.
+    private struct Fill {
+        let table: TableLayout
+        let column: ColumnLayout
+        let order: ColumnLayout?
+        let links: String
+    }
+
+    init(_ store: StoreWriter, _ succession: ModelSuccession) {
+        self.store = store
+        self.succession = succession
+    }
+
+    private var destination: StoreLayout { succession.destination }
+
+    // MARK: While the old tables are there
+
+    /// Reads the links of the old tables.
+    mutating func collect(_ tables: [TableMigration]) throws {
+        for table in destination.joinTables { try collect(table) }
+        for table in tables {
+            for column in table.columns where column.values.isEmpty {
+                try collect(column.column, of: table.destination)
+            }
+        }
+    }
+
+    private mutating func collect(_ table: JoinTableLayout) throws {
+        let links = self.links(of: table.owner)
+        let own = table.storage
+        let kept = links.count == 1 ? links.first : nil
+        if let kept, kept.isJoinTable, kept.hasShape(of: own, in: succession.source), isComplete(table) {
+            let numbers = (
+                owners: own.ownerPlace != nil && kept.ownerPlace == nil,
+                targets: own.targetPlace != nil && kept.targetPlace == nil
+            )
+            joins.append(Join(table: table, renamed: kept, numbers: numbers))
+            return
+        }
+        let numbers = (
+            owners: own.ownerPlace != nil && links.contains { $0.ownerPlace == nil },
+            targets: own.targetPlace != nil && links.contains { $0.targetPlace == nil }
+        )
+        let join = Join(table: table, renamed: nil, numbers: numbers)
+        try store.execute(table.creation(as: join.temporary))
+        for link in links {
+            let places = [(own.ownerPlace, "owner_place"), (own.targetPlace, "target_place")].compactMap {
+                name, value in
+                name.map { (name: $0.sqlName, value: value) }
+            }
+            let names = [own.owner.sqlName, own.target.sqlName] + places.map(\.name)
+            let values = ["owner", "target"] + places.map(\.value)
+            try store.execute(
+                "INSERT OR IGNORE INTO \(join.temporary.sqlName) (\(names.joined(separator: ", "))) "
+                    + "SELECT \(values.joined(separator: ", ")) FROM (\(link.query))")
+        }
+        joins.append(join)
+    }
+
+    private func links(of side: JoinTableLayout.Side) -> [LinkStorage] {
+        guard let entity = destination.model.entity(named: side.entity),
+            case .relationship(let relationship)? = destination.model.property(named: side.relationship, of: entity)
+        else { return [] }
+        return succession.links(of: relationship, declaredBy: side.entity)
+    }
+
+    /// Whether no link of the table can lead from or to an object that doesn't come along.
+    private func isComplete(_ table: JoinTableLayout) -> Bool {
+        [table.owner, table.inverse].allSatisfy { side in
+            guard let entity = destination.model.entity(named: side.entity),
+                case .relationship(let new)? = destination.model.property(named: side.relationship, of: entity)
+            else { return false }
+            return destination.numbers.family(of: side.entity).allSatisfy { member in
+                succession.relationship(side.relationship, of: member).map { succession.keepsAll($0.relationship, new) }
+                    ?? true
+            }
+        }
+    }
+
+    /// A to-one relationship that is new, and whose inverse isn't; or one that is kept with its destination now.
+    private mutating func collect(_ column: ColumnLayout, of table: TableLayout) throws {
+        guard case .reference(let entity, let name) = column.content,
+            let declaring = destination.model.entity(named: entity),
+            case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
+        else { return }
+        let found = succession.links(of: relationship, declaredBy: entity)
+        guard !found.isEmpty else { return }
+        // The holder of the column first.
+        let links = relationship.isToMany ? found.map(\.reversed) : found
+        let temporary = "_links_\(fills.count)"
+        try store.execute(
+            "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")
+        for link in links {
+            try store.execute(
+                "INSERT OR IGNORE INTO \(temporary) SELECT owner, target, owner_place FROM (\(link.query))")
+        }
+        let order = table.columns.first { $0.content == .order(entity: entity, name: name) }
+        fills.append(Fill(table: table, column: column, order: order, links: temporary))
+    }
+
+    // MARK: When they go
+
+    /// Drops the old join tables, and takes those that stay out of the way.
+    func dropReplaced() throws {
+        for join in joins {
+            guard let renamed = join.renamed, !join.isUnchanged else { continue }
+            let own = join.table.storage
+            let table = renamed.table.sqlName
+            var pairs = [(renamed.owner, own.owner), (renamed.target, own.target)]
+            pairs += [(renamed.ownerPlace, own.ownerPlace), (renamed.targetPlace, own.targetPlace)]
+                .compactMap { from, to in from.flatMap { from in to.map { (from, $0) } } }
+            let changed = pairs.filter { $0.0 != $0.1 }
+            for (index, pair) in changed.enumerated() {
+                try store.execute("ALTER TABLE \(table) RENAME COLUMN \(pair.0.sqlName) TO _R_\(index)")
+            }
+            for (index, pair) in changed.enumerated() {
+                try store.execute("ALTER TABLE \(table) RENAME COLUMN _R_\(index) TO \(pair.1.sqlName)")
+            }
+            for (name, isNew) in [(own.ownerPlace, join.numbers.owners), (own.targetPlace, join.numbers.targets)] {
+                if let name, isNew { try store.execute("ALTER TABLE \(table) ADD COLUMN \(name.sqlName) INTEGER") }
+            }
+            try store.execute("ALTER TABLE \(table) RENAME TO \(join.temporary.sqlName)")
+        }
+        let renamed = Set(joins.compactMap { $0.renamed?.table })
+        for table in succession.source.joinTables where !renamed.contains(table.name) {
+            try store.execute("DROP TABLE \(table.name.sqlName)")
+        }
+    }
+
+    /// Those that are made anew or have other names.
+    var changedTables: Set<String> { Set(joins.filter { !$0.isUnchanged }.map(\.table.name)) }
+
+    // MARK: When the new ones have their names
+
+    func finish() throws {
+        for join in joins where !join.isUnchanged {
+            let name = join.table.name.sqlName
+            try store.execute("ALTER TABLE \(join.temporary.sqlName) RENAME TO \(name)")
+            try removeLoose(join.table)
+            let own = join.table.storage
+            if let place = own.ownerPlace, join.numbers.owners {
+                try giveOutPlaces(place, in: name, key: "rowid", of: own.target, by: own.owner)
+            }
+            if let place = own.targetPlace, join.numbers.targets {
+                try giveOutPlaces(place, in: name, key: "rowid", of: own.owner, by: own.target)
+            }
+        }
+        for fill in fills { try perform(fill) }
+        for table in destination.tables { try finishReferences(in: table) }
+    }
+
+    private func perform(_ fill: Fill) throws {
+        let key = "\(fill.links).holder = \(fill.table.name.sqlName).Z_PK"
+        var sets = ["\(fill.column.name.sqlName) = (SELECT target FROM \(fill.links) WHERE \(key))"]
+        if let order = fill.order?.name.sqlName {
+            sets.append("\(order) = (SELECT place FROM \(fill.links) WHERE \(key))")
+        }
+        try store.execute(
+            "UPDATE \(fill.table.name.sqlName) SET \(sets.joined(separator: ", ")) "
+                + "WHERE Z_PK IN (SELECT holder FROM \(fill.links))")
+        try store.execute("DROP TABLE \(fill.links)")
+    }
+
+    /// Keys of an order, as Core Data gives them out: 2048 for the first, 1024 more for each next. Objects that had no
+    /// order get that of their keys.
+    private func giveOutPlaces(_ column: String, in table: String, key: String, of list: String, by order: String)
+        throws
+    {
+        try store.execute(
+            "UPDATE \(table) SET \(column.sqlName) = places.place FROM (SELECT \(key) AS object, "
+                + "1024 + 1024 * row_number() OVER (PARTITION BY \(list.sqlName) ORDER BY \(order.sqlName)) AS place "
+                + "FROM \(table) WHERE \(list.sqlName) IS NOT NULL) AS places "
+                + "WHERE \(table).\(key) = places.object")
+    }
+
+    private func removeLoose(_ table: JoinTableLayout) throws {
+        for side in [table.owner, table.inverse] where !isComplete(table) {
+            guard let holder = destination.table(of: side.entity) else { continue }
+            let numbers = destination.numbers.family(of: side.entity).map(destination.numbers.number)
+            try store.execute(
+                "DELETE FROM \(table.name.sqlName) WHERE \(side.column.sqlName) NOT IN "
+                    + "(SELECT Z_PK FROM \(holder.name.sqlName) WHERE Z_ENT IN (\(numbers.list)))")
+        }
+    }
+
+    /// References to objects that are gone are let go of; entity numbers and places that no column had are made.
+    private func finishReferences(in table: TableLayout) throws {
+        for column in table.columns {
+            guard case .reference(let entity, let name) = column.content,
+                let declaring = destination.model.entity(named: entity),
+                case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
+            else { continue }
+            func companion(_ content: ColumnLayout.Content) -> ColumnLayout? {
+                table.columns.first { $0.content == content }
+            }
+            let number = companion(.referencedEntity(entity: entity, name: name))
+            let order = companion(.order(entity: entity, name: name))
+            let was = formerRelationships(name, of: entity)
+            if was.contains(where: { !succession.keepsAll($0, relationship) }) {
+                try letGo(column, number, order, in: table, relationship)
+            }
+            let isFilled = fills.contains { $0.table.name == table.name && $0.column == column }
+            if let number, isFilled || was.contains(where: { !hadNumber($0) }) {
+                try findNumbers(number, column, in: table, relationship)
+            }
+            if let order, isFilled || was.contains(where: { !wasOrdered($0) }) {
+                try giveOutPlaces(order.name, in: table.name.sqlName, key: "Z_PK", of: column.name, by: "Z_PK")
+            }
+        }
+    }
+
+    private func formerRelationships(_ name: String, of entity: String) -> [RelationshipDescription] {
+        destination.numbers.family(of: entity).compactMap { succession.relationship(name, of: $0)?.relationship }
+    }
+
+    private func hadNumber(_ relationship: RelationshipDescription) -> Bool {
+        succession.source.numbers.hasSubentities(relationship.destinationEntityName)
+    }
+
+    private func wasOrdered(_ relationship: RelationshipDescription) -> Bool {
+        relationship.isToMany
+            ? relationship.isOrdered : succession.source.model.inverse(of: relationship)?.isOrdered ?? false
+    }
+
+    private func letGo(
+        _ column: ColumnLayout, _ number: ColumnLayout?, _ order: ColumnLayout?, in table: TableLayout,
+        _ relationship: RelationshipDescription
+    ) throws {
+        guard let target = destination.table(of: relationship.destinationEntityName) else { return }
+        let numbers = destination.numbers.family(of: relationship.destinationEntityName).map(destination.numbers.number)
+        let sets = [column, number, order].compactMap { $0.map { $0.name.sqlName + " = NULL" } }
+        try store.execute(
+            "UPDATE \(table.name.sqlName) SET \(sets.joined(separator: ", ")) WHERE \(column.name.sqlName) IS NOT NULL "
+                + "AND \(column.name.sqlName) NOT IN "
+                + "(SELECT Z_PK FROM \(target.name.sqlName) WHERE Z_ENT IN (\(numbers.list)))")
+    }
+
+    private func findNumbers(
+        _ number: ColumnLayout, _ column: ColumnLayout, in table: TableLayout, _ relationship: RelationshipDescription
+    ) throws {
+        guard let target = destination.table(of: relationship.destinationEntityName) else { return }
+        try store.execute(
+            "UPDATE \(table.name.sqlName) SET \(number.name.sqlName) = (SELECT target.Z_ENT FROM "
+                + "\(target.name.sqlName) AS target WHERE target.Z_PK = \(table.name.sqlName).\(column.name.sqlName)) "
+                + "WHERE \(column.name.sqlName) IS NOT NULL")
+    }
+}
+
+extension JoinTableLayout {
+    /// The owner's relationship in it.
+    var storage: LinkStorage {
+        LinkStorage(joining: name, owner, inverse)
+    }
+}
+
+extension LinkStorage {
+    init(joining table: String, _ owner: JoinTableLayout.Side, _ target: JoinTableLayout.Side) {
+        self.init(
+            table: table, owner: owner.column, target: target.column, ownerPlace: owner.orderColumn,
+            targetPlace: target.orderColumn, isJoinTable: true)
+    }
+
+    /// Whether the table does for `other` with other names: its key has the same order, and no place is dropped.
+    func hasShape(of other: LinkStorage, in source: StoreLayout) -> Bool {
+        guard let table = source.joinTables.first(where: { $0.name == table }), table.owner.column == owner else {
+            return false
+        }
+        return (ownerPlace == nil || other.ownerPlace != nil) && (targetPlace == nil || other.targetPlace != nil)
+    }
+}

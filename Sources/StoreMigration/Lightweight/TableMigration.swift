@@ -1,0 +1,158 @@
+import CoreDataStore
+import ManagedObjectModel
+
+/// What becomes of one table of the destination.
+struct TableMigration {
+    /// The table that its objects come from; nil for one that begins empty.
+    let source: TableLayout?
+    let destination: TableLayout
+    /// New entity numbers by old ones, of the entities whose objects come here.
+    let numbers: [Int64: Int64]
+    let columns: [ColumnMigration]
+    /// Whether each object of the source's table comes here.
+    let takesAll: Bool
+    /// Whether an entity of the table has another version hash than before.
+    let isTransformed: Bool
+
+    /// Whether the rows stay as they are, and the table too.
+    var isUnchanged: Bool {
+        guard let source, takesAll, numbers.allSatisfy({ $0.key == $0.value }) else { return false }
+        return source.name == destination.name && source.columns.count == destination.columns.count
+            && columns.allSatisfy { $0.carried == $0.column.name && hasSameType($0) }
+    }
+
+    /// Whether no column and no row is dropped and none changes its type, so that the table need not be made anew.
+    var canBeAltered: Bool {
+        guard let source, takesAll else { return false }
+        let read = columns.compactMap(\.onlySource)
+        return Set(read).count == read.count && read.count == source.columns.count
+            && columns.allSatisfy { ($0.onlySource != nil && hasSameType($0)) || isNew($0) }
+    }
+
+    private func isNew(_ column: ColumnMigration) -> Bool {
+        column.values.values.allSatisfy { if case .literal = $0 { true } else { false } }
+    }
+
+    private func hasSameType(_ column: ColumnMigration) -> Bool {
+        source?.columns.first { $0.name == column.onlySource }?.type == column.column.type
+    }
+}
+
+extension ModelSuccession {
+    /// One for each table of the destination.
+    var tableMigrations: [TableMigration] { destination.tables.map(migration) }
+
+    private func migration(of table: TableLayout) -> TableMigration {
+        let family = destination.numbers.family(of: table.rootEntity)
+        let pairs = family.compactMap { new in predecessors[new].map { (old: $0, new: new) } }
+        let from = pairs.first.flatMap { source.table(of: $0.old) }
+        let numbers = Dictionary(
+            pairs.map { (source.numbers.number(of: $0.old), destination.numbers.number(of: $0.new)) },
+            uniquingKeysWith: { first, _ in first })
+        let all = from.map { source.numbers.family(of: $0.rootEntity) } ?? []
+        let columns = table.columns.map { column in
+            self.column(column, coming: Set(numbers.keys), from)
+        }
+        return TableMigration(
+            source: from, destination: table, numbers: numbers, columns: columns,
+            takesAll: Set(all) == Set(pairs.map(\.old)), isTransformed: !family.allSatisfy(isCopied))
+    }
+
+    private func column(_ column: ColumnLayout, coming: Set<Int64>, _ from: TableLayout?) -> ColumnMigration {
+        var values: [Int64: ColumnValue] = [:]
+        for (old, value) in self.values(of: column) {
+            let number = source.numbers.number(of: old)
+            if coming.contains(number) { values[number] = value }
+        }
+        let read = Set(values.values.compactMap(\.source))
+        let occupied = Set(
+            (from?.columns ?? []).filter { read.contains($0.name) }.flatMap { occupants(of: $0) }
+                .map(source.numbers.number))
+        return ColumnMigration(
+            column: column, values: values, excluded: occupied.intersection(coming).subtracting(values.keys))
+    }
+
+    /// The source's entities whose objects may have a value in the column.
+    private func occupants(of column: ColumnLayout) -> [String] {
+        switch column.content {
+        case .attribute(let entity, _): return source.numbers.family(of: entity)
+        case .reference(let entity, let name), .referencedEntity(let entity, let name), .order(let entity, let name):
+            guard let owner = source.model.entity(named: entity),
+                case .relationship(let relationship)? = source.model.property(named: name, of: owner)
+            else { return [] }
+            return source.numbers.family(of: relationship.isToMany ? relationship.destinationEntityName : entity)
+        }
+    }
+
+    /// By the source's entity.
+    private func values(of column: ColumnLayout) -> [(entity: String, value: ColumnValue)] {
+        switch column.content {
+        case .attribute(let entity, let name): attributeValues(entity, name)
+        case .reference(let entity, let name): referenceValues(entity, name) { $0.reference }
+        case .referencedEntity(let entity, let name):
+            referenceValues(entity, name) { $0.entity }.map { entity, value in
+                (entity, isRenumbered ? value.source.map(ColumnValue.entityNumber) ?? value : value)
+            }
+        case .order(let entity, let name): referenceValues(entity, name) { $0.order }
+        }
+    }
+
+    private var isRenumbered: Bool { numbers.contains { $0.key != $0.value } }
+
+    // MARK: Attributes
+
+    private func attributeValues(_ entity: String, _ path: String) -> [(entity: String, value: ColumnValue)] {
+        guard let declaring = destination.model.entity(named: entity) else { return [] }
+        // A composite attribute's element is found by its attribute's name and its own.
+        let attribute = declaring.attributes.first { $0.name == path || path.hasPrefix($0.name + "_") }
+        guard let attribute else { return [] }
+        let suffix = String(path.dropFirst(attribute.name.count))
+        return destination.numbers.family(of: entity).compactMap { new in
+            guard let old = predecessors[new] else { return nil }
+            return value(of: attribute, suffix, in: new).map { (old, $0) }
+        }
+    }
+
+    private func value(of attribute: AttributeDescription, _ suffix: String, in entity: String) -> ColumnValue? {
+        let literal = suffix.isEmpty ? attribute.defaultLiteral : nil
+        guard let (old, was) = self.attribute(attribute.name, of: entity), !was.isTransient,
+            let column = self.column(was.name + suffix, attributeOf: old)
+        else { return literal.map { .literal($0) } }
+        if !was.allowsExternalBinaryDataStorage, attribute.allowsExternalBinaryDataStorage { return .marked(column) }
+        if was.type.isFractional, attribute.type.isWhole { return .whole(column) }
+        if was.isOptional, !attribute.isOptional, let literal { return .orElse(column, literal: literal) }
+        return .column(column)
+    }
+
+    private func column(_ path: String, attributeOf entity: EntityDescription) -> String? {
+        let family = [entity.name] + source.model.superentities(of: entity).map(\.name)
+        return source.table(of: entity.name)?.columns.first { column in
+            guard case .attribute(let owner, let name) = column.content else { return false }
+            return name == path && family.contains(owner)
+        }?.name
+    }
+
+    // MARK: Relationships
+
+    private func referenceValues(
+        _ entity: String, _ name: String, _ part: (LinkStorage.Columns) -> String?
+    ) -> [(entity: String, value: ColumnValue)] {
+        guard let declaring = destination.model.entity(named: entity),
+            case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
+        else { return [] }
+        return destination.numbers.family(of: entity).flatMap { new -> [(entity: String, value: ColumnValue)] in
+            guard let (old, was) = self.relationship(name, of: new), leadsOn(was, relationship),
+                was.isToMany == relationship.isToMany,
+                let columns = LinkStorage.columns(of: was, declaredFor: old.name, in: source), let found = part(columns)
+            else { return [] }
+            // What leads to many without an inverse is kept with those that it leads to.
+            let holders = was.isToMany ? source.numbers.family(of: was.destinationEntityName) : [old.name]
+            return holders.map { ($0, .column(found)) }
+        }
+    }
+}
+
+extension AttributeType {
+    fileprivate var isWhole: Bool { [.integer16, .integer32, .integer64, .boolean].contains(self) }
+    fileprivate var isFractional: Bool { [.decimal, .double, .float].contains(self) }
+}

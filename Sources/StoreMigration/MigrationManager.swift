@@ -1,0 +1,159 @@
+import CoreDataStore
+import ManagedObjectModel
+import PersistentStore
+import SystemPackage
+
+/// One step of a migration: from one version of the model to another.
+public struct MigrationStep: Sendable {
+    public enum Method: Equatable, Sendable {
+        /// By a mapping that follows from the models.
+        case inferred(MappingModel)
+    }
+
+    public let source: ManagedObjectModel
+    public let destination: ManagedObjectModel
+    /// What developers call the version.
+    public let destinationName: String
+    public let method: Method
+
+    public init(
+        from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String, by method: Method
+    ) {
+        self.source = source
+        self.destination = destination
+        destinationName = name
+        self.method = method
+    }
+}
+
+/// Migrates a store through one version of its model after another: `NSMigrationManager`, and the progressive migration
+/// that apps build around it.
+public struct MigrationManager: Sendable {
+    /// How far it is, from 0 to 1, and what is being done.
+    public typealias ProgressHandler = (_ fraction: Double, _ doing: String) -> Void
+
+    /// In the order in which they are run; none for a store that is of the destination's version.
+    public let steps: [MigrationStep]
+    public var options: MigrationOptions
+
+    public init(steps: [MigrationStep], options: MigrationOptions = MigrationOptions()) {
+        self.steps = steps
+        self.options = options
+    }
+
+    /// Finds the fewest steps from one version to another: one where a mapping can be inferred, else through versions in
+    /// between. Throws `MigrationError` with every reason why there are none.
+    public init(
+        from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String,
+        through versions: [(name: String, model: ManagedObjectModel)] = [],
+        options: MigrationOptions = MigrationOptions()
+    ) throws {
+        self.options = options
+        guard source.entityVersionHashesByName != destination.entityVersionHashesByName else {
+            steps = []
+            return
+        }
+        do {
+            let mapping = try MappingModel.inferred(from: source, to: destination)
+            steps = [MigrationStep(from: source, to: destination, named: name, by: .inferred(mapping))]
+        } catch let error as MappingInferenceError {
+            guard let path = MigrationPath.shortest(from: source, to: (name, destination), through: versions) else {
+                throw MigrationError(error)
+            }
+            var steps: [MigrationStep] = []
+            var model = source
+            for version in path.versions {
+                let mapping = try MappingModel.inferred(from: model, to: version.model)
+                steps.append(
+                    MigrationStep(from: model, to: version.model, named: version.name, by: .inferred(mapping)))
+                model = version.model
+            }
+            self.steps = steps
+        }
+    }
+
+    /// Migrates the database file at `path`, which nobody else has and which is of the first step's source. What it holds
+    /// when this throws is worth nothing: it is a copy, to be discarded. Returns what a person should know.
+    ///
+    /// Throws `MigrationError`. `isCancelled` is asked all the while.
+    package func migrate(
+        staged path: FilePath, isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
+        progress report: @escaping ProgressHandler = { _, _ in }
+    ) throws -> [String] {
+        var notes: [String] = []
+        do {
+            for (index, step) in steps.enumerated() {
+                let share = 1 / Double(steps.count)
+                notes += try perform(step, path, isCancelled, trace) { fraction, doing in
+                    report((Double(index) + fraction) * share, doing)
+                }
+            }
+        } catch let error as StoreError {
+            throw MigrationError(error)
+        }
+        return notes
+    }
+
+    private func perform(
+        _ step: MigrationStep, _ path: FilePath, _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?,
+        _ report: @escaping ProgressHandler
+    ) throws -> [String] {
+        switch step.method {
+        case .inferred(let mapping):
+            let store = try StoreWriter(staged: path)
+            if let trace { store.trace(level: trace.level, trace.report) }
+            let progress = MigrationProgress(total: try store.objectCount(step.source), report)
+            store.interrupt {
+                progress.tick()
+                return isCancelled()
+            }
+            try store.execute("BEGIN")
+            var migration = try LightweightMigration(
+                store, from: step.source, to: step.destination, mapping, options, progress)
+            try migration.run()
+            try store.execute("COMMIT")
+            progress.finish()
+            return migration.notes
+        }
+    }
+}
+
+/// Who is told of each SQL statement.
+package struct StatementTrace {
+    /// From 3 on with the values in it.
+    package let level: Int
+    package let report: (_ sql: String, _ time: Duration) -> Void
+
+    package init(level: Int, _ report: @escaping (_ sql: String, _ time: Duration) -> Void) {
+        self.level = level
+        self.report = report
+    }
+}
+
+extension StoreWriter {
+    /// Opens a copy that is discarded when anything fails: it needs neither a journal nor syncs.
+    convenience init(staged path: FilePath) throws {
+        try self.init(path)
+        try execute("PRAGMA journal_mode = OFF")
+        try execute("PRAGMA synchronous = OFF")
+        try execute("PRAGMA locking_mode = EXCLUSIVE")
+        // KiB, of memory for pages and as much for sorting; the rest goes to temporary files.
+        try execute("PRAGMA cache_size = -8192")
+        try execute("PRAGMA temp_store = FILE")
+    }
+
+    /// About how many objects there are, from the highest keys, without looking at them.
+    fileprivate func objectCount(_ model: ManagedObjectModel) throws -> Int64 {
+        try integer("SELECT sum(Z_MAX) FROM Z_PRIMARYKEY WHERE Z_ENT < 16000") ?? 0
+    }
+}
+
+extension MigrationError {
+    init(_ error: MappingInferenceError) {
+        self.init(
+            CoreDataError.missingMappingModel,
+            CoreDataError.reason(CoreDataError.missingMappingModel)
+                + (error.reasons.first.map { ": " + $0.message } ?? ""),
+            remedy: error.reasons.first?.remedy ?? "write a mapping model", findings: error.reasons)
+    }
+}

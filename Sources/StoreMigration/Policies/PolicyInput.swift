@@ -1,0 +1,68 @@
+import ManagedObjectModel
+import PersistentStore
+
+/// One argument of `FUNCTION($entityPolicy, …)`, made ready to be looked up for each object.
+enum PolicyInput {
+    case source
+    case destination
+    case context
+    case constant(AttributeValue?)
+    /// Relationships from `$source` on, and an attribute at the end, or none.
+    case path([String], attribute: String?)
+
+    func argument(
+        _ source: MigrationObject, _ destination: MigrationObject, _ session: MigrationSession
+    ) throws -> PolicyArgument {
+        switch self {
+        case .source: return .object(source)
+        case .destination: return .object(destination)
+        case .context: return .context
+        case .constant(let value): return .value(value)
+        case .path(let relationships, let attribute):
+            var objects = [source]
+            var isToMany = false
+            for name in relationships {
+                isToMany =
+                    try isToMany
+                    || objects.first.map { try $0.storage.relationship(name).relationship.isToMany } ?? false
+                objects = try objects.flatMap { try $0.objects(forKey: name) }
+            }
+            guard let attribute else { return isToMany ? .objects(objects) : .object(objects.first) }
+            guard !isToMany else { throw PolicyError("“\(attribute)” is asked of several objects") }
+            return .value(try objects.first?.value(forKey: attribute) ?? nil)
+        }
+    }
+}
+
+extension PolicyCall {
+    func inputs(_ one: EntityMappingPlan, _ session: MigrationSession) throws -> [PolicyInput] {
+        try arguments.map { argument in
+            switch argument {
+            case .constant(let value): return .constant(value)
+            case .variable("source"): return .source
+            case .variable("destination"): return .destination
+            case .variable: return .context
+            case .keyPath(of: .variable("source"), let path): return try input(path, one, session)
+            default:
+                throw PolicyError("a policy's function takes $source, $destination, a path from $source, or a constant")
+            }
+        }
+    }
+
+    private func input(_ path: String, _ one: EntityMappingPlan, _ session: MigrationSession) throws -> PolicyInput {
+        var entity = one.source
+        var relationships: [String] = []
+        let names = path.split(separator: ".").map(String.init)
+        for (index, name) in names.enumerated() {
+            guard let here = entity else { break }
+            switch session.sourceModel.property(named: name, of: here) {
+            case .relationship(let relationship)?:
+                relationships.append(name)
+                entity = session.sourceModel.entity(named: relationship.destinationEntityName)
+            case .attribute? where index == names.count - 1: return .path(relationships, attribute: name)
+            default: throw PolicyError("\(here.name) has no “\(name)”")
+            }
+        }
+        return .path(relationships, attribute: nil)
+    }
+}

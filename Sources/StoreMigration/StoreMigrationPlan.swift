@@ -1,0 +1,94 @@
+import CoreDataStore
+import LinuxSystem
+import ManagedObjectModel
+import PersistentStore
+import SystemPackage
+
+extension MigrationManager {
+    /// How one store becomes one of `target`.
+    ///
+    /// The store's own model is the one that it carries, else the version of `bundle` that has its hashes. A store whose
+    /// version is not among several of one model may be newer than all of them: it is refused, since nobody migrates
+    /// backwards without meaning to.
+    ///
+    /// Throws `MigrationError`: 134130 where the store's model isn't known, 134140 where no mapping can be inferred.
+    package init(
+        for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?,
+        options: MigrationOptions = MigrationOptions()
+    ) throws {
+        let hashes = store.metadata.versionHashes
+        guard hashes != target.model.entityVersionHashesByName else {
+            self.init(steps: [], options: options)
+            return
+        }
+        let known = bundle?.version(matching: hashes)
+        guard let source = store.cachedModel ?? known?.model else { throw MigrationError.missingSourceModel(store) }
+        var between: [(name: String, model: ManagedObjectModel)] = []
+        if let bundle, bundle.versions.count > 1 {
+            guard let known, let place = bundle.place(of: known), let end = bundle.place(of: target) else {
+                throw MigrationError.unknownVersion(store, bundle)
+            }
+            guard place < end else { throw MigrationError.newer(store, known, than: target) }
+            between = bundle.versions[place + 1..<end].map { ($0.name, $0.model) }
+        }
+        // The renaming identifiers of the version's file are what its developers mean.
+        try self.init(
+            from: known?.model ?? source, to: target.model, named: target.name, through: between, options: options)
+    }
+
+    /// Refuses what would fail on the store's objects before anything is copied. Throws `MigrationError`, `StoreError`.
+    package func check(_ reader: StoreReader) throws {
+        guard let first = steps.first else { return }
+        let findings = MigrationReview(first.source, first.destination).findings
+        let objects = StoreObjects(reader, first.source)
+        var failures: [MigrationFinding] = []
+        for var finding in findings {
+            guard let requirement = finding.requirement, finding.code == CoreDataError.migration,
+                let entity = first.source.entity(named: requirement.entity)
+            else { continue }
+            let missing =
+                try requirement.property.map { try objects.count(of: entity, withoutValueOf: $0) }
+                ?? objects.count(of: entity)
+            guard let missing, missing > 0 else { continue }
+            finding.severity = .error
+            finding.message += "; here \(missing) have none"
+            failures.append(finding)
+        }
+        guard let failure = failures.first else { return }
+        throw MigrationError(
+            CoreDataError.migration,
+            "Cannot migrate store in-place: \(failure.entity ?? "").\(failure.property ?? ""): \(failure.message)",
+            remedy: failure.remedy, findings: failures)
+    }
+}
+
+extension ModelBundle {
+    fileprivate func place(of version: ModelVersion) -> Int? { versions.firstIndex { $0.name == version.name } }
+}
+
+extension MigrationError {
+    fileprivate static func missingSourceModel(_ store: StoreModel) -> MigrationError {
+        MigrationError(
+            CoreDataError.missingSourceModel,
+            "\(PrintablePath(store.path)): \(CoreDataError.reason(CoreDataError.missingSourceModel))"
+                + (store.cacheProblem.map { ": " + $0 } ?? ""),
+            remedy: "add the version that the store was made with to the model")
+    }
+
+    fileprivate static func unknownVersion(_ store: StoreModel, _ bundle: ModelBundle) -> MigrationError {
+        MigrationError(
+            CoreDataError.missingSourceModel,
+            "\(PrintablePath(store.path)): no version of \(PrintablePath(bundle.path)) has the hashes of this store, which "
+                + "may be newer than all of them",
+            remedy: "add the version that the store was made with to the model, or name one version's .xcdatamodel")
+    }
+
+    fileprivate static func newer(
+        _ store: StoreModel, _ version: ModelVersion, than target: ModelVersion
+    ) -> MigrationError {
+        MigrationError(
+            CoreDataError.incompatibleVersionHash,
+            "\(PrintablePath(store.path)): the store is version \(version.name), which is newer than \(target.name)",
+            remedy: "use the newer model; stores aren't migrated backwards")
+    }
+}
