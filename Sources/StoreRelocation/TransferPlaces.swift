@@ -38,6 +38,11 @@ struct TransferPlaces {
             }
     }
 
+    /// Whether the set gets its own name again, with other content.
+    var isInPlace: Bool {
+        destination?.directory.identity == source.directory.identity && destination?.name == source.name
+    }
+
     /// From the journal alone, after a crash. Throws `UntrustedJournal`.
     init(_ journal: TransferJournal, container: GroupContainer) throws {
         let transfer = journal.transfer
