@@ -1,5 +1,5 @@
-"""Hostile content: stores with a few bytes changed, cut off or put together wrongly. Each has an outcome of the table, in
-bounded time and memory, and refusing one changes nothing."""
+"""Hostile content: stores and models with bytes changed, cut off or put together wrongly. Each has an outcome of the
+table, in bounded time and memory, refusing one changes nothing, and one that is moved holds what it held."""
 
 import os
 import resource
@@ -9,24 +9,50 @@ import subprocess
 import tempfile
 import time
 
+import mutations
 import stores
 
 SECONDS = 20
 KILOBYTES = 200_000
 STATUSES = (0, 65, 73, 74, 75)
+ID = "1700000000-mutation"
 
 
-def each_mutation(programs, progress, count, here, real_stores):
-    """`count` mutated stores, of every kind and of each real store."""
+class Limits:
+    """What a run may take: under a sanitizer it takes more of both."""
+
+    def __init__(self, is_sanitized):
+        self.seconds = SECONDS * (4 if is_sanitized else 1)
+        self.kilobytes = KILOBYTES * (5 if is_sanitized else 1)
+
+
+def each_mutation(programs, progress, count, here, real_stores, only="", is_sanitized=False):
+    """`count` mutated stores and models, of every kind and of each real one; with `only`, the one of that number."""
+    limits = Limits(is_sanitized)
+    outcomes, slowest, largest = {}, 0, 0
     with tempfile.TemporaryDirectory(prefix="torture.", dir="/dev/shm") as templates:
         originals = _originals(templates, real_stores)
-        for number in range(count):
+        models = _models(real_stores)
+        other = os.path.join(templates, "other")
+        os.mkdir(other)
+        stores.make("other", other, support=False)
+        for number in [int(only)] if only else range(count):
             if progress.is_over:
-                return
-            directory, name = progress.random.choice(originals)
+                break
+            random = mutations.chances(progress.seed, number)
             with tempfile.TemporaryDirectory(prefix="torture.", dir=here) as root:
-                word = _mutated(progress.random, directory, name, root)
-                progress.judge(f"mutation {number}, {word}", _judged(programs, progress.random, root, name))
+                run = Run(programs, random, root, limits, other)
+                if models and random.random() < 0.05:
+                    word = run.model(random.choice(models))
+                else:
+                    word = run.store(*random.choice(originals))
+            progress.judge(f"mutation {number}, {word}", run.found)
+            for status in run.statuses:
+                outcomes[status] = outcomes.get(status, 0) + 1
+            slowest, largest = max(slowest, run.slowest), max(largest, run.largest)
+    print(
+        f"torture: mutate: exit statuses {dict(sorted(outcomes.items(), key=str))}, at most {slowest:.1f} s and "
+        f"{largest // 1024} MB", flush=True)
 
 
 def _originals(templates, real_stores):
@@ -36,142 +62,158 @@ def _originals(templates, real_stores):
         os.mkdir(directory)
         stores.make(kind, directory)
         found.append((directory, stores.NAME))
-    for directory, _, files in os.walk(real_stores or templates):
-        for name in files:
+    directory = os.path.join(templates, "core-data")
+    os.mkdir(directory)
+    mutations.make_core_data_store(directory)
+    found.append((directory, stores.NAME))
+    for directory, _, files in sorted(os.walk(real_stores)) if real_stores else []:
+        for name in sorted(files):
             path = os.path.join(directory, name)
             with open(path, "rb") as file:
                 is_store = file.read(16) == b"SQLite format 3\0"
-            if is_store and directory not in [one for one, _ in found] and os.path.getsize(path) < 4 << 20:
+            if is_store and os.path.getsize(path) < 4 << 20:
                 found.append((directory, name))
     return found
 
 
-def _mutated(random, directory, name, root):
-    """Copies the store, changed. Says what was done."""
-    legacy = os.path.join(root, "legacy")
-    os.mkdir(legacy)
-    os.mkdir(os.path.join(root, "group"))
-    parts = stores.parts(directory, name)
-    for part in parts:
-        shutil.copyfile(os.path.join(directory, part), os.path.join(legacy, part))
-    if random.random() < 0.2 and (word := _change_record(random, legacy, name)):
-        return f"{name}: {word}"
-    parts = stores.parts(legacy, name)
-    part = random.choice(parts)
-    path = os.path.join(legacy, part)
-    with open(path, "rb") as file:
-        content = bytearray(file.read())
-    changes = [_flip, _flip_in_header, _cut, _fill, _extend, _zero_page, _swap_pages]
-    change = random.choice(changes)
-    if content:
-        content = change(random, content)
-    with open(path, "wb") as file:
-        file.write(content)
-    if random.random() < 0.1:
-        os.rename(path, os.path.join(legacy, random.choice(parts) + random.choice(stores.SIDE_FILES)))
-    return f"{os.path.basename(directory)}/{part} {change.__name__[1:]}"
-
-
-def _change_record(random, legacy, name):
-    """Core Data's metadata property list, or its compressed model."""
-    table, column = random.choice([("Z_METADATA", "Z_PLIST"), ("Z_MODELCACHE", "Z_CONTENT")])
-    connection = sqlite3.connect(os.path.join(legacy, name), isolation_level=None)
-    try:
-        row = connection.execute(f"SELECT {column} FROM {table}").fetchone()
-        if row and isinstance(row[0], bytes) and row[0]:
-            change = random.choice([_flip, _cut, _fill, _extend])
-            connection.execute(f"UPDATE {table} SET {column} = ?", (bytes(change(random, bytearray(row[0]))),))
-            return f"{column} {change.__name__[1:]}"
-    except sqlite3.DatabaseError:
-        pass
-    finally:
-        connection.close()
-    return None
-
-
-def _flip(random, content):
-    for _ in range(random.choice([1, 1, 2, 8, 64])):
-        content[random.randrange(len(content))] = random.randrange(256)
-    return content
-
-
-def _flip_in_header(random, content):
-    for _ in range(random.choice([1, 2, 4])):
-        content[random.randrange(min(len(content), 120))] = random.choice([0, 1, 2, 0x7F, 0x80, 0xFF])
-    return content
-
-
-def _cut(random, content):
-    return content[: random.randrange(len(content))]
-
-
-def _fill(random, content):
-    start = random.randrange(len(content))
-    length = min(random.choice([1, 4, 100, 4096]), len(content) - start)
-    content[start:start + length] = bytes([random.choice([0, 0xFF])]) * length
-    return content
-
-
-def _extend(random, content):
-    return content + random.randbytes(random.choice([1, 100, 4096]))
-
-
-def _zero_page(random, content):
-    start = random.randrange(len(content)) // 512 * 512
-    content[start:start + 512] = bytes(len(content[start:start + 512]))
-    return content
-
-
-def _swap_pages(random, content):
-    size = random.choice([1024, 4096])
-    pages = [content[start:start + size] for start in range(0, len(content), size)]
-    random.shuffle(pages)
-    return bytearray(b"".join(pages))
-
-
-def _judged(programs, random, root, name):
-    legacy, group = os.path.join(root, "legacy"), os.path.join(root, "group")
-    words = [programs.groupstore, "relocate", os.path.join(legacy, name), group, "--json", "--deadline", "1"]
-    if random.random() < 0.3:
-        stores.make("other", group, support=False)
-        os.rename(os.path.join(group, stores.NAME), os.path.join(group, name))
-    database = os.path.join(legacy, name)
-    holds_anything = os.path.isfile(database) and os.path.getsize(database) > 0
-    before, content = stores.tree(legacy), _readable(legacy, name)
-    started = time.monotonic()
-    status, peak, said = _run(words)
+def _models(real_stores):
     found = []
-    if status not in STATUSES:
-        found.append(f"status {status}: {said[-600:]}")
-    if time.monotonic() - started > SECONDS:
-        found.append("it took too long")
-    if peak > KILOBYTES:
-        found.append(f"it took {peak} KB of memory")
-    if content is not None and status == 0 and holds_anything:
-        # Where the group had a store with rows, one without may have gone to the archive.
-        places = [directory for directory, _, files in os.walk(root) if name in files]
-        if all(_readable(place, name) != content for place in places):
-            found.append(f"its content is not what it was: {said[-300:]}")
-    if status in (65, 73) and _without_index(stores.tree(legacy)) != _without_index(before):
-        now = _without_index(stores.tree(legacy))
-        changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-        found.append(f"refused, and yet changed: {changed} {said[-500:]}")
-    if os.path.lexists(os.path.join(group, ".groupstore", "journal.json")):
-        found.append("a journal is left")
+    for directory, _, files in sorted(os.walk(real_stores)) if real_stores else []:
+        found += [
+            os.path.join(directory, name) for name in sorted(files)
+            if name.endswith(".mom") or name == "contents" and directory.endswith(".xcdatamodel")]
     return found
 
 
-def _run(words):
-    """Exit status, most memory in KB, and what it said."""
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            env=dict(os.environ, GROUPSTORE_SOCKET="/nonexistent/agent.sock"),
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)))
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        return process.returncode, usage.ru_maxrss, output.read().decode(errors="replace")
+class Run:
+    """One mutation, and what was found about it."""
+
+    def __init__(self, programs, random, root, limits, other):
+        self.programs = programs
+        # Where a store with rows of its own is.
+        self.other = other
+        self.random = random
+        self.root = root
+        self.limits = limits
+        self.found = []
+        self.statuses = []
+        self.slowest = self.largest = 0
+
+    def model(self, original):
+        """A model's file; says what was done."""
+        name = os.path.basename(original)
+        directory = os.path.join(self.root, "Model.xcdatamodel" if name == "contents" else "Model.momd")
+        os.mkdir(directory)
+        with open(original, "rb") as file:
+            content = bytearray(file.read())
+        change = mutations.property_list if name != "contents" and self.random.random() < 0.7 else \
+            self.random.choice(mutations.BLIND)
+        path = os.path.join(directory, name)
+        with open(path, "wb") as file:
+            file.write(change(self.random, content))
+        for command in ("show", "hash"):
+            self._run("model", command, directory if name == "contents" else path, "--json")
+        return f"{original[-60:]} {change.__name__}"
+
+    def store(self, directory, name):
+        """A store; says what was done."""
+        word = self._mutate(directory, name)
+        legacy, group = os.path.join(self.root, "legacy"), os.path.join(self.root, "group")
+        database = os.path.join(legacy, name)
+        if self.random.random() < 0.3:
+            shutil.copyfile(os.path.join(self.other, stores.NAME), os.path.join(group, name))
+        before = stores.tree(legacy)
+        for command in (("inspect",), ("model", "show"), ("model", "hash")):
+            if self.random.random() < 0.35:
+                self._run(*command, database, "--json")
+                if stores.tree(legacy) != before:
+                    self.found.append(f"{command} left a trace")
+        if self.random.random() < 0.1:
+            self._recover(legacy, group, name)
+            before = stores.tree(legacy)
+        self._relocate(legacy, group, name, before)
+        return word
+
+    def _mutate(self, directory, name):
+        random = self.random
+        legacy = os.path.join(self.root, "legacy")
+        os.mkdir(legacy)
+        os.mkdir(os.path.join(self.root, "group"))
+        for part in stores.parts(directory, name):
+            shutil.copyfile(os.path.join(directory, part), os.path.join(legacy, part))
+        place = f"{os.path.basename(directory)}/{name}"
+        if random.random() < 0.35:
+            word = random.choice([mutations.record, mutations.record, mutations.schema])(
+                random, os.path.join(legacy, name))
+            if word:
+                return f"{place}: {word}"
+        parts = stores.parts(legacy, name)
+        part = random.choice(parts)
+        changes = mutations.KNOWING.get(part[len(name):], [])
+        change = random.choice(changes if changes and random.random() < 0.5 else mutations.BLIND)
+        path = os.path.join(legacy, part)
+        with open(path, "rb") as file:
+            content = bytearray(file.read())
+        if content:
+            content = change(random, content)
+        with open(path, "wb") as file:
+            file.write(content)
+        if random.random() < 0.1:
+            os.rename(path, os.path.join(legacy, random.choice(parts) + random.choice(stores.SIDE_FILES)))
+        return f"{place}: {part} {change.__name__}"
+
+    def _recover(self, legacy, group, name):
+        """Where a relocation of it was interrupted: it is undone, which may open it through SQLite."""
+        database = os.path.join(legacy, name)
+        if not os.path.isfile(database):
+            return
+        status = os.stat(database)
+        stores.write_journal(
+            group, ID, legacy, name, (status.st_dev, status.st_ino), self.random.choice(["intended", "withdrawn"]))
+        if self._run("recover", group, "--json") != 0:
+            # Said, and left for somebody to look at.
+            shutil.rmtree(os.path.join(group, ".groupstore"))
+
+    def _relocate(self, legacy, group, name, before):
+        database = os.path.join(legacy, name)
+        holds_anything = os.path.isfile(database) and os.path.getsize(database) > 0
+        content = _readable(legacy, name)
+        status = self._run("relocate", database, group, "--json", "--deadline", "1")
+        if content is not None and status == 0 and holds_anything:
+            # Where the group had a store with rows, one without may have gone to the archive.
+            places = [directory for directory, _, files in os.walk(self.root) if name in files]
+            if all(_readable(place, name) != content for place in places):
+                self.found.append(f"its content is not what it was: {self.said[-300:]}")
+        if status in (65, 73) and _without_index(stores.tree(legacy)) != _without_index(before):
+            now = _without_index(stores.tree(legacy))
+            changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+            self.found.append(f"refused, and yet changed: {changed} {self.said[-500:]}")
+        if os.path.lexists(os.path.join(group, ".groupstore", "journal.json")):
+            self.found.append("a journal is left")
+
+    def _run(self, *words):
+        """Exit status; what it took is judged."""
+        limit = self.limits.seconds
+        started = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                [self.programs.groupstore, *words], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=dict(os.environ, GROUPSTORE_SOCKET="/nonexistent/agent.sock", ASAN_OPTIONS="detect_leaks=0"),
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)))
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            output.seek(0)
+            self.said = output.read().decode(errors="replace")
+        seconds, status = time.monotonic() - started, process.returncode
+        self.statuses.append(status)
+        self.slowest, self.largest = max(self.slowest, seconds), max(self.largest, usage.ru_maxrss)
+        if status not in STATUSES:
+            self.found.append(f"{words[:2]}: status {status}: {self.said[-1500:]}")
+        if seconds > limit:
+            self.found.append(f"{words[:2]} took {seconds:.1f} s")
+        if usage.ru_maxrss > self.limits.kilobytes:
+            self.found.append(f"{words[:2]} took {usage.ru_maxrss} KB of memory")
+        return status
 
 
 def _without_index(tree):
@@ -191,7 +233,7 @@ def _readable(directory, name):
             tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1").fetchall()
             return [
                 (table, connection.execute(f'SELECT * FROM "{table.decode()}"').fetchall()) for table, in tables]
-        except (sqlite3.Error, UnicodeDecodeError, OverflowError):
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError, AttributeError):
             return None
         finally:
             connection.close()

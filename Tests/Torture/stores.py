@@ -1,5 +1,6 @@
 """Stores as programs leave them behind, and what is in a store."""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -120,3 +121,18 @@ def uses_log(directory, name=NAME):
     """Whether the header says that write-ahead logging is on."""
     with open(os.path.join(directory, name), "rb") as file:
         return file.read(20)[18:20] == b"\x02\x02"
+
+
+def write_journal(group, identifier, directory, name, database, state, support=None):
+    """As a relocation that was interrupted leaves it; the rest of what that may have done is left to the caller."""
+    file = {"device": database[0], "inode": database[1]}
+    states = {"intended": {}, "withdrawn": {}, "committing": {"database": file}}
+    transfer = {
+        "id": identifier, "purpose": {"publish": {"as": name}}, "directory": directory, "name": name,
+        "database": file, "copies": False, "retirement": "delete", "hadWAL": True}
+    if support:
+        transfer["support"] = {"device": support[0], "inode": support[1]}
+    bookkeeping = os.path.join(group, ".groupstore")
+    os.makedirs(bookkeeping, exist_ok=True)
+    with open(os.path.join(bookkeeping, "journal.json"), "w", encoding="utf-8") as out:
+        json.dump({"version": 1, "state": {state: states[state]}, "transfer": transfer}, out)

@@ -3,7 +3,6 @@
 Each has an outcome of the table, in bounded time and memory; nothing outside is read into the store or written to, the
 store stays whole, and when the plant is gone the relocation is done."""
 
-import json
 import os
 import resource
 import shutil
@@ -221,26 +220,12 @@ def each_plant(programs, progress, here, other):
         kind_of_store = "closed-wal" if name.startswith(stores.NAME + "-") else "wal"
         with Place(here, other if where == "another" else None, kind_of_store) as world:
             if where not in ("same", "another"):
-                _write_journal(world, where)
+                status, support = (os.stat(os.path.join(world.legacy, part)) for part in (stores.NAME, stores.SUPPORT))
+                stores.write_journal(
+                    world.group, ID, world.legacy, stores.NAME, (status.st_dev, status.st_ino), where,
+                    (support.st_dev, support.st_ino))
             found = _judged(programs, world, os.path.join(getattr(world, place), name), BY_NAME[kind])
             progress.judge(f"{where}: {kind} at {place}/{name}", found)
-
-
-def _write_journal(world, state):
-    """As a run that was interrupted leaves it, but for what it had done."""
-    status = os.stat(os.path.join(world.legacy, stores.NAME))
-    support = os.stat(os.path.join(world.legacy, stores.SUPPORT))
-    file = {"device": status.st_dev, "inode": status.st_ino}
-    states = {"intended": {}, "withdrawn": {}, "committing": {"database": file}}
-    journal = {
-        "version": 1, "state": {state: states[state]},
-        "transfer": {
-            "id": ID, "purpose": {"publish": {"as": stores.NAME}}, "directory": world.legacy, "name": stores.NAME,
-            "database": file, "support": {"device": support.st_dev, "inode": support.st_ino}, "copies": False,
-            "retirement": "delete", "hadWAL": True}}
-    os.mkdir(os.path.join(world.group, ".groupstore"), 0o777)
-    with open(os.path.join(world.group, ".groupstore", "journal.json"), "w", encoding="utf-8") as out:
-        json.dump(journal, out)
 
 
 def _relocate(programs, world, *more):

@@ -1,13 +1,13 @@
 """Does harm to relocations, and judges by one oracle what became of the store.
 
 usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--only TEXT] [--rounds N] [--openers N]
-       [--mutations N] [--every-call] [--here DIR] [--other DIR]
+       [--mutations N] [--sanitized] [--every-call] [--here DIR] [--other DIR]
 
 Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
 call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs),
 undo (a relocation is taken back, and killed at each change of that), full (disks with too little room), holders
 (programs that are hard to see hold the store), storm (programs that don't cooperate use it all the while, for N
-rounds), mutate (N stores with changed bytes), plant (links, devices and giants at every name that is used), swap
+rounds), mutate (N stores with changed bytes; --only repeats one by its number), plant (links, devices and giants at every name that is used), swap
 (names are swapped for links to somebody else's files meanwhile, for N rounds); or all. GROUPSTORE is the program. With
 --sample, only so many points of each walk are tried, chosen by the seed that is printed. Exits with 1 when a row was lost, or anything else was not as it must be.
 """
@@ -114,7 +114,8 @@ def full_part(programs, progress, options):
 
 def mutate_part(programs, progress, options):
     mutate.each_mutation(
-        programs, progress, options.mutations, options.here, os.environ.get("GROUPSTORE_REAL_STORES"))
+        programs, progress, options.mutations, options.other, os.environ.get("GROUPSTORE_REAL_STORES"), options.only,
+        options.sanitized)
 
 
 def plant_part(programs, progress, options):
@@ -141,6 +142,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--mutations", type=int, default=10_000)
     parser.add_argument("--openers", type=int, default=8)
+    parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--every-call", action="store_true")
     parser.add_argument("--here", default=os.environ.get("TMPDIR", "/var/tmp"))
     parser.add_argument("--other", default="/dev/shm")
