@@ -149,7 +149,7 @@ let package = Package(
             dependencies: ["StoreRelocation", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
             swiftSettings: strict),
         .testTarget(
-            name: "GroupStoreAgentTests", dependencies: ["GroupStoreAgent", "TestSupport"],
+            name: "GroupStoreAgentTests", dependencies: ["GroupStore", "GroupStoreAgent", "TestSupport"],
             swiftSettings: strict),
         .testTarget(
             name: "EndToEndTests",

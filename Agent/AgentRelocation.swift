@@ -12,11 +12,13 @@ struct AgentRelocation {
     /// A copy between slow disks may take long; an agent that dies is noticed at once.
     private static let patience = Duration.seconds(86_400)
 
-    /// Nil when no agent answers, or when it doesn't serve this group: then the relocation is the command's own.
+    /// Nil when no agent answers, or when it serves neither this group nor the one that the store is in: then the relocation
+    /// is the command's own.
     init?(_ request: RelocationRequest, dryRun: Bool, environment: [String: String]) {
         guard let socket = try? AgentConnection.standardSocket(environment: environment),
             let connection = try? AgentConnection(socket),
-            let groups = try? ServedGroups(connection), groups.group(at: request.group) != nil
+            let groups = try? ServedGroups(connection),
+            [request.group, request.source.removingLastComponent()].contains(where: { groups.group(at: $0) != nil })
         else { return nil }
         self.connection = connection
         operation = RelocateOperation(request, dryRun: dryRun)

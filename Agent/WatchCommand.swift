@@ -11,8 +11,11 @@ struct WatchCommand: ParsableCommand {
         abstract: "Print a line for each change of a store, as the agent tells it.",
         discussion: """
             When the agent goes, it is waited for up to 30 s, and nothing that happened meanwhile is missed without \
-            a reset event. For --exec, GROUPSTORE_STORE, GROUPSTORE_EVENT, GROUPSTORE_TOKEN and GROUPSTORE_PATH are \
-            set; changes during a run cause one more run. With --tables, a change is told when it may be about one of \
+            a reset event. For --exec, GROUPSTORE_STORE, GROUPSTORE_PATH, GROUPSTORE_EVENT, GROUPSTORE_TABLES (a line \
+            each; all of them where GROUPSTORE_COMPLETE is 1), GROUPSTORE_SINCE and GROUPSTORE_TOKEN are set. One \
+            command runs at a time; events during a run cause one more run, for all of them. A run that fails is \
+            repeated, after 1 s and up to 60 s, with what came meanwhile. --token-file keeps up to where all is done, \
+            so that each event is acted on at least once, whenever the command or this one is killed. With --tables, a change is told when it may be about one of \
             them: when it names one, or when not all that it is about are known.
             """)
 
@@ -27,6 +30,12 @@ struct WatchCommand: ParsableCommand {
 
     @Option(help: ArgumentHelp("Run this with /bin/sh at each event, one run at a time.", valueName: "command"))
     var exec: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Go on from the token in this file, and write there up to where events are printed, or with --exec done.",
+            valueName: "file"), completion: .file())
+    var tokenFile: String?
 
     @Flag(help: "End after the first event that means: read the store again.")
     var once = false
@@ -53,9 +62,12 @@ struct WatchCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             do {
-                let feed = try StoreFeed(store, since: since, tables: tables.map { TableFilter(tableNames($0)) })
+                let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
+                let feed = try StoreFeed(
+                    store, since: since ?? tokens?.read(), tables: tables.map { TableFilter(tableNames($0)) })
+                try tokens?.write(feed.token)
                 announce(feed, output)
-                try follow(feed, output)
+                try follow(feed, tokens, output)
             } catch let error as AgentConnectionError {
                 throw CommandFailure(error)
             } catch let error as SystemError {
@@ -64,9 +76,22 @@ struct WatchCommand: ParsableCommand {
         }
     }
 
-    private func follow(_ feed: StoreFeed, _ output: Output) throws {
-        let runner = exec.map { EventCommand($0) }
-        defer { runner?.finish() }
+    private func follow(_ feed: StoreFeed, _ tokens: TokenFile?, _ output: Output) throws {
+        let runner = exec.map { EventCommand($0, from: feed.token, tokenFile: tokens) }
+        do {
+            try print(feed, runner, runner == nil ? tokens : nil, output)
+        } catch {
+            _ = runner?.finish()
+            throw error
+        }
+        guard let status = runner?.finish(), status != 0 else { return summarize(feed, output) }
+        throw CommandFailure(
+            .busy, code: "command_failed", "\(exec ?? "") ended with exit status \(status)",
+            remedy: "see what it says; the event is told again to whoever gives the last token that was done")
+    }
+
+    /// Returns after the first event that means reading when only that one is wanted.
+    private func print(_ feed: StoreFeed, _ runner: EventCommand?, _ tokens: TokenFile?, _ output: Output) throws {
         while true {
             let deadline = timeout.map { Deadline(after: .milliseconds(Int64($0 * 1000))) } ?? .none
             guard let event = try feed.next(deadline: deadline) else {
@@ -75,8 +100,9 @@ struct WatchCommand: ParsableCommand {
                     remedy: "wait longer, or without --timeout")
             }
             output.record(event.object, "\(Self.timeOfDay())  \(event.type)  \(feed.name)  \(event.words)")
-            try runner?.run(event, feed)
-            if once, event.meansReading { return summarize(feed, output) }
+            try runner?.run(EventRun(event, feed))
+            if let token = event.token { try tokens?.write(token) }
+            if once, event.meansReading { return }
         }
     }
 

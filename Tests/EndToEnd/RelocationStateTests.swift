@@ -68,6 +68,27 @@ import Testing
         try shell.wait()
     }
 
+    /// The agent follows the store that is taken out of a group: it lets go of it, and its subscribers hear of it.
+    @Test func aStoreMayLeaveItsGroup() throws {
+        let agent = try AgentProcess(places, legacy: [store.path])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        if try Directory(places.legacy).status("Notes.sqlite") != nil { try subscriber.next("relocated") }
+        let elsewhere = places.scratch("elsewhere")
+        try run("mkdir", [Word(elsewhere)])
+        let done = try groupstore(
+            "relocate", Word(places.group.appending("Notes.sqlite")), Word(elsewhere), "--json", "--deadline", "20",
+            environment: agent.environment)
+        #expect(done.outcome == "relocated", "\(done.output)")
+        try subscriber.next { $0.type == "reset" && $0.string("reason") == "vanished" }
+        let back = try groupstore(
+            "relocate", Word(elsewhere.appending("Notes.sqlite")), Word(places.group), "--json",
+            environment: agent.environment)
+        #expect(back.outcome == "relocated", "\(back.output)")
+        try subscriber.next("relocated")
+        try sqlite(places.group.appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('here again')")
+        try subscriber.next("change")
+    }
+
     @Test func aConflictAbandonsIt() throws {
         let shell = try sqliteShell(store.path)
         let agent = try AgentProcess(places, legacy: [store.path])

@@ -58,6 +58,108 @@ import Testing
         #expect(try run("cat", [Word(mark)]).output == "change\n")
     }
 
+    /// A command that says what it was run for, then waits for a line in a pipe: its exit status.
+    private func gated(_ scene: Scene) throws -> (command: String, gate: FilePath) {
+        let gate = scene.places.scratch("gate")
+        try run("mkfifo", [Word(gate)])
+        let names = ["EVENT", "SINCE", "TOKEN", "TABLES", "COMPLETE"].map { "$GROUPSTORE_\($0)" }
+        return ("echo run \(names.joined(separator: " ")); read status < '\(gate)'; exit $status", gate)
+    }
+
+    private func open(_ gate: FilePath, status: Int) throws {
+        try run("sh", ["-c", "echo \(status) > '\(gate)'"])
+    }
+
+    /// The words behind "run", of the next run.
+    private func nextRun(_ watch: RunningProcess) throws -> [Substring] {
+        let line = try watch.line { $0.hasPrefix("run ") }
+        return line.split(separator: " ").dropFirst().map { $0 }
+    }
+
+    @Test func whatComesDuringARunIsOneMoreRun() throws {
+        let scene = try Scene()
+        let (command, gate) = try gated(scene)
+        let watch = try scene.watch("--exec", Word(command))
+        try scene.commit()
+        let first = try nextRun(watch)
+        for _ in 1...20 { try scene.commit() }
+        let subscriber = try scene.agent.subscribe("Notes.sqlite")
+        try scene.commit()
+        let last = try #require(try subscriber.next("change").string("token"))
+        // It has heard of all of them, and runs no other command meanwhile.
+        try watch.line {
+            #expect(!$0.hasPrefix("run "))
+            return $0.contains(last)
+        }
+        try open(gate, status: 0)
+        let second = try nextRun(watch)
+        #expect(second[1] == first[2])
+        #expect(second[2] == last)
+        try open(gate, status: 0)
+        try watch.killAtOnce(group: true)
+    }
+
+    @Test func aRunThatFailsIsRepeatedWithWhatCameMeanwhile() throws {
+        let scene = try Scene()
+        let (command, gate) = try gated(scene)
+        let tokens = scene.places.scratch("token")
+        let watch = try scene.watch("--exec", Word(command), "--token-file", Word(tokens))
+        let start = try run("cat", [Word(tokens)]).output
+        try scene.commit()
+        let first = try nextRun(watch)
+        #expect("\(first[1])\n" == start)
+        try open(gate, status: 3)
+        try watch.line(.errors) { $0.hasSuffix("exit status 3") }
+        #expect(try run("cat", [Word(tokens)]).output == start)
+        let again = try nextRun(watch)
+        #expect(again[0] == "change")
+        #expect(again[1] == first[1])
+        try open(gate, status: 0)
+        // The next run begins when the token of this one is kept.
+        try scene.commit()
+        #expect(try nextRun(watch)[1] == again[2])
+        #expect(try run("cat", [Word(tokens)]).output == "\(again[2])\n")
+        try watch.killAtOnce(group: true)
+    }
+
+    /// Killed in the middle of a run, it runs the command once more for the same event.
+    @Test func whatWasNotDoneIsDoneByTheNextWatch() throws {
+        let scene = try Scene()
+        let (command, _) = try gated(scene)
+        let tokens = scene.places.scratch("token")
+        let killed = try scene.watch("--exec", Word(command), "--token-file", Word(tokens))
+        try scene.commit()
+        let first = try nextRun(killed)
+        try killed.killAtOnce(group: true)
+        let mark = scene.places.scratch("mark")
+        let done = try scene.watch(
+            "--once", "--exec", "echo $GROUPSTORE_TOKEN > '\(mark)'", "--token-file", Word(tokens)
+        ).wait()
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(try run("cat", [Word(mark)]).output == "\(first[2])\n")
+        #expect(try run("cat", [Word(tokens)]).output == "\(first[2])\n")
+    }
+
+    @Test func onceSaysThatItsCommandFailed() throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--once", "--exec", "exit 9")
+        try scene.commit()
+        let done = try watch.wait()
+        #expect(done.status == 75, "\(done.errors)")
+        #expect(done.summary.object("error")?.string("code") == "command_failed")
+    }
+
+    @Test func aFileThatHoldsNoTokenIsRefused() throws {
+        let scene = try Scene()
+        let file = scene.places.scratch("token")
+        try write("no token at all", to: file)
+        let done = try groupstore(
+            "watch", "\(AgentProcess.group)/Notes.sqlite", "--token-file", Word(file),
+            environment: scene.agent.environment)
+        #expect(done.status == 65, "\(done.errors)")
+        #expect(try run("cat", [Word(file)]).output == "no token at all")
+    }
+
     @Test func aPathNamesTheStoreToo() throws {
         let scene = try Scene()
         let watch = try RunningProcess(

@@ -75,6 +75,15 @@ struct LegacyStores {
 }
 
 extension Configuration {
+    /// What a store is called on the wire that lies in a served group's directory; nil for all others.
+    func address(of path: FilePath) -> StoreAddress? {
+        guard let name = path.lastComponent, let identity = try? Directory(path.removingLastComponent()).identity else {
+            return nil
+        }
+        let group = groups.first { (try? Directory($0.directory))?.identity == identity }
+        return group.flatMap { StoreAddress(group: $0.identifier.rawValue, name: name.bytes) }
+    }
+
     /// What the store that a request makes is called on the wire; nil when the group isn't served here.
     func address(of request: RelocationRequest) -> StoreAddress? {
         guard let identity = try? Directory(request.group).identity, let source = request.source.lastComponent else {

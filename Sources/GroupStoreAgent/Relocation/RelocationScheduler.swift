@@ -262,16 +262,23 @@ private final class StopFlag: Sendable {
 private final class FeedOpener: StoreOpener {
     private let feed: FeedControl
     private let store: StoreAddress?
+    /// The store that is moved, where it is another group's that is followed too.
+    private let source: StoreAddress?
+    private let isSourceReleased = Mutex(false)
     /// Nil until it was asked; false when the feed did not come to it in time: then the engine's lease is refused, and
     /// nothing is moved.
     private let isReleased = Mutex<Bool?>(nil)
 
-    init(feed: FeedControl, store: StoreAddress?) {
+    init(feed: FeedControl, store: StoreAddress?, source: StoreAddress? = nil) {
         self.feed = feed
         self.store = store
+        self.source = source
     }
 
     func relinquish(_ path: FilePath) {
+        if let source {
+            isSourceReleased.withLock { if !$0 { $0 = (try? feed.release(source)) != nil } }
+        }
         guard let store else { return }
         isReleased.withLock { released in
             guard released == nil else { return }
@@ -287,6 +294,10 @@ private final class FeedOpener: StoreOpener {
     func reacquire(_ path: FilePath) {}
 
     func resume(announcing event: StoreEvent?) {
+        if let source, isSourceReleased.withLock({ $0 }) {
+            let hasLeft = if case .relocated? = event { true } else { false }
+            feed.resume(source, announcing: hasLeft ? .reset(.vanished) : nil)
+        }
         guard let store else { return }
         if isReleased.withLock({ $0 == true }) {
             feed.resume(store, announcing: event)
@@ -322,7 +333,7 @@ extension RelocationScheduler {
             request.identifier = store.flatMap { GroupIdentifier($0.group) }
             if let store, !operation.dryRun { announcements.relocating(store, waitingFor: []) }
             let started = ContinuousClock.now
-            let opener = FeedOpener(feed: feed, store: store)
+            let opener = FeedOpener(feed: feed, store: store, source: configuration.address(of: request.source))
             let engine = engine(request, opener) { event in
                 if let line = event.line { events(.progress(type: line.type, line.members)) }
             }

@@ -1,0 +1,44 @@
+import AgentProtocol
+import SystemPackage
+
+/// What one run of an event's command is about: one event, or several that came while the command could not be run.
+struct EventRun: Sendable {
+    private(set) var event: String
+    /// Up to where all is done when the run has succeeded.
+    private(set) var token: String
+    private var tables: Set<String>
+    private var isComplete: Bool
+    private let store: [UInt8]
+    private let path: [UInt8]
+
+    init(_ event: FeedEvent, _ feed: StoreFeed) {
+        self.event = event.type
+        token = event.token ?? feed.token
+        tables = Set(event.tableNames)
+        isComplete = event.type != "change" || event.object.bool("complete") == true
+        store = feed.address.bytes
+        path = feed.path.bytes
+    }
+
+    /// The event that asks for most stands for both: one that came later must not make the command take what it knows
+    /// for current.
+    mutating func add(_ later: EventRun) {
+        if Self.weight(later.event) >= Self.weight(event) { event = later.event }
+        token = later.token
+        tables.formUnion(later.tables)
+        isComplete = isComplete && later.isComplete
+    }
+
+    private static func weight(_ event: String) -> Int { ["change", "relocated", "reset"].firstIndex(of: event) ?? -1 }
+
+    /// Variables and their values. `done`: up to where earlier runs have succeeded.
+    func variables(done: String) -> [(String, [UInt8])] {
+        [
+            ("GROUPSTORE_EVENT", Array(event.utf8)), ("GROUPSTORE_TOKEN", Array(token.utf8)),
+            ("GROUPSTORE_SINCE", Array(done.utf8)),
+            ("GROUPSTORE_TABLES", Array(tables.sorted().joined(separator: "\n").utf8)),
+            ("GROUPSTORE_COMPLETE", Array((isComplete && event == "change" ? "1" : "0").utf8)),
+            ("GROUPSTORE_STORE", store), ("GROUPSTORE_PATH", path),
+        ]
+    }
+}

@@ -1,0 +1,51 @@
+import Glibc
+
+/// A command line for `/bin/sh`.
+struct ShellCommand: Sendable {
+    let words: String
+
+    /// Runs it to its end with these variables besides the inherited ones: the exit status, 128 and the signal's number
+    /// when one ended it, or 127 when it could not be started.
+    func run(_ variables: [(String, [UInt8])]) -> Int32 {
+        let names = variables.map { Array("\($0.0)=".utf8) }
+        let inherited = Self.inherited.filter { entry in !names.contains { entry.starts(with: $0) } }
+        let environment = inherited + zip(names, variables).map { $0 + $1.1 }
+        let arguments = ["/bin/sh", "-c", words].map { Array($0.utf8) }
+        var pid = pid_t()
+        let result = Self.withStrings(arguments) { arguments in
+            Self.withStrings(environment) { posix_spawn(&pid, "/bin/sh", nil, nil, arguments, $0) }
+        }
+        guard result == 0 else { return 127 }
+        var status: CInt = 0
+        while waitpid(pid, &status, 0) < 0 {
+            if errno != EINTR { return 127 }
+        }
+        return status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
+    }
+
+    private static let inherited: [[UInt8]] = {
+        var found: [[UInt8]] = []
+        var entry = environ
+        while let pointer = entry.pointee {
+            let length = strlen(pointer)
+            found.append(
+                pointer.withMemoryRebound(to: UInt8.self, capacity: length) {
+                    Array(UnsafeBufferPointer(start: $0, count: length))
+                })
+            entry += 1
+        }
+        return found
+    }()
+
+    private static func withStrings<Result>(
+        _ strings: [[UInt8]], _ body: ([UnsafeMutablePointer<CChar>?]) -> Result
+    ) -> Result {
+        let copies = strings.map { bytes in
+            (bytes + [0]).withUnsafeBufferPointer { buffer in
+                buffer.withMemoryRebound(to: CChar.self) { $0.baseAddress.flatMap { strdup($0) } }
+            }
+        }
+        defer { for copy in copies { free(copy) } }
+        return body(copies + [nil])
+    }
+}

@@ -1,0 +1,459 @@
+#!/usr/bin/env python3
+"""A client of the groupstore agent in one file, with Python's standard library alone (3.9 or later). Copy it.
+
+Blocking:
+
+    for event in groupstore.Changes("group.com.example.notes/Notes.sqlite"):
+        if isinstance(event, (groupstore.Changed, groupstore.Reset, groupstore.Relocated)):
+            read_the_store_again()
+
+With asyncio:
+
+    async for event in groupstore.AsyncChanges("group.com.example.notes/Notes.sqlite", tables=["ZNOTE"]): ...
+
+Both stay subscribed whatever becomes of the agent: a connection that ends is made anew, at first at once, later every
+two seconds, and goes on from the last event that was handed out. What happened meanwhile is told as one change, or as a
+Reset: then what you know is stale. To go on in another process, keep an event's token once you have done what it asks
+for, and give it as `since`: each change is told at least once.
+
+Run as a program, it prints one JSON object an event: groupstore.py [--async] [--since TOKEN] [--tables A,B] STORE
+"""
+
+import asyncio
+import base64
+import json
+import os
+import random
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import List, Optional, Union
+
+LONGEST_LINE = 32768
+
+
+# --- What a subscriber is told ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that has a store open. `pid` is 0 where it isn't known."""
+
+    pid: int
+    program: str
+    elsewhere: bool = False  # in another PID namespace than the agent
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Something was committed, and whoever reads the store now finds it. `complete`: no other table was written."""
+
+    token: str
+    tables: Optional[List[str]]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Relocating:
+    """A legacy store is about to become this one. Lasts until Relocated, Abandoned, Reset or Disconnected."""
+
+    token: str
+    waiting_for: List[Holder]
+
+
+@dataclass(frozen=True)
+class Relocated:
+    """The store is at `to` now: open it there."""
+
+    token: str
+    origin: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """What Relocating announced is over, and moved nothing."""
+
+    token: str
+    outcome: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Reset:
+    """What you know is stale: read everything anew."""
+
+    token: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Disconnected:
+    """There is no agent. It is looked for; nothing that happens meanwhile is missed without a Reset."""
+
+
+Event = Union[Changed, Relocating, Relocated, Abandoned, Reset, Disconnected]
+
+
+class Refused(Exception):
+    """The agent answered with an error: asking again won't help."""
+
+    def __init__(self, error):
+        self.code = error.get("code", "unknown")
+        self.hint = error.get("hint")
+        self.holders = [_holder(each) for each in error.get("holders", [])]
+        message = error.get("message", "")
+        super().__init__(f"{message} ({self.hint})" if self.hint else message)
+
+
+class NoAgent(Exception):
+    """No agent answers there."""
+
+
+def _holder(value):
+    return Holder(value.get("pid", 0), value.get("program", "?"), value.get("elsewhere", False))
+
+
+def _path(message, key):
+    """A path that isn't UTF-8 travels in base64, and comes out as os.fsdecode writes it."""
+    if key + "_b64" in message:
+        return os.fsdecode(base64.b64decode(message[key + "_b64"]))
+    return message.get(key, "")
+
+
+def _event(message) -> Optional[Event]:
+    """None for what a later agent may send and this client doesn't know."""
+    kind, token = message.get("type"), message.get("token")
+    if token is None:
+        return None
+    if kind == "change":
+        return Changed(token, message.get("tables"), message.get("complete", False))
+    if kind == "relocating":
+        return Relocating(token, [_holder(each) for each in message.get("waiting_for", [])])
+    if kind == "relocated":
+        return Relocated(token, _path(message, "from"), _path(message, "to"))
+    if kind == "abandoned":
+        return Abandoned(token, message.get("outcome", ""), message.get("message", ""))
+    if kind == "reset":
+        return Reset(token, message.get("reason", ""))
+    return None
+
+
+# --- What both forms share: no input, no output --------------------------------------------------------------------
+
+
+def socket_path() -> str:
+    """Where the agent listens. Raises NoAgent when the environment doesn't say."""
+    explicit = os.environ.get("GROUPSTORE_SOCKET")
+    if explicit:
+        return explicit
+    directory = os.environ.get("XDG_RUNTIME_DIR")
+    if not directory:
+        raise NoAgent("neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set")
+    return os.path.join(directory, "groupstore", "agent.sock")
+
+
+def _line(message) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def _parse(line: bytes):
+    if not line.endswith(b"\n"):
+        raise ConnectionError("the agent ended the connection")
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ConnectionError("what answers is no agent")
+    return message
+
+
+class _Subscription:
+    """What is to be asked, and what answers mean."""
+
+    def __init__(self, store, since, tables, path):
+        self.store = os.fsencode(store)
+        self.token = since
+        self.tables = tables
+        self.path = path or socket_path()
+        self.is_told = False  # that there is no agent
+        self.failures = 0
+
+    def request(self) -> bytes:
+        message = {"id": 1, "op": "subscribe"}
+        try:
+            message["store"] = self.store.decode("utf-8")
+        except UnicodeDecodeError:
+            message["store_b64"] = base64.b64encode(self.store).decode("ascii")
+        # Something may have happened while there was no agent. One that nobody knows asks for a reset.
+        since = "" if self.token is None and self.is_told else self.token
+        if since is not None:
+            message["since"] = since
+        if self.tables is not None:
+            message["tables"] = list(self.tables)
+        return _line(message)
+
+    def take(self, message) -> Optional[Event]:
+        """The event to hand out, if any. Raises Refused."""
+        if message.get("ok") is False:
+            raise Refused(message.get("error", {}))
+        if message.get("ok") is True:
+            self.is_told, self.failures = False, 0
+            if self.token is None:
+                self.token = message.get("token")
+            return None
+        event = _event(message)
+        if event is not None:
+            self.token = event.token
+        return event
+
+    def lost(self) -> Optional[Disconnected]:
+        if self.is_told:
+            return None
+        self.is_told = True
+        return Disconnected()
+
+    def pause(self) -> float:
+        """Seconds until the next try: many clients of one agent don't come back in the same instant."""
+        longest = min(2.0, 0.05 * 2 ** min(self.failures, 10))
+        self.failures += 1
+        return random.uniform(longest / 2, longest)
+
+
+# --- Blocking ----------------------------------------------------------------------------------------------------
+
+
+class Changes:
+    """A store's events, one after the other; iterating ends only with `close`, which any thread may call.
+
+    `store`: GROUP_ID/NAME. `since`: a token, to be told first of what happened after it. `tables`: leave out changes
+    that are known to be of other tables. Raises Refused when the agent refuses the subscription.
+    """
+
+    def __init__(self, store, since=None, tables=None, path=None):
+        self._subscription = _Subscription(store, since, tables, path)
+        self._socket = None
+        self._unread = None
+        self._is_closed = False
+
+    @property
+    def token(self) -> Optional[str]:
+        """Of the last event that was handed out."""
+        return self._subscription.token
+
+    def __iter__(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __next__(self) -> Event:
+        event = self.next()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next(self, timeout: Optional[float] = None) -> Optional[Event]:
+        """The next event; None when none came in that many seconds, or after `close`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._is_closed:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            try:
+                if self._unread is None:
+                    self._connect()
+                event = self._receive(left)
+            except socket.timeout:
+                return None
+            except (OSError, ValueError):
+                if self._is_closed:
+                    break
+                event = self._lost(deadline)
+            except Refused:
+                self.close()
+                raise
+            if event is not None:
+                return event
+        # Closed while it was being connected.
+        self._drop()
+        return None
+
+    def close(self):
+        self._is_closed = True
+        self._drop()
+
+    def _connect(self):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = connection
+        connection.connect(self._subscription.path)
+        connection.sendall(self._subscription.request())
+        self._unread = bytearray()
+
+    def _receive(self, left):
+        # Another thread may close at any time.
+        connection, unread = self._socket, self._unread
+        if connection is None or unread is None or self._is_closed:
+            raise ConnectionError("closed")
+        # A line in two parts may take two time-outs: what came of it is kept.
+        end = unread.find(b"\n")
+        if end < 0:
+            if len(unread) >= LONGEST_LINE:
+                raise ConnectionError("the agent sent a line without an end")
+            connection.settimeout(left)
+            more = connection.recv(65536)
+            if not more:
+                raise ConnectionError("the agent ended the connection")
+            unread += more
+            return None
+        line = bytes(unread[: end + 1])
+        del unread[: end + 1]
+        return self._subscription.take(_parse(line))
+
+    def _lost(self, deadline):
+        self._drop()
+        event = self._subscription.lost()
+        if event is None and not self._is_closed:
+            pause = self._subscription.pause()
+            if deadline is not None:
+                pause = min(pause, max(0, deadline - time.monotonic()))
+            time.sleep(pause)
+        return event
+
+    def _drop(self):
+        connection, self._socket, self._unread = self._socket, None, None
+        if connection is not None:
+            try:
+                # Whoever waits in another thread hears of the end.
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            connection.close()
+
+
+def ask(operation, timeout=30.0, path=None, **members):
+    """Asks once: the reply, and the rows before it, as dictionaries. Raises Refused, NoAgent.
+
+    reply, rows = groupstore.ask("status")
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(path or socket_path())
+            connection.sendall(_line({"id": 1, "op": operation, **members}))
+            rows = []
+            with connection.makefile("rb") as lines:
+                for line in lines:
+                    message = _parse(line)
+                    if message.get("ok") is False:
+                        raise Refused(message.get("error", {}))
+                    if message.get("ok") is True:
+                        return message, rows
+                    if message.get("id") == 1:
+                        rows.append(message)
+        except OSError as error:
+            raise NoAgent(f"no agent at {path or socket_path()}: {error}") from error
+    raise NoAgent("the agent ended the connection")
+
+
+# --- With asyncio --------------------------------------------------------------------------------------------------
+
+
+class AsyncChanges:
+    """As `Changes`, for `async for`. Cancel the task, or call `aclose`, to end it."""
+
+    def __init__(self, store, since=None, tables=None, path=None):
+        self._subscription = _Subscription(store, since, tables, path)
+        self._reader = None
+        self._writer = None
+        self._is_closed = False
+
+    @property
+    def token(self) -> Optional[str]:
+        """Of the last event that was handed out."""
+        return self._subscription.token
+
+    def __aiter__(self):
+        return self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.aclose()
+
+    async def __anext__(self) -> Event:
+        try:
+            while not self._is_closed:
+                event = await self._step()
+                if event is not None:
+                    return event
+        except (asyncio.CancelledError, Refused):
+            await self.aclose()
+            raise
+        raise StopAsyncIteration
+
+    async def aclose(self):
+        self._is_closed = True
+        self._drop()
+
+    async def _step(self):
+        try:
+            if self._reader is None:
+                self._reader, self._writer = await asyncio.open_unix_connection(
+                    self._subscription.path, limit=2 * LONGEST_LINE
+                )
+                self._writer.write(self._subscription.request())
+                await self._writer.drain()
+            return self._subscription.take(_parse(await self._reader.readline()))
+        except (OSError, ValueError):
+            self._drop()
+            event = self._subscription.lost()
+            if event is None:
+                await asyncio.sleep(self._subscription.pause())
+            return event
+
+    def _drop(self):
+        writer, self._reader, self._writer = self._writer, None, None
+        if writer is not None:
+            writer.close()
+
+
+# --- As a program --------------------------------------------------------------------------------------------------
+
+
+def _say(event):
+    print(json.dumps({"event": type(event).__name__, **asdict(event)}), flush=True)
+
+
+async def _say_all(changes):
+    async for event in changes:
+        _say(event)
+
+
+def main():
+    import argparse
+
+    parser = argparse.ArgumentParser(description="Prints a JSON object for each event of a shared store.")
+    parser.add_argument("store", metavar="GROUP_ID/NAME")
+    parser.add_argument("--since", metavar="TOKEN")
+    parser.add_argument("--tables", metavar="A,B")
+    parser.add_argument("--async", action="store_true", dest="is_async", help="use asyncio")
+    words = parser.parse_args()
+    tables = words.tables.split(",") if words.tables else None
+    try:
+        if words.is_async:
+            asyncio.run(_say_all(AsyncChanges(words.store, words.since, tables)))
+        else:
+            for event in Changes(words.store, words.since, tables):
+                _say(event)
+    except (Refused, NoAgent) as error:
+        sys.exit(f"groupstore.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// `Samples/groupstore.py`, in both of its forms.
+@Suite(.timeLimit(.minutes(10))) struct PythonClientTests {
+    private let places: Places
+    private let store: FilePath
+
+    init() throws {
+        places = try Places()
+        store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE ZNOTE (text); CREATE TABLE ZTAG (text)")
+    }
+
+    private func agent() throws -> AgentProcess {
+        try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+    }
+
+    private func client(_ socket: FilePath, _ words: [Word]) throws -> RunningProcess {
+        try RunningProcess(
+            Programs.source("Samples/groupstore.py"), words + ["\(AgentProcess.group)/Notes.sqlite"],
+            environment: AgentProcess.environment(socket))
+    }
+
+    /// The next line that is of that event.
+    @discardableResult
+    private func next(_ client: RunningProcess, _ event: String) throws -> JSONObject {
+        let line = try client.line { JSONObject(line: $0)?.string("event") == event }
+        return try #require(JSONObject(line: line))
+    }
+
+    private func commit(_ table: String = "ZNOTE") throws {
+        try sqlite(store, "INSERT INTO \(table) VALUES ('later')")
+    }
+
+    /// Commits until the client was told: it may not be subscribed yet.
+    private func awaitSubscription(of program: Word = "", _ agent: AgentProcess) throws {
+        let watcher = try agent.connect()
+        while true {
+            try watcher.send(["id": 1, "op": "status"])
+            if try watcher.next(where: { $0["id"] == 1 && $0["ok"] != nil }).integer("subscribers") == 1 { return }
+        }
+    }
+
+    @Test(arguments: [[], ["--async"]] as [[Word]])
+    func itHearsOfChangesAndComesBackToAnotherAgent(_ form: [Word]) throws {
+        var agent = try agent()
+        let client = try client(agent.socket, form)
+        try awaitSubscription(agent)
+        try commit()
+        #expect(try next(client, "Changed").string("token") != nil)
+
+        // What is committed while there is no agent: nobody can say, and that is said.
+        try agent.process.killAtOnce()
+        try next(client, "Disconnected")
+        try commit()
+        agent = try self.agent()
+        #expect(try next(client, "Reset").string("reason") == "epoch")
+        try awaitSubscription(agent)
+        try commit()
+        try next(client, "Changed")
+        try client.killAtOnce()
+    }
+
+    @Test(arguments: [[], ["--async"]] as [[Word]])
+    func itGoesOnFromAToken(_ form: [Word]) throws {
+        let agent = try agent()
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try commit()
+        let token = try #require(try subscriber.next("change").string("token"))
+        try commit("ZTAG")
+        try subscriber.next("change")
+        try commit()
+        let last = try #require(try subscriber.next("change").string("token"))
+        let client = try client(agent.socket, form + ["--tables", "ZNOTE", "--since", Word(token)])
+        let event = try next(client, "Changed")
+        #expect(event.string("token") == last)
+        try client.killAtOnce()
+    }
+
+    @Test(arguments: [[], ["--async"]] as [[Word]])
+    func itTellsOfTheAgentThatComesFirst(_ form: [Word]) throws {
+        let client = try client(places.scratch("agent.sock"), form)
+        try next(client, "Disconnected")
+        let agent = try agent()
+        try next(client, "Reset")
+        try commit()
+        try next(client, "Changed")
+        try client.killAtOnce()
+        withExtendedLifetime(agent) {}
+    }
+
+    @Test(arguments: [[], ["--async"]] as [[Word]])
+    func aRefusalEndsIt(_ form: [Word]) throws {
+        let agent = try agent()
+        let done = try run(
+            Programs.source("Samples/groupstore.py"), form + ["group.nobody/Notes.sqlite"],
+            environment: agent.environment)
+        #expect(done.status == 1)
+        #expect(done.errors.hasPrefix("groupstore.py: no group group.nobody"), "\(done.errors)")
+    }
+
+    /// Closing from another thread, time-outs, cancelling: nothing is left open.
+    @Test func itEndsCleanly() throws {
+        let agent = try agent()
+        let script = """
+            import asyncio, os, sys, threading
+            sys.path.insert(0, sys.argv[1])
+            import groupstore
+            store = sys.argv[2]
+            opened = lambda: len(os.listdir("/proc/self/fd"))
+            before = opened()
+            for _ in range(20):
+                with groupstore.Changes(store) as changes:
+                    assert changes.next(timeout=0.01) is None
+            waiting = groupstore.Changes(store)
+            waiting.next(timeout=0.01)
+            timer = threading.Timer(0.05, waiting.close)
+            timer.start()
+            assert next(waiting, "ended") == "ended"
+            timer.join()
+            async def cancelled():
+                async def listen():
+                    async for _ in groupstore.AsyncChanges(store): pass
+                tasks = [asyncio.create_task(listen()) for _ in range(20)]
+                while groupstore.ask("status")[0]["subscribers"] < 20: await asyncio.sleep(0)
+                for task in tasks: task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            asyncio.run(cancelled())
+            assert opened() == before, (before, os.listdir("/proc/self/fd"))
+            assert threading.active_count() == 1
+            reply, rows = groupstore.ask("status")
+            assert [row["type"] for row in rows][0] == "group"
+            try:
+                groupstore.ask("fly")
+            except groupstore.Refused as refusal:
+                assert refusal.code == "unknown_op"
+            print("clean")
+            """
+        let samples = FilePath("\(Programs.source("Samples/groupstore.py"))").removingLastComponent()
+        let done = try run(
+            "python3", ["-c", Word(script), Word(samples), "\(AgentProcess.group)/Notes.sqlite"],
+            environment: agent.environment)
+        #expect(done.output == "clean\n", "\(done.errors)")
+    }
+}

@@ -1,0 +1,108 @@
+import AgentProtocol
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStore
+
+/// The library's sequence of changes, against agents that come and go.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct SubscriptionTests {
+    private let places: Places
+    private let store: FilePath
+
+    init() throws {
+        places = try Places()
+        store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
+    }
+
+    private func agent() throws -> AgentProcess {
+        try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+    }
+
+    private func changes(since token: String? = nil) throws -> StoreChanges {
+        let address = try #require(StoreAddress(group: AgentProcess.group, name: Array("Notes.sqlite".utf8)))
+        return StoreChanges(address: address, token: token, tables: nil, socket: places.scratch("agent.sock"))
+    }
+
+    private func commit() throws { try sqlite(store, "INSERT INTO note VALUES ('one')") }
+
+    private func subscribers(_ connection: WireConnection) throws -> Int64? {
+        try connection.send(["id": 1, "op": "status"])
+        return try connection.next { $0["id"] == 1 && $0["ok"] != nil }.integer("subscribers")
+    }
+
+    /// Returns when that many are subscribed.
+    private func awaitSubscribers(_ count: Int64, _ agent: AgentProcess) throws {
+        let connection = try agent.connect()
+        while try subscribers(connection) != count {}
+    }
+
+    @Test func itComesBackToAnotherAgentAndMissesNothingInSilence() async throws {
+        var agent = try agent()
+        let (seen, list) = AsyncStream.makeStream(of: StoreChange.self)
+        let changes = try changes()
+        // On a task of its own, so that it is subscribed before something is committed.
+        let listener = Task { for try await change in changes { list.yield(change) } }
+        var iterator = seen.makeAsyncIterator()
+        try awaitSubscribers(1, agent)
+        try commit()
+        guard case .changed(_, _, let token)? = await iterator.next() else { throw Unexpected("no change") }
+
+        try agent.process.killAtOnce()
+        #expect(await iterator.next() == .disconnected)
+        try commit()
+        agent = try self.agent()
+        guard case .reset(let reason, _)? = await iterator.next() else { throw Unexpected("no reset") }
+        #expect(reason == "epoch")
+        try commit()
+        guard case .changed? = await iterator.next() else { throw Unexpected("no change") }
+        listener.cancel()
+        try await listener.value
+        // A token of the agent that is gone.
+        var late = try self.changes(since: token).makeAsyncIterator()
+        guard case .reset? = try await late.next() else { throw Unexpected("no reset") }
+    }
+
+    @Test func itGoesOnFromAToken() async throws {
+        let agent = try agent()
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try commit()
+        let token = try #require(try subscriber.next("change").string("token"))
+        try commit()
+        let last = try #require(try subscriber.next("change").string("token"))
+        var iterator = try changes(since: token).makeAsyncIterator()
+        #expect(try await iterator.next()?.token == last)
+    }
+
+    /// Threads that the library made to listen.
+    private func listeningThreads() throws -> Int {
+        try Directory("/proc/self/task").names().count { name in
+            let directory = try? Directory(FilePath("/proc/self/task").appending(name))
+            let bytes = directory.flatMap { try? DurableFile.read("comm", in: $0) } ?? nil
+            return bytes.map { String(decoding: $0, as: UTF8.self) } == "gs-changes\n"
+        }
+    }
+
+    @Test func whatIsCancelledLeavesNoConnectionAndNoThread() async throws {
+        let agent = try agent()
+        let changes = try changes()
+        let tasks = (0..<30).map { _ in Task { for try await _ in changes {} } }
+        try awaitSubscribers(30, agent)
+        for task in tasks { task.cancel() }
+        for task in tasks { try await task.value }
+        try awaitSubscribers(0, agent)
+        while try listeningThreads() > 0 { await Task.yield() }
+        // One that is given up between two changes.
+        let one = Task {
+            var iterator = changes.makeAsyncIterator()
+            return try await iterator.next()
+        }
+        try awaitSubscribers(1, agent)
+        try commit()
+        #expect(try await one.value != nil)
+        try awaitSubscribers(0, agent)
+        while try listeningThreads() > 0 { await Task.yield() }
+    }
+}

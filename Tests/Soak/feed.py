@@ -1,0 +1,412 @@
+"""The feed under everything that happens to it: writers in several languages, agents that are killed, subscribers that are
+killed, stopped and started again, a store that is relocated away and back, a queue of the kernel's that overflows.
+
+usage: feed.py GROUPSTORE LEGACY_WRITER CLIENT_DIRECTORY [--commits N] [--kills K] [--seed S]
+
+At each checkpoint the writers pause, and every subscriber must come to know all that was committed, by events alone: it reads
+a table only when it is told to. Then something is done to the agent or to the subscribers, and they go on. Prints what
+was done and seen; exits with 1 at the first subscriber that a commit was kept from.
+"""
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+GROUP = "group.example.soak"
+PATIENCE = 60  # seconds that a subscriber has, on a busy machine, to be told
+
+
+class Pause:
+    """Writers run a batch each under `batch`; `quiet` waits for them and keeps them out."""
+
+    def __init__(self):
+        self.condition = threading.Condition()
+        self.running = 0
+        self.is_quiet = False
+
+    @contextlib.contextmanager
+    def batch(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.is_quiet)
+            self.running += 1
+        try:
+            yield
+        finally:
+            with self.condition:
+                self.running -= 1
+                self.condition.notify_all()
+
+    @contextlib.contextmanager
+    def quiet(self):
+        with self.condition:
+            self.is_quiet = True
+            self.condition.wait_for(lambda: self.running == 0)
+        try:
+            yield
+        finally:
+            with self.condition:
+                self.is_quiet = False
+                self.condition.notify_all()
+
+
+class Agent:
+    def __init__(self, world):
+        self.world = world
+        self.process = None
+        self.kills = 0
+        self.start()
+
+    def start(self):
+        words = ["agent", "--group", f"{GROUP}={self.world.group}", "--legacy", self.world.legacy + "/None.sqlite"]
+        self.process = subprocess.Popen([self.world.program, *words], env=self.world.environment, stderr=subprocess.PIPE)
+        # The first line that it logs says that it serves.
+        self.process.stderr.readline()
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.kills += 1
+
+    def memory(self):
+        with open(f"/proc/{self.process.pid}/smaps_rollup", encoding="ascii") as file:
+            return int(re.search(r"Anonymous:\s+(\d+)", file.read())[1])
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+class Subscriber:
+    def __init__(self, world, number):
+        self.world, self.number = world, number
+        self.counts = collections.Counter()
+        self.known = {}
+        self.news = threading.Condition()
+        self.is_stopped = False
+        self.start()
+
+    def start(self):
+        here = os.path.dirname(os.path.abspath(__file__))
+        words = [sys.executable, here + "/subscriber.py", self.world.client, f"{GROUP}/Notes.sqlite", self.world.group]
+        words += [f"{self.world.scratch}/state-{self.number}"] + (["--async"] if self.number % 2 else [])
+        self.process = subprocess.Popen(words, env=self.world.environment, stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=self.listen, args=(self.process,), daemon=True).start()
+
+    def listen(self, process):
+        for line in process.stdout:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue  # cut short by a kill
+            with self.news:
+                self.counts[message["event"] + (f" {message['reason']}" if message.get("reason") else "")] += 1
+                if "known" in message and process is self.process:
+                    self.known = message["known"]
+                self.news.notify_all()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.start()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+        self.is_stopped = True
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.is_stopped = False
+
+    def knows(self, truth):
+        with self.news:
+            return self.news.wait_for(lambda: self.known == truth, PATIENCE)
+
+
+class World:
+    def __init__(self, options):
+        self.program, self.legacy_writer = map(os.path.abspath, (options.groupstore, options.legacy_writer))
+        self.client = os.path.abspath(options.client)
+        self.scratch = tempfile.mkdtemp(prefix="groupstore-soak-")
+        self.group, self.legacy, self.away = (f"{self.scratch}/{name}" for name in ("group", "legacy", "away"))
+        for directory in (self.group, self.legacy, self.away):
+            os.mkdir(directory)
+        self.environment = dict(os.environ, GROUPSTORE_SOCKET=f"{self.scratch}/agent.sock")
+        self.place = self.store = f"{self.group}/Notes.sqlite"
+        self.elsewhere = f"{self.away}/Notes.sqlite"
+        self.pause = Pause()
+        self.lock = threading.Lock()
+        self.committed = collections.Counter()
+        self.failures = []
+        self.is_over = False
+        self.make_store()
+        self.compile()
+
+    def make_store(self):
+        store = sqlite3.connect(self.store, isolation_level=None)
+        store.execute("PRAGMA journal_mode = WAL")
+        for table in TABLES:
+            store.execute(f"CREATE TABLE {table} (number INTEGER PRIMARY KEY, text TEXT)")
+        store.execute(
+            "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL,"
+            " written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+        )
+        store.close()
+
+    def compile(self):
+        here = os.path.dirname(os.path.abspath(__file__))
+        compiler = shutil.which("cc") or shutil.which("clang")
+        self.c_writer = f"{self.scratch}/writer"
+        subprocess.run([compiler, "-O2", "-o", self.c_writer, here + "/writer.c", "-lsqlite3"], check=True)
+
+    def truth(self):
+        """What the store holds: nobody writes now."""
+        if not os.path.exists(self.store):
+            return {}
+        store = sqlite3.connect(f"file:{self.store}?mode=rw", uri=True, isolation_level=None)
+        found = {name: store.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in [*TABLES, "note"]}
+        store.close()
+        return found
+
+
+# --- Writers: each commits rows one by one, and never twice the same -----------------------------------------------
+
+TABLES = ["c_1", "c_2", "shell_1", "shell_2", "python_1", "python_2"]
+
+PYTHON = """
+import sqlite3, sys
+store = sqlite3.connect(f"file:{sys.argv[1]}?mode=rw", uri=True, isolation_level=None, timeout=600)
+store.execute("PRAGMA synchronous = OFF")
+for number in range(int(sys.argv[3]), int(sys.argv[3]) + int(sys.argv[4])):
+    store.execute(f"INSERT INTO {sys.argv[2]} (number, text) VALUES (?, hex(randomblob(60)))", (number,))
+store.close()
+"""
+
+
+def batch(world, table, first, count):
+    """The program, and what it reads."""
+    if table.startswith("c_"):
+        return [world.c_writer, world.place, table, str(first), str(count)], None
+    if table.startswith("python_"):
+        return [sys.executable, "-c", PYTHON, world.place, table, str(first), str(count)], None
+    if table.startswith("shell_"):
+        lines = [f"INSERT INTO {table} VALUES ({n}, hex(randomblob(60)));" for n in range(first, first + count)]
+        start = "PRAGMA busy_timeout = 600000; PRAGMA synchronous = OFF;\n"
+        return ["sqlite3", "-batch", "-bail", "-init", "/dev/null", world.place], start + "\n".join(lines) + "\n"
+    # Two programs write into one table: what it numbers is its own affair.
+    return [world.legacy_writer, world.place, "--rows", str(count)], None
+
+
+def write(world, table, total, rng):
+    done = 0
+    while done < total and not world.is_over:
+        count = min(total - done, rng.randint(50, 1500))
+        with world.pause.batch():
+            words, text = batch(world, table, done, count)
+            finished = subprocess.run(words, input=text, capture_output=True, text=True)
+            if finished.returncode != 0:
+                with world.lock:
+                    world.failures.append(f"{words[0]}: {finished.stderr}")
+                    world.is_over = True
+                return
+        done += count
+        with world.lock:
+            world.committed[table] += count
+
+
+# --- What is done to them ------------------------------------------------------------------------------------------
+
+
+class Soak:
+    def __init__(self, options):
+        self.options = options
+        self.rng = random.Random(options.seed)
+        self.world = World(options)
+        self.agent = Agent(self.world)
+        self.subscribers = [Subscriber(self.world, number) for number in range(options.subscribers)]
+        self.done = collections.Counter()
+        self.checkpoints = 0
+
+    def checkpoint(self):
+        """Nobody writes: whoever isn't stopped must know all."""
+        truth = self.world.truth()
+        for subscriber in self.subscribers:
+            if not subscriber.is_stopped and not subscriber.knows(truth):
+                raise SystemExit(
+                    f"soak: seed {self.options.seed}: subscriber {subscriber.number} knows {subscriber.known}, "
+                    f"and the store holds {truth}; it was told {dict(subscriber.counts)}"
+                )
+        self.checkpoints += 1
+
+    def kill_agent(self):
+        self.agent.kill()
+        self.agent.start()
+
+    def kill_subscriber(self):
+        subscriber = self.rng.choice(self.subscribers)
+        if subscriber.is_stopped:
+            subscriber.go_on()
+        subscriber.kill()
+
+    def stop_subscriber(self):
+        """Until it is another one's turn: many thousand commits later."""
+        for subscriber in self.subscribers:
+            if subscriber.is_stopped:
+                subscriber.go_on()
+        self.rng.choice(self.subscribers).stop()
+
+    def overflow(self):
+        """More file events than the kernel keeps, while the agent is stopped."""
+        with open("/proc/sys/fs/inotify/max_queued_events", encoding="ascii") as file:
+            most = int(file.read())
+        self.agent.process.send_signal(signal.SIGSTOP)
+        # Two events each, of names that differ: equal ones in a row are one to the kernel.
+        for number in range(most // 2 + 100):
+            name = f"{self.world.group}/scratch-{number % 2}"
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+            os.unlink(name)
+        time.sleep(0)
+        self.agent.process.send_signal(signal.SIGCONT)
+
+    def relocate(self, store, directory):
+        """Asks the agent while it may; subscribers that read hold it off for an instant."""
+        words = [self.world.program, "relocate", store, directory, "--json", "--deadline", "30"]
+        done = subprocess.run(words, env=self.world.environment, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"soak: seed {self.options.seed}: relocate: {done.stdout}{done.stderr}")
+
+    def move_away(self):
+        """Nobody has it open: those who are stopped may."""
+        for subscriber in self.subscribers:
+            if subscriber.is_stopped:
+                subscriber.go_on()
+        self.checkpoint()
+        self.relocate(self.world.store, self.world.away)
+        self.world.place = self.world.elsewhere
+
+    def move_back(self):
+        self.relocate(self.world.elsewhere, self.world.group)
+        self.world.place = self.world.store
+
+    def plan(self):
+        """What is done at which share of the commits."""
+        steps = [(self.rng.uniform(0.02, 0.7), "kill_agent") for _ in range(self.options.kills)]
+        for name, count in [("kill_subscriber", 12), ("stop_subscriber", 8), ("overflow", 3)]:
+            steps += [(self.rng.uniform(0.02, 0.68), name) for _ in range(count)]
+        steps += [(0.30, "move_away"), (0.34, "move_back")]
+        away = sorted(steps)
+        # While it is away, only that is tried.
+        return [step for step in away if not 0.30 < step[0] < 0.34]
+
+    def committed(self):
+        with self.world.lock:
+            if self.world.failures:
+                raise SystemExit(f"soak: seed {self.options.seed}: {self.world.failures[0]}")
+            return sum(self.world.committed.values())
+
+    def until(self, share):
+        while self.committed() < share * self.options.commits:
+            with self.world.pause.condition:
+                self.world.pause.condition.wait(1)
+
+    def perform(self, name):
+        # Half of what is done to them comes in the middle of writing, and half while it is quiet.
+        if name.startswith("move_") or self.rng.random() < 0.5:
+            with self.world.pause.quiet():
+                getattr(self, name)()
+                self.checkpoint()
+        else:
+            getattr(self, name)()
+            with self.world.pause.quiet():
+                self.checkpoint()
+        self.done[name] += 1
+
+    def run(self):
+        started = time.monotonic()
+        names = TABLES + ["note", "note"]
+        each = [self.options.commits // len(names)] * len(names)
+        each[0] += self.options.commits - sum(each)
+        writers = [
+            threading.Thread(target=write, args=(self.world, name, total, random.Random(self.rng.random())), daemon=True)
+            for name, total in zip(names, each)
+        ]
+        for writer in writers:
+            writer.start()
+        try:
+            for share, name in self.plan():
+                self.until(share)
+                self.perform(name)
+            memory = self.last_stretch(writers)
+        except BaseException:
+            self.world.is_over = True
+            raise
+        self.report(time.monotonic() - started, memory)
+
+    def last_stretch(self, writers):
+        """Nothing is done to the agent any more: what it takes must not grow."""
+        self.until(0.75)
+        before = (self.agent.memory(), self.agent.descriptors())
+        for writer in writers:
+            while writer.is_alive():
+                self.committed()
+                writer.join(1)
+        for subscriber in self.subscribers:
+            if subscriber.is_stopped:
+                subscriber.go_on()
+        self.checkpoint()
+        if sum(self.world.truth().values()) != self.options.commits:
+            raise SystemExit(f"soak: {self.options.commits} were to be committed, and the store holds {self.world.truth()}")
+        after = (self.agent.memory(), self.agent.descriptors())
+        if after[0] > before[0] + 2048 or after[1] > before[1] + 8:
+            raise SystemExit(f"soak: seed {self.options.seed}: memory and descriptors went from {before} to {after}")
+        return before, after
+
+    def report(self, seconds, memory):
+        counts = sum((subscriber.counts for subscriber in self.subscribers), collections.Counter())
+        told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+        print(f"soak: feed: seed {self.options.seed}: {self.options.commits} commits of 8 writers in {seconds:.0f} s")
+        print(f"  done: {', '.join(f'{name} {count}' for name, count in sorted(self.done.items()))}")
+        print(f"  {self.checkpoints} checkpoints; {len(self.subscribers)} subscribers were told: {told}")
+        print(f"  agent's own memory {memory[0][0]} to {memory[1][0]} KiB, descriptors {memory[0][1]} to {memory[1][1]}")
+
+    def end(self):
+        for subscriber in self.subscribers:
+            subscriber.process.kill()
+            subscriber.process.wait()
+        self.agent.stop()
+        shutil.rmtree(self.world.scratch, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Does harm to the feed, and looks whether a commit goes missing.")
+    parser.add_argument("groupstore")
+    parser.add_argument("legacy_writer")
+    parser.add_argument("client", help="the directory of groupstore.py")
+    parser.add_argument("--commits", type=int, default=1_000_000)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--subscribers", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    options = parser.parse_args()
+    soak = Soak(options)
+    try:
+        soak.run()
+    finally:
+        soak.end()
+
+
+main()

@@ -1,0 +1,91 @@
+"""A program that shows a store: it knows the last number of each table, and reads a table again only when it is told that it
+changed. What it knows, and up to which token, it keeps in a file, from which it goes on when it was killed.
+
+usage: subscriber.py CLIENT_DIRECTORY STORE GROUP_DIRECTORY STATE_FILE [--async]
+
+Prints a line for each event when it has read what that asks for: {"event":…,"token":…,"known":{TABLE: LAST},"read":…}.
+"""
+
+import asyncio
+import json
+import os
+import sqlite3
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import groupstore  # noqa: E402  (it lies where the first argument says)
+
+STORE, DIRECTORY, STATE = sys.argv[2:5]
+PATH = os.path.join(DIRECTORY, STORE.split("/", 1)[1])
+
+
+class View:
+    def __init__(self):
+        self.known, self.token, self.reads, self.resets = {}, None, 0, 0
+        if os.path.exists(STATE):
+            with open(STATE, encoding="utf-8") as file:
+                kept = json.load(file)
+            self.known, self.token = kept["known"], kept["token"]
+
+    def take(self, event):
+        if isinstance(event, groupstore.Changed):
+            # The case that a subscriber relies on: nothing else was written.
+            self.read(event.tables if event.complete else None)
+        elif isinstance(event, (groupstore.Reset, groupstore.Relocated)):
+            self.resets += isinstance(event, groupstore.Reset)
+            self.read(None)
+        token = getattr(event, "token", self.token)
+        self.keep(token)
+        line = {"event": type(event).__name__, "reason": getattr(event, "reason", None), "token": token}
+        print(json.dumps({**line, "known": self.known, "reads": self.reads}), flush=True)
+
+    def read(self, tables):
+        """A store that isn't there holds nothing."""
+        if not os.path.exists(PATH):
+            self.known = {}
+            return
+        for attempt in range(600):
+            try:
+                store = sqlite3.connect(f"file:{PATH}?mode=rw", uri=True, timeout=60, isolation_level=None)
+                break
+            except sqlite3.OperationalError:
+                if not os.path.exists(PATH) or attempt == 599:
+                    self.known = {}
+                    return
+        try:
+            everything = [name for (name,) in store.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+            for name in everything if tables is None else tables:
+                if name in everything and not name.startswith("sqlite_"):
+                    self.known[name] = store.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+                    self.reads += 1
+        except sqlite3.OperationalError as error:
+            # It is being moved away: what it was is told by the event that follows.
+            print(json.dumps({"event": "Unreadable", "message": str(error)}), flush=True)
+        finally:
+            store.close()
+
+    def keep(self, token):
+        self.token = token
+        with open(STATE + ".new", "w", encoding="utf-8") as file:
+            json.dump({"known": self.known, "token": token}, file)
+        os.replace(STATE + ".new", STATE)
+
+
+def main():
+    view = View()
+    if view.token is None:
+        # Whoever never was told anything reads everything: a token that nobody knows asks for it.
+        view.token = ""
+    if "--async" in sys.argv:
+        asyncio.run(listen(view))
+    else:
+        for event in groupstore.Changes(STORE, since=view.token):
+            view.take(event)
+
+
+async def listen(view):
+    async for event in groupstore.AsyncChanges(STORE, since=view.token):
+        view.take(event)
+
+
+main()
