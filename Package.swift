@@ -71,8 +71,8 @@ let package = Package(
         .target(
             name: "GroupStoreAgent",
             dependencies: [
-                "AgentProtocol", "ChangeFeed", "DirectoryWatching", "FileCoordination", "GroupContainer",
-                "StoreRelocation",
+                "AgentProtocol", "ChangeFeed", "CoreDataStore", "DirectoryWatching", "FileCoordination",
+                "GroupContainer", "ManagedObjectModel", "StoreMigration", "StoreRelocation",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Yams", package: "Yams"),
             ],

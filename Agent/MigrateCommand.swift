@@ -6,6 +6,7 @@ import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
 import StoreMigration
+import StoreRelocation
 import SystemPackage
 
 struct MigrateCommand: ParsableCommand {
@@ -20,6 +21,11 @@ struct MigrateCommand: ParsableCommand {
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
+    @Option(
+        help: "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd, .mom, or a store of it.",
+        completion: .file())
+    var model: String
+
     @OptionGroup var modelOptions: MigrationModelOptions
 
     @Option(help: "Leave the store alone, and make the migrated one here.", completion: .file())
@@ -28,7 +34,17 @@ struct MigrateCommand: ParsableCommand {
     @Flag(help: "Say what would be done, and change nothing.")
     var dryRun = false
 
+    @Option(help: "Seconds to wait for programs that have the store open.")
+    var deadline: Double = 30
+
+    @Flag(help: "Go on where it can't be proved that nobody has the store open.")
+    var assumeClosed = false
+
     @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
+    }
 
     func run() throws {
         let output = Output(outputOptions)
@@ -36,7 +52,7 @@ struct MigrateCommand: ParsableCommand {
             try migrationFailures {
                 let location = try StoreArgument(store).location()
                 let started = ContinuousClock.now
-                let job = try MigrationJob(location, modelOptions)
+                let job = try MigrationJob(location, model, modelOptions)
                 var notes: [String] = []
                 if !job.manager.steps.isEmpty, !dryRun {
                     notes = try perform(job, MigrationReporter(output))
@@ -44,17 +60,13 @@ struct MigrateCommand: ParsableCommand {
                 for note in notes { output.record(["type": "note", "text": .string(note)], "note: \(note)") }
                 output.record(
                     summary(job, seconds: started.duration(to: .now).seconds),
-                    dryRun ? job.sentence : job.manager.steps.isEmpty ? job.sentence : job.sentence)
+                    job.sentence)
             }
         }
     }
 
     private func perform(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> [String] {
-        guard let to else {
-            throw CommandFailure(
-                .usage, code: "usage", "name where the migrated store is to be",
-                remedy: "migrate STORE --model M --to NEW")
-        }
+        guard let to else { return try migrateInPlace(job, reporter) }
         let path = ArgumentBytes.path(to)
         guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
         let parent = path.removingLastComponent()
@@ -71,6 +83,31 @@ struct MigrateCommand: ParsableCommand {
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
         try new.publish(mode: mode, writeAhead: writeAhead)
         return notes
+    }
+
+    /// A relocation whose destination is its own name.
+    private func migrateInPlace(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> [String] {
+        var request = RelocationRequest(source: job.location.path, group: job.location.directory.path)
+        request.deadline = .milliseconds(Int64(deadline * 1000))
+        request.assumeClosed = assumeClosed
+        request.transform = try modelOptions.transform(job)
+        FileLease.ignoreBreakSignal()
+        let engine = RelocationEngine(
+            request,
+            report: { event in
+                switch event {
+                case .transforming(let fraction, let doing): reporter.report(fraction, doing)
+                case .waiting(let holders): reporter.say("waiting for \(holders.list)")
+                case .recovered(let text), .note(let text): reporter.say(text)
+                case .plan, .copied, .published: break
+                }
+            })
+        defer { reporter.finish() }
+        do throws(RelocationFailure) {
+            return try engine.transform().notes
+        } catch {
+            throw CommandFailure(error)
+        }
     }
 
     private func summary(_ job: MigrationJob, seconds: Double) -> JSONObject {
@@ -103,6 +140,16 @@ final class MigrationReporter {
             let filled = Int(fraction * 30)
             let bar = String(repeating: "█", count: filled) + String(repeating: "·", count: max(0, 30 - filled))
             Self.write("\r\u{1B}[K\(bar) \(Int(fraction * 100)) % \(doing)")
+        }
+    }
+
+    /// To a person, beside the progress.
+    func say(_ text: String) {
+        finish()
+        if output.json {
+            output.record(["type": "note", "text": .string(text)], "")
+        } else if !output.quiet {
+            Output.write(text, to: STDERR_FILENO)
         }
     }
 

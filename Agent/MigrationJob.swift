@@ -1,19 +1,16 @@
 import ArgumentParser
 import CoreDataStore
 import Glibc
+import GroupStoreAgent
 import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
 import StoreMigration
+import StoreRelocation
 import SystemPackage
 
 /// Which model a store is migrated to, and how that is told.
 struct MigrationModelOptions: ParsableArguments {
-    @Option(
-        help: "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd, .mom, or a store of it.",
-        completion: .file())
-    var model: String
-
     @Option(name: .customLong("version"), help: "A version of the model other than the current one.")
     var version: String?
 
@@ -42,6 +39,33 @@ struct MigrationModelOptions: ParsableArguments {
         return StatementTrace(level: traceLevel) { Output.write(Self.line($0, $1), to: raw) }
     }
 
+    /// The same migration, as relocations take it. Throws `CommandFailure`.
+    func transform(_ job: MigrationJob) throws -> MigrationTransform {
+        try transform(to: job.target, in: job.bundle)
+    }
+
+    /// To the model's version that is asked for. Throws `CommandFailure`.
+    func transform(toModel model: String) throws -> MigrationTransform {
+        let argument = try ModelArgument(model)
+        let named = try argument.version(named: version, .none)
+        let target =
+            try named.version ?? ModelVersion(name: named.name, model: named.knownModel, path: argument.path)
+        guard case .bundle(let bundle) = argument else { return try transform(to: target, in: nil) }
+        return try transform(to: target, in: bundle)
+    }
+
+    private func transform(to target: ModelVersion, in bundle: ModelBundle?) throws -> MigrationTransform {
+        let trace = UncheckedTrace(trace: try trace())
+        return MigrationTransform(
+            to: target, in: bundle, options: MigrationOptions(allowsPartialHistory: allowPartialHistory),
+            trace: { trace.trace })
+    }
+
+    /// A command runs on one thread.
+    private struct UncheckedTrace: @unchecked Sendable {
+        let trace: StatementTrace?
+    }
+
     private static func line(_ sql: String, _ time: Duration) -> String {
         let milliseconds = (time.seconds * 1_000_000).rounded() / 1000
         return "\(milliseconds) ms  \(sql)"
@@ -52,17 +76,20 @@ struct MigrationModelOptions: ParsableArguments {
 struct MigrationJob {
     let location: StoreLocation
     let target: ModelVersion
+    /// The versions that lie between.
+    let bundle: ModelBundle?
     /// What the store's version is called; its file's name where no version has its hashes.
     let fromName: String
     let manager: MigrationManager
 
     /// Throws `MigrationError`, `StoreError`, `SystemError`, `CommandFailure`.
-    init(_ location: StoreLocation, _ options: MigrationModelOptions) throws {
+    init(_ location: StoreLocation, _ model: String, _ options: MigrationModelOptions) throws {
         self.location = location
-        let argument = try ModelArgument(options.model)
+        let argument = try ModelArgument(model)
         let named = try argument.version(named: options.version, .none)
         let model = try named.knownModel
         let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
+        self.bundle = bundle
         (target, fromName, manager) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
@@ -100,6 +127,11 @@ func migrationFailures<Result>(_ body: () throws -> Result) throws -> Result {
 }
 
 extension CommandFailure {
+    init(_ failure: RelocationFailure) {
+        let status = ExitStatus(rawValue: failure.exitCode) ?? .inputOutput
+        self.init(status, code: failure.code, failure.message, remedy: failure.remedy)
+    }
+
     init(_ error: MigrationError) {
         let reasons = error.findings.dropFirst().map { "\n  " + $0.message }.joined()
         let status: ExitStatus =

@@ -40,6 +40,12 @@ struct RelocateCommand: ParsableCommand {
     @Flag(help: "Move a file that can't be read, an encrypted database for instance, byte by byte.")
     var opaque = false
 
+    @Option(
+        help: "A model: a store of an older version of it is migrated on the way, or where it is.", completion: .file())
+    var model: String?
+
+    @OptionGroup var modelOptions: MigrationModelOptions
+
     @Flag(help: "Take the store's last relocation back, while nobody has written to it since.")
     var undo = false
 
@@ -54,11 +60,17 @@ struct RelocateCommand: ParsableCommand {
     }
 
     func run() throws {
-        let progress = RelocationProgress(Output(outputOptions))
+        let output = Output(outputOptions)
+        let progress = RelocationProgress(output)
         let started = ContinuousClock.now
         do {
-            let request = try request()
-            let agent = AgentRelocation(request, dryRun: dryRun, environment: ProcessVariables.all)
+            var request = try request()
+            try reporting(output) {
+                try storeFailures { request.transform = try model.map(modelOptions.transform(toModel:)) }
+            }
+            // An agent has a model of its own, where its configuration names one.
+            let agent =
+                model == nil ? AgentRelocation(request, dryRun: dryRun, environment: ProcessVariables.all) : nil
             guard agent == nil || !undo else { throw Self.undoBesideAgent }
             if let summary = agent?.run(progress) { return try progress.finish(summary) }
             FileLease.ignoreBreakSignal()

@@ -14,13 +14,19 @@ final class RelocationProgress {
     private var lastReported: Int64 = 0
     private var lastWaiting: String?
 
-    init(_ output: Output) { self.output = output }
+    private let migration: MigrationReporter
+
+    init(_ output: Output) {
+        self.output = output
+        migration = MigrationReporter(output)
+    }
 
     func report(_ event: RelocationEvent) {
         switch event {
         case .plan(let text, _), .recovered(let text), .note(let text): emit(event, text)
         case .waiting(let holders): waiting(holders, event)
         case .copied(let bytes, let total): copied(bytes, total)
+        case .transforming(let fraction, let doing): migration.report(fraction, doing)
         case .published: clearBar()
         }
     }
@@ -81,6 +87,7 @@ final class RelocationProgress {
     private func clearBar() {
         bar?.clear()
         bar = nil
+        migration.finish()
     }
 
     /// People read this on standard error; scripts read objects on standard output.
@@ -111,6 +118,7 @@ final class RelocationProgress {
             return "relocated \(from) to \(to) (\(summary.method?.rawValue ?? ""), \(ByteCount(summary.bytes)))"
         case .undone: return "undone: the store is \(to) again"
         case .alreadyRelocated: return "already relocated: \(to)"
+        case .migrated: return "migrated \(to)"
         case .nothingToDo: return "nothing to do: no store at \(from)"
         }
     }

@@ -19,6 +19,8 @@ package struct Transfer: Codable, Sendable, Equatable {
 
     package enum Method: String, Codable, Sendable {
         case rename, reflink, copy
+        /// A copy whose content was changed.
+        case migrate
     }
 
     package enum Retirement: String, Codable, Sendable, CaseIterable {

@@ -80,6 +80,11 @@ struct RelocationDecision {
     var needsCopy: Bool { places.legacy.directory.identity.device != places.group.directory.identity.device }
 
     var bytesToCopy: Int64 {
+        if let transform = request.transform {
+            // A copy, and what is made anew in it.
+            if plan == .alreadyRelocated { return 2 * group.bytes }
+            if plan.movesLegacyStore, (try? transform.isNeeded(places.legacy)) == true { return 2 * legacy.bytes }
+        }
         guard plan.movesLegacyStore, needsCopy || request.retirement == .archive else { return 0 }
         let support = try? places.legacy.directory.bytes(under: places.legacy.name.support)
         let once = legacy.bytes + (support ?? 0)

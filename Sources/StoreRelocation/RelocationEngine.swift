@@ -37,8 +37,9 @@ package struct RelocationEngine {
     package func run() throws(RelocationFailure) -> RelocationSummary {
         do {
             let places = try RelocationPlaces(request)
-            guard try places.isThereAnything() else { return summary(.nothingToDo, places) }
-            guard try !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
+            let isOutdated = try request.transform?.isNeeded(orMissing: places.group) ?? false
+            guard try isOutdated || places.isThereAnything() else { return summary(.nothingToDo, places) }
+            guard try isOutdated || !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
             return try claimed(places.group.name.database, in: places.container).run(in: places.container)
         } catch is RelocationPlaces.NoLegacyDirectory {
             return noLegacyDirectory
@@ -62,7 +63,17 @@ package struct RelocationEngine {
     private func run(in container: GroupContainer) throws -> RelocationSummary {
         defer { claim?.end(published: false) }
         // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
-        return try locked(container) { try relocate(RelocationPlaces(request)) }
+        return try locked(container) {
+            let places = try RelocationPlaces(request)
+            var summary = try relocate(places)
+            // What came before, or was there already, may be of an older model.
+            if summary.outcome != .relocated {
+                relinquish(places)
+                defer { reacquire(places) }
+                try transformInPlace(places, &summary)
+            }
+            return summary
+        }
     }
 
     /// What `run` would do, in a sentence; nothing is written, and no lock is taken.
@@ -89,11 +100,11 @@ package struct RelocationEngine {
         }
     }
 
-    private func relinquish(_ places: RelocationPlaces) {
+    func relinquish(_ places: RelocationPlaces) {
         for store in [places.group, places.legacy] { opener?.relinquish(store.path) }
     }
 
-    private func reacquire(_ places: RelocationPlaces) {
+    func reacquire(_ places: RelocationPlaces) {
         for store in [places.group, places.legacy] { opener?.reacquire(store.path) }
     }
 
@@ -217,12 +228,35 @@ package struct RelocationEngine {
         _ decision: RelocationDecision, _ places: RelocationPlaces, id: TransferIdentifier = TransferIdentifier()
     ) throws -> StoreTransfer.Done {
         guard let database = sighting.status?.identity else { throw StoreTransfer.Setback.changed }
+        var copies = false
+        if case .publish = purpose { copies = try request.transform?.isNeeded(store) ?? false }
         let transfer = Transfer(
             id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
-            database: database, support: sighting.support?.identity, copies: false, retirement: request.retirement,
+            database: database, support: sighting.support?.identity, copies: copies, retirement: request.retirement,
             hadWAL: sighting.header?.journalMode == .writeAhead)
+        return try run(transfer, store, decision, opaque: sighting.header == nil)
+    }
+
+    /// The store stays at its place, its support folder too: only the database is another one.
+    func transfer(
+        _ purpose: Transfer.Purpose, _ store: StoreLocation, _ sighting: StoreSighting, _ database: FileIdentity,
+        _ decision: RelocationDecision
+    ) throws -> StoreTransfer.Done {
+        let transfer = Transfer(
+            id: TransferIdentifier(), purpose: purpose, directory: store.directory.path, name: store.name.database,
+            database: database, support: nil, copies: true, retirement: .delete,
+            hadWAL: sighting.header?.journalMode == .writeAhead)
+        return try run(transfer, store, decision, opaque: false)
+    }
+
+    private func run(
+        _ transfer: Transfer, _ store: StoreLocation, _ decision: RelocationDecision, opaque: Bool
+    ) throws -> StoreTransfer.Done {
+        let purpose = transfer.purpose
+        var options = options(opaque: opaque)
+        options.transform = transfer.copies ? request.transform : nil
         return try StoreTransfer(
-            transfer, source: store, container: places.container, options: options(opaque: sighting.header == nil),
+            transfer, source: store, container: decision.places.container, options: options,
             isStillWanted: { try decision.stillHolds(for: purpose, store) }, report: report
         ).run()
     }

@@ -34,6 +34,9 @@ package struct RelocationRequest: Sendable {
     /// How long openers that looked up the old name before it was withdrawn are given to finish opening it.
     package var drain = Drain.standard
 
+    /// A change of the store's content on the way; nil for none.
+    package var transform: (any StoreTransform)?
+
     package init(source: FilePath, group: FilePath) {
         self.source = source
         self.group = group
@@ -46,6 +49,8 @@ package struct RelocationSummary: Sendable {
         case relocated
         case alreadyRelocated = "already_relocated"
         case nothingToDo = "nothing_to_do"
+        /// The store stayed at its place, and its content was changed.
+        case migrated
         /// A relocation was taken back.
         case undone
     }
@@ -126,6 +131,8 @@ package enum RelocationEvent: Sendable {
     case recovered(String)
     case waiting(for: [FileHolder])
     case copied(bytes: Int64, of: Int64)
+    /// From 0 to 1, and what is being done to the copy.
+    case transforming(fraction: Double, doing: String)
     case published
     /// Something a person should know, though it went on.
     case note(String)

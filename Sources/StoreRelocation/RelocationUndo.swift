@@ -29,6 +29,7 @@ extension RelocationEngine {
         guard let receipt = try container.receipts(of: places.group.name.database).last,
             receipt.from.path == places.legacy.path
         else { throw RelocationFailure.noReceipt(places) }
+        guard receipt.method != .migrate else { throw RelocationFailure.migratedOnTheWay(places) }
         try places.checkLegacyPlaceIsFree()
         try places.checkNothingWritten(since: receipt)
         let sentence = "take \(PrintablePath(places.group.path)) back to \(PrintablePath(places.legacy.path))"
@@ -108,6 +109,13 @@ extension RelocationFailure {
             .badData, code: "no_receipt",
             "no receipt says that \(PrintablePath(places.group.path)) came from \(PrintablePath(places.legacy.path))",
             remedy: "see which there are: groupstore status GROUP_DIR")
+    }
+
+    static func migratedOnTheWay(_ places: UndoPlaces) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "migrated",
+            "\(PrintablePath(places.group.path)) was migrated when it was relocated: the old program can't open it",
+            remedy: "relocate with --retire archive to keep the old store")
     }
 
     static func noLegacyDirectory(_ source: FilePath) -> RelocationFailure {

@@ -12,17 +12,23 @@ struct StagedSet {
         let hash: String
         let database: FileIdentity
         let support: FileIdentity?
+
+        fileprivate var transformed: Copy {
+            Copy(method: .migrate, hash: hash, database: database, support: support)
+        }
     }
 
     /// What the copies were made from.
     let fingerprint: DatabaseFingerprint
     /// The one to publish; nil on one file system.
     let copy: Copy?
+    /// What a transform said of the copy.
+    let notes: [String]
 
     /// Makes the copies, in place of earlier ones. Throws when the source changed meanwhile, or on a full disk.
     init(
         of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPlaces,
-        container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool,
+        container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, transform: (any StoreTransform)?,
         report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.fingerprint = fingerprint
@@ -38,10 +44,14 @@ struct StagedSet {
                     reason: "a copy of the store as it was when it was relocated"))
         }
         if copies, let destination = places.destination {
-            let staging = try places.staging()
-            copy = try writer.run(to: StoreLocation(directory: staging, name: destination.name))
+            let staged = StoreLocation(directory: try places.staging(), name: destination.name)
+            let copy = try writer.run(to: staged)
+            notes = try transform.map { try $0.run(staged, report) } ?? []
+            // The hash stays that of the copied bytes: by it the old store is known, should it come back.
+            self.copy = transform == nil ? copy : copy.transformed
         } else {
             copy = nil
+            notes = []
         }
     }
 }
@@ -125,5 +135,17 @@ extension Directory {
         try keepOwner(status, of: raw, path: path)
         try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
         try ExtendedAttributes.copy(from: other.raw, to: raw, path: path)
+    }
+}
+
+extension StoreTransform {
+    /// Changes the copy and puts the result on the disk.
+    fileprivate func run(_ staged: StoreLocation, _ report: (RelocationEvent) -> Void) throws -> [String] {
+        let notes = try run(on: staged) { report(.transforming(fraction: $0, doing: $1)) }
+        for name in staged.name.sideFiles { try staged.directory.removeFile(name) }
+        let file = try staged.directory.open(staged.name.database, flags: O_RDWR)
+        try file.synchronize(path: staged.path)
+        try staged.directory.synchronize()
+        return notes
     }
 }

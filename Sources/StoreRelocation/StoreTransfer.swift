@@ -26,6 +26,8 @@ final class StoreTransfer {
         var assumeClosed: Bool
         /// Not a database as far as anybody can see: SQLite isn't asked.
         var opaque: Bool
+        /// Of the content, for a transfer that copies.
+        var transform: (any StoreTransform)?
         /// Called once the store is at its new place, ready to be opened: what follows is only book-keeping.
         var published: () -> Void
     }
@@ -211,7 +213,8 @@ final class StoreTransfer {
         if let staged, staged.fingerprint == fingerprint { return }
         staged = try StagedSet(
             of: source, fingerprint: fingerprint, transfer: transfer, places: places, container: container,
-            copies: needsCopy, archives: keepsArchive, opaque: options.opaque, report: report)
+            copies: needsCopy, archives: keepsArchive, opaque: options.opaque, transform: options.transform,
+            report: report)
     }
 
     private var keepsArchive: Bool {
@@ -333,7 +336,8 @@ final class StoreTransfer {
             options.published()
         }
         let notes = try end.finish(receipt: receipt)
-        return Done(method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size, notes: notes)
+        return Done(
+            method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size, notes: (staged?.notes ?? []) + notes)
     }
 
     private func decide(_ withdrawn: Withdrawn, _ receipt: RelocationReceipt?) throws {
@@ -360,7 +364,7 @@ final class StoreTransfer {
         }
         try origin.rename(
             databaseName, to: destination.name.database, in: destination.directory,
-            replacesLink(destination) ? .exchange : .refuse)
+            replacesLink(destination) || places.isInPlace ? .exchange : .refuse)
         try destination.directory.synchronize()
         try origin.synchronize()
     }
@@ -372,7 +376,10 @@ final class StoreTransfer {
     }
 
     private func receipt(_ withdrawn: Withdrawn) -> RelocationReceipt? {
-        guard case .publish = transfer.purpose, let destination = places.destination else { return nil }
+        // A store that stays at its place came from nowhere.
+        guard case .publish = transfer.purpose, let destination = places.destination, !places.isInPlace else {
+            return nil
+        }
         return RelocationReceipt(
             id: transfer.id, name: destination.name.database, from: source.path, at: Date(), method: method,
             bytes: withdrawn.fingerprint.size + supportBytes, hash: staged?.copy?.hash,

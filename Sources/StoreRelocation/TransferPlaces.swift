@@ -31,6 +31,11 @@ struct TransferPlaces {
             }
     }
 
+    /// Whether the set gets its own name again, with other content.
+    var isInPlace: Bool {
+        destination?.directory.identity == source.directory.identity && destination?.name == source.name
+    }
+
     /// From the journal alone, after a crash.
     init(_ transfer: Transfer, container: GroupContainer) throws {
         let source = StoreLocation(

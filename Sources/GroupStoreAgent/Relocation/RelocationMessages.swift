@@ -67,6 +67,8 @@ extension RelocationEvent {
         case .note(let text): ("note", ["text": .string(text)])
         case .waiting(let holders): ("waiting", ["holders": .array(holders.map { .object($0.json) })])
         case .copied(let bytes, let total): ("progress", ["bytes": .integer(bytes), "of": .integer(total)])
+        case .transforming(let fraction, let doing):
+            ("progress", ["fraction": .number(fraction), "doing": .string(doing)])
         case .published: nil
         }
     }

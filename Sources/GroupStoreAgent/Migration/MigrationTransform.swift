@@ -1,0 +1,83 @@
+import CoreDataStore
+import LinuxSystem
+import ManagedObjectModel
+import PersistentStore
+import StoreMigration
+import StoreRelocation
+import SystemPackage
+
+/// The migration of a store to a version of its model, as relocations take it.
+package struct MigrationTransform: StoreTransform {
+    private let target: ModelVersion
+    private let bundle: ModelBundle?
+    private let options: MigrationOptions
+    /// Made anew for each run, and used on its thread.
+    private let trace: @Sendable () -> StatementTrace?
+    private let isCancelled: @Sendable () -> Bool
+
+    /// `bundle` holds the versions that lie between; nil where the target is one of a kind.
+    package init(
+        to target: ModelVersion, in bundle: ModelBundle?, options: MigrationOptions = MigrationOptions(),
+        trace: @escaping @Sendable () -> StatementTrace? = { nil },
+        isCancelled: @escaping @Sendable () -> Bool = { false }
+    ) {
+        self.target = target
+        self.bundle = bundle
+        self.options = options
+        self.trace = trace
+        self.isCancelled = isCancelled
+    }
+
+    /// What is to be done with a store; nil when it isn't Core Data's. Throws `MigrationError`, `StoreError`,
+    /// `SystemError`.
+    package func manager(for store: StoreLocation, checkingObjects: Bool = true) throws -> MigrationManager? {
+        try StoreReader.read(store) { reader in
+            guard let model = try StoreModel(reader) else { return nil }
+            let manager = try MigrationManager(for: model, to: target, in: bundle, options: options)
+            if checkingObjects { try manager.check(reader) }
+            return manager
+        }
+    }
+
+    package func isNeeded(_ store: StoreLocation) throws -> Bool {
+        try failing(store) {
+            guard let manager = try manager(for: store) else {
+                throw RelocationFailure(
+                    .badData, code: "not_core_data",
+                    "\(PrintablePath(store.path)): a model is asked for, and this store is not Core Data's",
+                    remedy: "leave the model out, or name a store that has the table Z_METADATA")
+            }
+            return !manager.steps.isEmpty
+        }
+    }
+
+    package func run(
+        on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
+    ) throws -> [String] {
+        try failing(staged) {
+            // Looked at anew: the copy may be of a later moment than the plan.
+            guard let manager = try manager(for: staged, checkingObjects: false) else { return [] }
+            return try withoutActuallyEscaping(progress) { progress in
+                try manager.migrate(
+                    staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace(), progress: progress)
+            }
+        }
+    }
+
+    private func failing<Result>(_ store: StoreLocation, _ body: () throws -> Result) throws -> Result {
+        do {
+            return try body()
+        } catch let error as MigrationError {
+            throw RelocationFailure(error)
+        }
+    }
+}
+
+extension RelocationFailure {
+    /// Core Data's code is in the word for scripts.
+    package init(_ error: MigrationError) {
+        let kind: Kind = error.isOfTheDisk ? .failed : .badData
+        let reasons = error.findings.dropFirst().map { "; " + $0.message }.joined()
+        self.init(kind, code: "core_data_\(error.code)", error.description + reasons, remedy: error.remedy)
+    }
+}

@@ -1,0 +1,76 @@
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// A change of a store's content that goes with its relocation, such as a migration to another model. What it means is
+/// not known here: a copy is made, changed, and published in the store's place.
+package protocol StoreTransform: Sendable {
+    /// Whether the store is to be changed at all; nothing of it is. Throws `RelocationFailure` where it can't be.
+    func isNeeded(_ store: StoreLocation) throws -> Bool
+
+    /// Changes the copy, which nobody else has open, in rollback mode. When it throws, the copy is discarded. Returns
+    /// what a person should know.
+    func run(on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void) throws -> [String]
+}
+
+extension StoreTransform {
+    /// False where there is no store.
+    func isNeeded(orMissing store: StoreLocation) throws -> Bool {
+        let seen = try StoreSighting(store)
+        guard case .sqlite = seen.database else { return false }
+        return try isNeeded(store)
+    }
+}
+
+extension RelocationEngine {
+    /// Changes the store at its place: a relocation whose destination is its own name. Throws `RelocationFailure`; the
+    /// store is then as it was.
+    package func transform() throws(RelocationFailure) -> RelocationSummary {
+        do {
+            let places = try RelocationPlaces(request)
+            let engine = try claimed(places.group.name.database, in: places.container)
+            defer { engine.claim?.end(published: false) }
+            return try engine.locked(places.container) {
+                let places = try RelocationPlaces(request)
+                engine.relinquish(places)
+                defer { engine.reacquire(places) }
+                var summary = RelocationSummary(.nothingToDo, from: places.group.path, to: places.group.path)
+                try engine.transformInPlace(places, &summary)
+                return summary
+            }
+        } catch {
+            throw RelocationFailure(error, request)
+        }
+    }
+
+    /// Changes the group's store where that is needed, and says so in the summary.
+    func transformInPlace(_ places: RelocationPlaces, _ summary: inout RelocationSummary) throws {
+        guard let transform = request.transform else { return }
+        let seen = try StoreSighting(places.group)
+        guard let database = seen.status?.identity, try transform.isNeeded(orMissing: places.group) else { return }
+        guard seen.status?.links == 1 else { throw RelocationFailure.severalNames(places.group.path) }
+        var request = request
+        request.source = places.group.path
+        request.name = nil
+        request.retirement = .delete
+        let decision = try RelocationDecision(RelocationPlaces(request), request)
+        try RelocationPreconditions(decision).check()
+        report(.plan("change \(PrintablePath(places.group.path)) at its place", bytesToCopy: decision.bytesToCopy))
+        let done = try transfer(
+            .publish(as: StoredPath(FilePath(root: nil, [places.group.name.database]))), places.group, seen, database,
+            decision)
+        summary.outcome = summary.outcome == .nothingToDo ? .migrated : summary.outcome
+        summary.method = .migrate
+        summary.bytes = done.bytes
+        summary.notes += done.notes
+    }
+}
+
+extension RelocationFailure {
+    static func severalNames(_ path: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "hard_linked", "\(PrintablePath(path)) is one file under several names",
+            remedy: "remove the other names: the store would have a journal under each")
+    }
+}

@@ -1,0 +1,154 @@
+import GRDB
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreRelocation
+
+/// A change of a store's content, at its place or on the way.
+@Suite struct StoreTransformTests {
+    private let root: TemporaryDirectory
+    private let legacy: StoreLocation
+    private let group: Directory
+
+    init() throws {
+        root = try TemporaryDirectory()
+        let top = try Directory(root.path)
+        for name: FilePath.Component in ["legacy", "group"] { try top.makeDirectory(name, mode: 0o755) }
+        group = try top.directory("group")
+        legacy = StoreLocation(
+            directory: try top.directory("legacy"), name: try #require(StoreName("Notes.sqlite")))
+        let queue = try DatabaseQueue(path: legacy.path.string)
+        try queue.writeWithoutTransaction {
+            try $0.execute(sql: "PRAGMA journal_mode = WAL; CREATE TABLE note (text TEXT)")
+            try $0.execute(sql: "INSERT INTO note VALUES ('old')")
+        }
+        try queue.close()
+        try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
+    }
+
+    private struct Failure: Error {}
+
+    /// Makes `old` notes `new` ones.
+    private struct Renewal: StoreTransform {
+        var fails = false
+
+        func isNeeded(_ store: StoreLocation) throws -> Bool {
+            try StoreReader.read(store) { try $0.integer("SELECT count(*) FROM note WHERE text = 'old'") } != 0
+        }
+
+        func run(
+            on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
+        ) throws -> [String] {
+            let writer = try StoreWriter(staged.pathForSQLite)
+            try writer.execute("UPDATE note SET text = 'new'")
+            progress(1, "renewed")
+            if fails { throw Failure() }
+            return ["renewed"]
+        }
+    }
+
+    private func request(_ directory: Directory, fails: Bool = false) -> RelocationRequest {
+        var request = RelocationRequest(source: legacy.path, group: directory.path)
+        request.transform = Renewal(fails: fails)
+        request.deadline = .seconds(5)
+        return request
+    }
+
+    private func notes(_ directory: Directory) throws -> String? {
+        try StoreReader.read(StoreLocation(directory: directory, name: legacy.name)) {
+            try $0.text("SELECT group_concat(text) FROM note")
+        }
+    }
+
+    @Test func aStoreIsChangedAtItsPlace() throws {
+        let support = try legacy.directory.identity(legacy.name.support)
+        let summary = try RelocationEngine(request(legacy.directory)).transform()
+        #expect(summary.outcome == .migrated)
+        #expect(summary.notes == ["renewed"])
+        #expect(try notes(legacy.directory) == "new")
+        #expect(try StoreSighting(legacy).header?.journalMode == .writeAhead)
+        // Its external files are the same ones, and nothing else is left.
+        #expect(try legacy.directory.identity(legacy.name.support) == support)
+        #expect(Set(try legacy.directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
+        let container = GroupContainer(directory: legacy.directory)
+        #expect(try container.journal() == nil)
+        #expect(try container.receipts(of: legacy.name.database).isEmpty)
+        #expect(try container.bookkeeping().directory("staging").names().isEmpty)
+    }
+
+    @Test func whatIsNotNeededIsNotDone() throws {
+        _ = try RelocationEngine(request(legacy.directory)).transform()
+        let before = try legacy.directory.identity(legacy.name.database)
+        #expect(try RelocationEngine(request(legacy.directory)).transform().outcome == .nothingToDo)
+        #expect(try legacy.directory.identity(legacy.name.database) == before)
+    }
+
+    @Test func aFailedChangeLeavesTheStoreAsItWas() throws {
+        let before = try legacy.directory.identity(legacy.name.database)
+        #expect(throws: RelocationFailure.self) { () throws in
+            try RelocationEngine(request(legacy.directory, fails: true)).transform()
+        }
+        #expect(try notes(legacy.directory) == "old")
+        #expect(try legacy.directory.identity(legacy.name.database) == before)
+        #expect(try StoreSighting(legacy).header?.journalMode == .writeAhead)
+        #expect(Set(try legacy.directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
+    }
+
+    @Test func aStoreIsChangedOnTheWay() throws {
+        let summary = try RelocationEngine(request(group)).run()
+        #expect(summary.outcome == .relocated)
+        #expect(summary.method == .migrate)
+        #expect(try notes(group) == "new")
+        #expect(try legacy.directory.names().isEmpty)
+        #expect(Set(try group.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
+        // The old program couldn't open it.
+        let failure = #expect(throws: RelocationFailure.self) { try RelocationEngine(request(group)).undo() }
+        #expect(failure?.code == "migrated")
+    }
+
+    @Test func aStoreThatWasRelocatedBeforeIsChangedWhereItIs() throws {
+        var plain = request(group)
+        plain.transform = nil
+        _ = try RelocationEngine(plain).run()
+        #expect(try notes(group) == "old")
+        let summary = try RelocationEngine(request(group)).run()
+        #expect(summary.outcome == .migrated)
+        #expect(try notes(group) == "new")
+    }
+
+    /// Killed after the old name was withdrawn, before or after the new content had arrived there.
+    @Test(arguments: [false, true]) func anInterruptedChangeIsUndoneOrFinished(hasArrived: Bool) throws {
+        let directory = legacy.directory
+        let container = GroupContainer(directory: directory)
+        let old = try #require(try directory.identity(legacy.name.database))
+        let transfer = Transfer(
+            id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")), directory: directory.path,
+            name: legacy.name.database, database: old, support: nil, copies: true, retirement: .delete, hadWAL: true)
+        let places = try TransferPlaces(transfer, source: legacy, container: container)
+        let staging = try places.staging()
+        let bytes = try DurableFile.read(legacy.name.database, in: directory) ?? []
+        try DurableFile.write(bytes, as: legacy.name.database, in: staging, mode: 0o644)
+        _ = try Renewal().run(on: StoreLocation(directory: staging, name: legacy.name), progress: { _, _ in })
+        let new = try #require(try staging.identity(legacy.name.database))
+        try directory.rename(legacy.name.database, to: places.hidden, in: directory, .refuse)
+        try directory.makeDirectory(legacy.name.database, mode: 0o500)
+        try container.write(
+            TransferJournal(transfer: transfer, state: .committing(database: new, support: nil, receipt: nil)))
+        if hasArrived {
+            try staging.rename(legacy.name.database, to: legacy.name.database, in: directory, .exchange)
+        }
+
+        try Recovery(container: container, report: { _ in }).run()
+        #expect(try directory.identity(legacy.name.database) == (hasArrived ? new : old))
+        #expect(try notes(directory) == (hasArrived ? "new" : "old"))
+        #expect(try StoreSighting(legacy).header?.journalMode == .writeAhead)
+        #expect(Set(try directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
+        #expect(try container.bookkeeping().directory("staging").names().isEmpty)
+        #expect(try container.journal() == nil)
+    }
+}
