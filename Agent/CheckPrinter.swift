@@ -56,7 +56,7 @@ struct CheckPrinter {
     }
 
     func summarize(_ reports: [CheckReport]) {
-        let order = ["compatible", "inferred", "stepwise", "refused"]
+        let order = ["compatible", "inferred", "mapped", "stepwise", "refused"]
         let worst = reports.map(\.word).max { (order.firstIndex(of: $0) ?? 0) < (order.firstIndex(of: $1) ?? 0) }
         let warnings = reports.flatMap(\.findings).filter { $0.severity == .warning }.count
         let refused = reports.filter(\.isRefused).count
@@ -115,13 +115,16 @@ extension CheckReport {
         ]
         switch check.verdict {
         case .compatible: object["steps"] = .array([])
-        case .inferred(let mapping):
+        case .inferred(let mapping), .mapped(let mapping):
             object["steps"] = .array([.string(new.name)])
             object["mappings"] = .array(mapping.entityMappings.map { .string($0.name) })
         case .stepwise(let steps): object["steps"] = .array(steps.map { .string($0) })
         case .refused(let code):
             object["code"] = .integer(Int64(code))
             object["message"] = .string(CoreDataError.reason(code))
+        }
+        if !check.mappingNames.isEmpty {
+            object["mapping_models"] = .array(check.mappingNames.map { $0.map { .string($0) } ?? .null })
         }
         if !check.differingEntities.isEmpty {
             object["unmigrated_code"] = .integer(Int64(CoreDataError.incompatibleVersionHash))

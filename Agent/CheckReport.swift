@@ -18,14 +18,14 @@ struct CheckReport {
     /// objects are looked at where the answer depends on them. Throws `CommandFailure`.
     init(
         _ old: NamedModel, _ new: NamedModel, _ target: ManagedObjectModel, _ between: [ModelVersion],
-        store: StoreModel?
+        store: StoreModel?, mappings: [MappingModelFile] = []
     ) throws {
         self.old = old
         self.new = new
         self.store = store
         let check = MigrationCheck(
-            from: old.model, hashes: old.hashes, to: target, named: new.name,
-            intermediates: between.map { ($0.name, $0.model) })
+            from: old.model, named: old.version?.name, hashes: old.hashes, to: target, named: new.name,
+            intermediates: between.map { ($0.name, $0.model) }, mappings: mappings)
         guard let store, let model = old.model, check.findings.contains(where: { $0.requirement != nil }) else {
             self.check = check
             return
@@ -56,6 +56,7 @@ struct CheckReport {
         switch check.verdict {
         case .compatible: "compatible"
         case .inferred: "inferred"
+        case .mapped: "mapped"
         case .stepwise: "stepwise"
         case .refused: "refused"
         }
@@ -66,9 +67,18 @@ struct CheckReport {
         switch check.verdict {
         case .compatible: "compatible: opened as it is"
         case .inferred: "by inferred migration"
-        case .stepwise(let steps): "in steps, each inferred: " + ([old.name] + steps).joined(separator: " → ")
+        case .mapped: "by the mapping model " + (check.mappingNames.compactMap(\.self).first ?? "")
+        case .stepwise(let steps): "in steps, " + methods + ": " + ([old.name] + steps).joined(separator: " → ")
         case .refused(let code): "refused: \(code) \(CoreDataError.reason(code))"
         }
+    }
+
+    /// How the steps are made.
+    private var methods: String {
+        let mapped = zip(check.mappingNames, 1...).compactMap { name, number in name.map { "\(number) by \($0)" } }
+        guard !mapped.isEmpty else { return "each inferred" }
+        let others = mapped.count < check.mappingNames.count ? ", the others inferred" : ""
+        return mapped.joined(separator: ", ") + others
     }
 
     /// Findings of the check, and what the newer model's file says in vain.

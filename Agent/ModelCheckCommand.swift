@@ -9,7 +9,8 @@ struct ModelCheckCommand: ParsableCommand {
         abstract: "Tell whether a newer model opens an older one's stores: as they are, by migration, or not.",
         discussion: """
             Exit code 0 when it does, 65 when it doesn't. Each reason names the entity, the property and what would \
-            fix it. With --all, every older version of one model is checked against its current one.
+            fix it. With --all, every older version of one model is checked against its current one. Mapping models \
+            that lie beside the newer model, and those named by --mapping, are used where they fit.
             """)
 
     @Argument(help: "The older model or a store, and the newer model; with --all, one model.", completion: .file())
@@ -21,6 +22,7 @@ struct ModelCheckCommand: ParsableCommand {
     @Option(help: "How findings are printed: \(CheckFormat.allCases.map(\.rawValue).joined(separator: ", ")).")
     var format: CheckFormat = .text
 
+    @OptionGroup var mappingOptions: MappingModelOptions
     @OptionGroup var renameOptions: ModelRenameOptions
     @OptionGroup var outputOptions: OutputOptions
 
@@ -52,12 +54,14 @@ struct ModelCheckCommand: ParsableCommand {
         var between: [ModelVersion] = []
         if case .bundle(let bundle) = argument {
             let known = bundle.version(matching: from.hashes)
+            if from.version == nil, let known { from = from.known(as: known) }
             // The store's own model, where the store doesn't carry it.
             if from.model == nil, let known { from = from.with(known.model) }
             between = bundle.between(known, bundle.current)
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
-        return try CheckReport(from, new, renamed, between, store: old.store)
+        return try CheckReport(
+            from, new, renamed, between, store: old.store, mappings: mappingOptions.files(beside: argument.path))
     }
 
     private func reportsOfAll() throws -> [CheckReport] {
@@ -67,12 +71,13 @@ struct ModelCheckCommand: ParsableCommand {
                 .usage, code: "usage", "--all \(models[0]): a store has one version", remedy: "name an .xcdatamodeld")
         }
         let versions = try argument.versions(.none)
+        let mappings = try mappingOptions.files(beside: argument.path)
         let current = try argument.version(named: nil, .none)
         let target = try current.knownModel
         return try versions.filter { !$0.isCurrent }.map { old in
             let renamed = try renameOptions.applied(to: target, from: old.knownModel)
             return try CheckReport(
-                old, current, renamed, bundle.between(old.version, bundle.current), store: nil)
+                old, current, renamed, bundle.between(old.version, bundle.current), store: nil, mappings: mappings)
         }
     }
 }
@@ -95,6 +100,11 @@ extension ModelBundle {
 }
 
 extension NamedModel {
+    /// A store's version, by its hashes.
+    fileprivate func known(as version: ModelVersion) -> NamedModel {
+        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: model, version: version)
+    }
+
     fileprivate func with(_ model: ManagedObjectModel) -> NamedModel {
         NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: model, version: version)
     }

@@ -8,5 +8,8 @@ struct ModelCommand: ParsableCommand {
             MODEL is an .xcdatamodeld (its current version), a single .xcdatamodel, a .momd, a .mom, or a store, whose \
             model is the one that it carries.
             """,
-        subcommands: [ModelHashCommand.self, ModelShowCommand.self, ModelDiffCommand.self, ModelCheckCommand.self])
+        subcommands: [
+            ModelHashCommand.self, ModelShowCommand.self, ModelDiffCommand.self, ModelCheckCommand.self,
+            ModelMappingCommand.self,
+        ])
 }

@@ -7,7 +7,10 @@ public struct MigrationCheck: Sendable {
         case compatible
         /// By an inferred mapping, in one step.
         case inferred(MappingModel)
-        /// By inferred mappings from version to version: the versions on the way, the last one the newer model's.
+        /// By a mapping model, in one step.
+        case mapped(MappingModel)
+        /// From version to version, by inferred mappings and mapping models: the versions on the way, the last one the
+        /// newer model's.
         case stepwise([String])
         /// With Core Data's error code.
         case refused(code: Int)
@@ -16,6 +19,8 @@ public struct MigrationCheck: Sendable {
     public let verdict: Verdict
     /// Why it is refused, and what to mind where it is not.
     public let findings: [MigrationFinding]
+    /// For each step, the name of the mapping model that is used; nil where the mapping is inferred.
+    public let mappingNames: [String?]
     /// Entities of the older model whose hash is another one in the newer, or that are not there, by name.
     public let differingEntities: [DifferingEntity]
 
@@ -26,33 +31,48 @@ public struct MigrationCheck: Sendable {
         public let newHash: [UInt8]?
     }
 
-    /// `old` is nil when only a store's hashes are known. `intermediates` are versions that lie between the two, for a
-    /// migration in steps, in order.
+    /// `old` is nil when only a store's hashes are known, and `oldName` when its version isn't. `intermediates` are
+    /// versions that lie between the two, for a migration in steps, in order; `mappings` the mapping models that there
+    /// are: one that fits goes before an inferred mapping, as in Core Data.
     public init(
-        from old: ManagedObjectModel?, hashes: [String: [UInt8]], to new: ManagedObjectModel, named newName: String,
-        intermediates: [(name: String, model: ManagedObjectModel)] = []
+        from old: ManagedObjectModel?, named oldName: String? = nil, hashes: [String: [UInt8]],
+        to new: ManagedObjectModel, named newName: String,
+        intermediates: [(name: String, model: ManagedObjectModel)] = [], mappings: [MappingModelFile] = []
     ) {
         differingEntities = Self.difference(hashes, new.entityVersionHashesByName)
         guard !differingEntities.isEmpty else {
-            (verdict, findings) = (.compatible, [])
+            (verdict, findings, mappingNames) = (.compatible, [], [])
             return
         }
         guard let old else {
-            (verdict, findings) = (.refused(code: CoreDataError.missingSourceModel), [.missingSourceModel])
+            verdict = .refused(code: CoreDataError.missingSourceModel)
+            (findings, mappingNames) = ([.missingSourceModel], [])
             return
         }
+        let path = MigrationPath.shortest(
+            from: (oldName, old), to: (newName, new), through: intermediates, mappings: mappings)
+        let reasons = Self.reasons(from: old, to: new)
+        switch path?.count {
+        case nil:
+            verdict = .refused(code: CoreDataError.missingMappingModel)
+            findings = reasons + MigrationReview(old, new).findings.filter { $0.severity != .note }
+        case 1:
+            verdict = path?[0].verdict ?? .compatible
+            findings = path?[0].findings ?? []
+        default:
+            verdict = .stepwise(path?.map(\.name) ?? [])
+            findings = reasons.map(\.asNote) + (path ?? []).flatMap(\.findings).map(\.withoutRequirement)
+        }
+        mappingNames = path?.map(\.mappingName) ?? []
+    }
+
+    /// Why no mapping can be inferred.
+    private static func reasons(from old: ManagedObjectModel, to new: ManagedObjectModel) -> [MigrationFinding] {
         do {
-            verdict = .inferred(try MappingModel.inferred(from: old, to: new))
-            findings = MigrationReview(old, new).findings
+            _ = try MappingModel.inferred(from: old, to: new)
+            return []
         } catch {
-            let reasons = (error as? MappingInferenceError)?.reasons ?? []
-            if let path = MigrationPath.shortest(from: old, to: (newName, new), through: intermediates) {
-                verdict = .stepwise(path.versions.map(\.name))
-                findings = reasons.map(\.asNote) + path.findings.map(\.withoutRequirement)
-            } else {
-                verdict = .refused(code: CoreDataError.missingMappingModel)
-                findings = reasons + MigrationReview(old, new).findings.filter { $0.severity != .note }
-            }
+            return (error as? MappingInferenceError)?.reasons ?? []
         }
     }
 
@@ -102,36 +122,16 @@ extension MigrationCheck {
         if case .inferred = verdict, decided.contains(where: { $0.severity == .error }) {
             verdict = .refused(code: CoreDataError.migration)
         }
-        return MigrationCheck(verdict: verdict, findings: decided, differingEntities: differingEntities)
+        return MigrationCheck(
+            verdict: verdict, findings: decided, mappingNames: mappingNames, differingEntities: differingEntities)
     }
 
-    private init(verdict: Verdict, findings: [MigrationFinding], differingEntities: [DifferingEntity]) {
+    private init(
+        verdict: Verdict, findings: [MigrationFinding], mappingNames: [String?], differingEntities: [DifferingEntity]
+    ) {
         self.verdict = verdict
         self.findings = findings
+        self.mappingNames = mappingNames
         self.differingEntities = differingEntities
-    }
-}
-
-/// The fewest inferred steps from one model to another through versions in between.
-enum MigrationPath {
-    typealias Version = (name: String, model: ManagedObjectModel)
-
-    /// Nil when there is none.
-    static func shortest(
-        from old: ManagedObjectModel, to new: Version, through intermediates: [Version]
-    ) -> (versions: [Version], findings: [MigrationFinding])? {
-        // A breadth-first search: each version is reached first by the fewest steps.
-        var waiting: [(version: Version, path: [Version], findings: [MigrationFinding])] = [(("", old), [], [])]
-        var left = intermediates
-        while !waiting.isEmpty {
-            let (version, path, findings) = waiting.removeFirst()
-            for next in [new] + left where (try? MappingModel.inferred(from: version.model, to: next.model)) != nil {
-                let found = findings + MigrationReview(version.model, next.model).findings
-                if next.name == new.name { return (path + [next], found) }
-                left.removeAll { $0.name == next.name }
-                waiting.append((next, path + [next], found))
-            }
-        }
-        return nil
     }
 }

@@ -1,4 +1,6 @@
 import CoreDataStore
+import Glibc
+import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
 import SystemPackage
@@ -8,6 +10,8 @@ public struct MigrationStep: Sendable {
     public enum Method: Equatable, Sendable {
         /// By a mapping that follows from the models.
         case inferred(MappingModel)
+        /// By a mapping model, which makes new objects.
+        case custom(MappingModel)
     }
 
     public let source: ManagedObjectModel
@@ -35,41 +39,43 @@ public struct MigrationManager: Sendable {
     /// In the order in which they are run; none for a store that is of the destination's version.
     public let steps: [MigrationStep]
     public var options: MigrationOptions
+    /// The classes that mapping models name.
+    public var policies: EntityMigrationPolicies = [:]
 
     public init(steps: [MigrationStep], options: MigrationOptions = MigrationOptions()) {
         self.steps = steps
         self.options = options
     }
 
-    /// Finds the fewest steps from one version to another: one where a mapping can be inferred, else through versions in
-    /// between. Throws `MigrationError` with every reason why there are none.
+    /// Finds the fewest steps from one version to another: one where a mapping model fits or a mapping can be inferred,
+    /// else through versions in between. Throws `MigrationError` with every reason why there are none.
     public init(
-        from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String,
-        through versions: [(name: String, model: ManagedObjectModel)] = [],
-        options: MigrationOptions = MigrationOptions()
+        from source: ManagedObjectModel, named sourceName: String? = nil, to destination: ManagedObjectModel,
+        named name: String, through versions: [(name: String, model: ManagedObjectModel)] = [],
+        mappings: [MappingModelFile] = [], options: MigrationOptions = MigrationOptions()
     ) throws {
         self.options = options
         guard source.entityVersionHashesByName != destination.entityVersionHashesByName else {
             steps = []
             return
         }
-        do {
-            let mapping = try MappingModel.inferred(from: source, to: destination)
-            steps = [MigrationStep(from: source, to: destination, named: name, by: .inferred(mapping))]
-        } catch let error as MappingInferenceError {
-            guard let path = MigrationPath.shortest(from: source, to: (name, destination), through: versions) else {
-                throw MigrationError(error)
+        let path = MigrationPath.shortest(
+            from: (sourceName, source), to: (name, destination), through: versions, mappings: mappings)
+        guard let path else {
+            do { _ = try MappingModel.inferred(from: source, to: destination) } catch {
+                throw (error as? MappingInferenceError).map { MigrationError($0) } ?? error
             }
-            var steps: [MigrationStep] = []
-            var model = source
-            for version in path.versions {
-                let mapping = try MappingModel.inferred(from: model, to: version.model)
-                steps.append(
-                    MigrationStep(from: model, to: version.model, named: version.name, by: .inferred(mapping)))
-                model = version.model
-            }
-            self.steps = steps
+            throw MigrationError(
+                CoreDataError.missingMappingModel, CoreDataError.reason(CoreDataError.missingMappingModel),
+                remedy: "write a mapping model")
         }
+        var steps: [MigrationStep] = []
+        var model = source
+        for step in path {
+            steps.append(MigrationStep(from: model, to: step.model, named: step.name, by: step.method))
+            model = step.model
+        }
+        self.steps = steps
     }
 
     /// Migrates the database file at `path`, which nobody else has and which is of the first step's source. What it holds
@@ -114,7 +120,34 @@ public struct MigrationManager: Sendable {
             try store.execute("COMMIT")
             progress.finish()
             return migration.notes
+        case .custom(let mapping): return try perform(mapping, step, path, isCancelled, trace, report)
         }
+    }
+
+    /// A mapping model makes a new file, which takes the old one's place.
+    private func perform(
+        _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ isCancelled: @escaping () -> Bool,
+        _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+    ) throws -> [String] {
+        let made = FilePath(path.string + ".mapped")
+        _ = made.withPlatformString { unlink($0) }
+        let notes: [String]
+        do {
+            let store = try StoreWriter(made, creating: true)
+            if let trace { store.trace(level: trace.level, trace.report) }
+            store.interrupt(when: isCancelled)
+            var migration = try MappingMigration(
+                mapping, into: store, from: path, of: step.source, to: step.destination, policies: policies, report)
+            try migration.run()
+            notes = migration.notes
+        } catch let error as MappingModelError {
+            throw MigrationError(CoreDataError.migration, "\(error)", remedy: error.remedy)
+        }
+        guard rename(made.string, path.string) == 0 else {
+            let error = SystemError.last("rename", path: path)
+            throw MigrationError(CoreDataError.migration, "\(error)", remedy: "see that the directory can be written")
+        }
+        return notes
     }
 }
 

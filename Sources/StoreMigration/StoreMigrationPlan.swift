@@ -13,7 +13,7 @@ extension MigrationManager {
     ///
     /// Throws `MigrationError`: 134130 where the store's model isn't known, 134140 where no mapping can be inferred.
     package init(
-        for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?,
+        for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
         options: MigrationOptions = MigrationOptions()
     ) throws {
         let hashes = store.metadata.versionHashes
@@ -33,12 +33,13 @@ extension MigrationManager {
         }
         // The renaming identifiers of the version's file are what its developers mean.
         try self.init(
-            from: known?.model ?? source, to: target.model, named: target.name, through: between, options: options)
+            from: known?.model ?? source, named: known?.name, to: target.model, named: target.name, through: between,
+            mappings: mappings, options: options)
     }
 
     /// Refuses what would fail on the store's objects before anything is copied. Throws `MigrationError`, `StoreError`.
     package func check(_ reader: StoreReader) throws {
-        guard let first = steps.first else { return }
+        guard let first = steps.first, case .inferred = first.method else { return }
         let findings = MigrationReview(first.source, first.destination).findings
         let objects = StoreObjects(reader, first.source)
         var failures: [MigrationFinding] = []

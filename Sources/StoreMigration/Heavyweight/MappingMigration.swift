@@ -46,7 +46,7 @@ package struct MappingMigration {
     private static func look(
         at source: FilePath, _ model: ManagedObjectModel, _ mapping: MappingModel
     ) throws -> (StoreLayout, Int64) {
-        let older = try StoreWriter(source)
+        let older = try StoreWriter(staged: source)
         let schema = try StoreSchema(older)
         let layout = StoreLayout(model).named(as: schema)
         let missing = schema.missing(of: layout)
