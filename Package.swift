@@ -13,6 +13,7 @@ let package = Package(
         .library(name: "GroupStore", targets: ["GroupStore"]),
         .library(name: "GroupStoreGRDB", targets: ["GroupStoreGRDB"]),
         .library(name: "ManagedObjectModel", targets: ["ManagedObjectModel"]),
+        .library(name: "StoreMigration", targets: ["ManagedObjectModel", "StoreMigration", "StorePreparation"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -69,10 +70,17 @@ let package = Package(
             dependencies: ["CLinux", "CXXHash", "FileCoordination", "GroupContainer", "PersistentStore"],
             swiftSettings: strict),
         .target(
+            name: "StorePreparation",
+            dependencies: [
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
+                "StoreRelocation",
+            ],
+            swiftSettings: strict),
+        .target(
             name: "GroupStoreAgent",
             dependencies: [
                 "AgentProtocol", "ChangeFeed", "CoreDataStore", "DirectoryWatching", "FileCoordination",
-                "GroupContainer", "ManagedObjectModel", "StoreMigration", "StoreRelocation",
+                "GroupContainer", "ManagedObjectModel", "StoreMigration", "StorePreparation", "StoreRelocation",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Yams", package: "Yams"),
             ],
@@ -81,7 +89,7 @@ let package = Package(
             name: "GroupStoreCommand",
             dependencies: [
                 "CoreDataStore", "GroupStore", "GroupStoreAgent", "ManagedObjectModel", "StoreMigration",
-                "StoreRelocation",
+                "StorePreparation", "StoreRelocation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Agent",
@@ -100,6 +108,9 @@ let package = Package(
             path: "Samples/NotesApp", swiftSettings: strict),
         .executableTarget(
             name: "NotesWidget", dependencies: ["GroupStore"], path: "Samples/NotesWidget", swiftSettings: strict),
+        .executableTarget(
+            name: "NotesUpgrade", dependencies: ["ManagedObjectModel", "StorePreparation"],
+            path: "Samples/NotesUpgrade", swiftSettings: strict),
         .executableTarget(
             name: "LegacyPresenter",
             dependencies: ["GroupStore", .product(name: "GRDBSQLite", package: "GRDB.swift")],
@@ -142,6 +153,13 @@ let package = Package(
             ],
             swiftSettings: strict),
         .testTarget(
+            name: "StorePreparationTests",
+            dependencies: [
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StorePreparation",
+                "TestSupport",
+            ],
+            swiftSettings: strict),
+        .testTarget(
             name: "ChangeFeedTests", dependencies: ["ChangeFeed", "DirectoryWatching", "TestSupport"],
             swiftSettings: strict),
         .testTarget(
@@ -156,7 +174,7 @@ let package = Package(
             // The programs are run, not linked: this builds them first.
             dependencies: [
                 "AgentProtocol", "CLinux", "ClaimWorker", "GroupStore", "GroupStoreCommand", "LegacyPresenter",
-                "LegacyWriter", "NotesApp", "NotesWidget", "PersistentStore", "TestSupport",
+                "LegacyWriter", "NotesApp", "NotesUpgrade", "NotesWidget", "PersistentStore", "TestSupport",
                 .product(name: "Yams", package: "Yams"),
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),

@@ -6,6 +6,7 @@ import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
 import StoreMigration
+import StorePreparation
 import StoreRelocation
 import SystemPackage
 

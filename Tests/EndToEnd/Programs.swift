@@ -11,6 +11,7 @@ enum Programs {
     static let legacyPresenter = Word(directory.appending("LegacyPresenter"))
     static let notesApp = Word(directory.appending("NotesApp"))
     static let notesWidget = Word(directory.appending("NotesWidget"))
+    static let notesUpgrade = Word(directory.appending("NotesUpgrade"))
     static let claimWorker = Word(directory.appending("ClaimWorker"))
 
     /// A file of the package, by its path from the root.

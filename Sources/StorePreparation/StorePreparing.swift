@@ -1,0 +1,128 @@
+import CoreDataStore
+import Dispatch
+import LinuxSystem
+import ManagedObjectModel
+import PersistentStore
+import StoreMigration
+import StoreRelocation
+import Synchronization
+import SystemPackage
+
+extension ModelBundle {
+    /// Makes the store at `path` ready to be opened with the model's current version: an app calls it before it opens the
+    /// store. A migration is made on a copy, which takes the store's place in one step when it is whole; the store must not
+    /// be open in this process.
+    ///
+    /// Cancelling the task cancels a migration; the store is then as it was. `progress` is called on a thread of its own,
+    /// with a fraction from 0 to 1 and what is being done.
+    ///
+    /// Throws `StorePreparationError`, and `CancellationError`.
+    public func prepareStore(
+        at path: FilePath, options: StoreOptions = StoreOptions(),
+        progress: @escaping @Sendable (_ fraction: Double, _ doing: String) -> Void = { _, _ in }
+    ) async throws -> StorePreparation {
+        let cancellation = Cancellation()
+        let preparing = StorePreparing(
+            bundle: self, path: path, options: options, progress: progress, isCancelled: { cancellation.isRequested })
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                // It waits for disks and for other programs: not on one of the few threads that tasks share.
+                DispatchQueue.global().async { continuation.resume(with: Result { try preparing.run() }) }
+            }
+        } onCancel: {
+            cancellation.request()
+        }
+    }
+}
+
+private final class Cancellation: Sendable {
+    private let requested = Mutex(false)
+    var isRequested: Bool { requested.withLock { $0 } }
+    func request() { requested.withLock { $0 = true } }
+}
+
+/// The work of it, on one thread.
+private struct StorePreparing: Sendable {
+    let bundle: ModelBundle
+    let path: FilePath
+    let options: StoreOptions
+    let progress: @Sendable (Double, String) -> Void
+    let isCancelled: @Sendable () -> Bool
+
+    func run() throws -> StorePreparation {
+        do {
+            guard !isCancelled() else { throw CancellationError() }
+            guard FileStatus(following: path) != nil else { return try create() }
+            return try migrate()
+        } catch let failure as RelocationFailure {
+            if isCancelled() { throw CancellationError() }
+            throw StorePreparationError(code: failure.code, failure.message, remedy: failure.remedy)
+        } catch let error as MigrationError {
+            throw StorePreparationError(RelocationFailure(error))
+        } catch let error as StoreError {
+            throw StorePreparationError(code: "sqlite_error", "\(error)", remedy: error.remedy)
+        } catch let error as SystemError {
+            throw StorePreparationError(
+                code: "io_error", "\(error)", remedy: "see that the directory can be written to")
+        } catch let error as NewStore.Taken {
+            throw StorePreparationError(
+                code: "exists", "\(PrintablePath(error.path)): there is something already", remedy: "move it away")
+        }
+    }
+
+    private func create() throws -> StorePreparation {
+        guard options.createsMissingStore, let last = path.lastComponent, let name = StoreName(last) else {
+            throw StoreError.missing(path)
+        }
+        let parent = path.removingLastComponent()
+        let directory = try Directory(parent.isEmpty ? "." : parent)
+        let new = try NewStore(at: StoreLocation(directory: directory, name: name))
+        do {
+            let writer = try StoreWriter(new.path)
+            try writer.prepareEmptyStore()
+            try writer.createStore(StoreLayout(bundle.current.model))
+        }
+        try new.publish(writeAhead: options.journalMode == .writeAhead)
+        return .created
+    }
+
+    private func migrate() throws -> StorePreparation {
+        let transform = MigrationTransform(
+            to: bundle.current, in: bundle,
+            options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory), isCancelled: isCancelled)
+        var request = RelocationRequest(source: path, group: path.removingLastComponent())
+        if request.group.isEmpty { request.group = "." }
+        request.deadline = options.deadline
+        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        let location = StoreLocation(directory: try Directory(request.group), name: name)
+        guard let manager = try transform.manager(for: location) else {
+            throw StorePreparationError(
+                code: "not_core_data", "\(PrintablePath(path)): this store is not Core Data's",
+                remedy: "name a store that has the table Z_METADATA")
+        }
+        guard !manager.steps.isEmpty else { return .upToDate }
+        guard options.migratesAutomatically, options.infersMappingModelAutomatically else {
+            let code =
+                options.migratesAutomatically
+                ? CoreDataError.missingMappingModel : CoreDataError.incompatibleVersionHash
+            throw MigrationError(
+                code, "\(PrintablePath(path)): \(CoreDataError.reason(code))",
+                remedy: "let the store be migrated automatically")
+        }
+        request.transform = transform
+        FileLease.ignoreBreakSignal()
+        let engine = RelocationEngine(
+            request, isCancelled: isCancelled,
+            report: { event in
+                if case .transforming(let fraction, let doing) = event { progress(fraction, doing) }
+            })
+        let summary = try engine.transform()
+        return .migrated(through: manager.steps.map(\.destinationName), notes: summary.notes)
+    }
+}
+
+extension StorePreparationError {
+    fileprivate init(_ failure: RelocationFailure) {
+        self.init(code: failure.code, failure.message, remedy: failure.remedy)
+    }
+}

@@ -1,0 +1,152 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+import TestSupport
+import Testing
+
+/// `groupstore create` and `migrate`, on models that a test writes.
+@Suite struct MigrationTests {
+    private static let old = """
+        <entity name="Note"><attribute name="title" optional="YES" attributeType="String"/>
+        <attribute name="rest" optional="YES" attributeType="String"/></entity>
+        """
+    private static let new = """
+        <entity name="Folder"/><entity name="Note">
+        <attribute name="name" optional="YES" attributeType="String" elementID="title"/>
+        <attribute name="stars" attributeType="Integer 16" defaultValueString="3"/></entity>
+        """
+
+    private let directory: TemporaryDirectory
+    fileprivate let model: FilePath
+    fileprivate let store: FilePath
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        model = try ModelTests.bundle(directory, [("Notes", Self.old), ("Notes 2", Self.new)])
+        try run("mkdir", [Word(directory.path.appending("stores"))])
+        store = directory.path.appending("stores/Notes.sqlite")
+    }
+
+    fileprivate func fill(_ rows: Int) throws {
+        let made = try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes", "--json")
+        #expect(made.status == 0, "\(made.errors)")
+        #expect(made.summary.string("outcome") == "created")
+        let writer = try StoreWriter(store)
+        try writer.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < \(rows)) INSERT INTO ZNOTE "
+                + "(Z_PK, Z_ENT, Z_OPT, ZTITLE, ZREST) SELECT i, 1, 2, 'note ' || i, hex(zeroblob(40)) FROM n")
+        try writer.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = \(rows)")
+    }
+
+    fileprivate func sum(_ path: FilePath, _ query: String) throws -> String? {
+        let location = StoreLocation(
+            directory: try Directory(path.removingLastComponent()),
+            name: try #require(path.lastComponent.flatMap(StoreName.init)))
+        return try StoreReader.read(location) { try $0.text(query) }
+    }
+
+    fileprivate let whole = "SELECT count(*) || ' ' || min(ZNAME) || ' ' || sum(ZSTARS) || ' ' || max(Z_ENT) FROM ZNOTE"
+
+    @Test func aStoreIsMigratedAtItsPlace() throws {
+        try fill(500)
+        let planned = try groupstore("migrate", Word(store), "--model", Word(model), "--dry-run", "--json")
+        #expect(planned.summary.string("outcome") == "would_migrate")
+        #expect(try Directory(store.removingLastComponent()).names() == ["Notes.sqlite"])
+
+        let done = try groupstore("migrate", Word(store), "--model", Word(model), "--json")
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(done.summary.string("outcome") == "migrated")
+        #expect(done.summary.string("from_model") == "Notes")
+        #expect(done.summary.string("to_model") == "Notes 2")
+        #expect(done.objects.contains { $0.type == "progress" })
+        #expect(try sum(store, whole) == "500 note 1 1500 2")
+        let inspected = try groupstore("inspect", Word(store), "--model", Word(model))
+        #expect(inspected.output.contains("this store is version Notes 2"))
+
+        let again = try groupstore("migrate", Word(store), "--model", Word(model), "--json")
+        #expect(again.status == 0)
+        #expect(again.summary.string("outcome") == "nothing_to_do")
+    }
+
+    @Test func theStoreStaysWhenTheNewOneHasAnotherName() throws {
+        try fill(10)
+        let before = try groupstore("model", "hash", Word(store)).output
+        let other = directory.path.appending("New.sqlite")
+        let trace = directory.path.appending("trace")
+        let words = ["migrate", Word(store), "--model", Word(model), "--to", Word(other), "--trace-sql", Word(trace)]
+        #expect(try run(Programs.groupstore, words).status == 0)
+        #expect(try sum(other, whole) == "10 note 1 30 2")
+        #expect(try groupstore("model", "hash", Word(store)).output == before)
+        #expect(try run("grep", ["-c", "INSERT INTO .*ZNOTE", Word(trace)]).output == "1\n")
+        let taken = try run(Programs.groupstore, words)
+        #expect(taken.status == 73)
+    }
+
+    /// Backwards is never meant.
+    @Test func aNewerStoreIsRefused() throws {
+        #expect(try groupstore("create", Word(store), "--model", Word(model)).status == 0)
+        let refused = try groupstore("migrate", Word(store), "--model", Word(model), "--version", "Notes", "--json")
+        #expect(refused.status == 65)
+        #expect(refused.summary.object("error")?.string("code") == "core_data_134100")
+        let relocated = try groupstore(
+            "relocate", Word(store), Word(directory.path), "--model", Word(model), "--version", "Notes", "--json")
+        #expect(relocated.status == 65)
+        #expect(try Directory(store.removingLastComponent()).names() == ["Notes.sqlite"])
+    }
+
+    @Test func aStoreIsMigratedWhenItIsRelocated() throws {
+        try fill(100)
+        let group = directory.path.appending("group")
+        try run("mkdir", [Word(group)])
+        let done = try groupstore("relocate", Word(store), Word(group), "--model", Word(model), "--json")
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(done.summary.string("method") == "migrate")
+        #expect(try sum(group.appending("Notes.sqlite"), whole) == "100 note 1 300 2")
+        #expect(try Directory(store.removingLastComponent()).names().isEmpty)
+    }
+
+    /// kill -9 at moments spread over the migration: the store is as it was or migrated, and the next run completes it.
+    @Test func aKilledMigrationIsUndoneOrFinished() throws {
+        try fill(20_000)
+        let pristine = directory.path.appending("pristine.sqlite")
+        try run("cp", [Word(store), Word(pristine)])
+        let words = ["migrate", Word(store), "--model", Word(model), "--json"]
+        let started = ContinuousClock.now
+        #expect(try run(Programs.groupstore, words).status == 0)
+        let span = started.duration(to: .now)
+        var interrupted = 0
+        for kill in 0..<12 {
+            try run("cp", [Word(pristine), Word(store)])
+            let command = try RunningProcess(Programs.groupstore, words)
+            if try !command.hasEnded(within: span * Double(kill) / 12) {
+                try command.killAtOnce()
+                interrupted += 1
+            }
+            let again = try run(Programs.groupstore, words)
+            #expect(again.status == 0, "kill \(kill): \(again.errors)")
+            #expect(try sum(store, whole) == "20000 note 1 60000 2", "kill \(kill)")
+            #expect(try sum(store, "PRAGMA integrity_check") == "ok")
+            #expect(
+                Set(try Directory(store.removingLastComponent()).names().map(\.string)) == [
+                    ".groupstore", "Notes.sqlite",
+                ])
+        }
+        #expect(interrupted > 0)
+    }
+}
+
+extension MigrationTests {
+    /// The sample makes the store, and migrates it once there is a newer version.
+    @Test func theSampleMakesAStoreReady() throws {
+        let words = [Word(store), Word(model)]
+        let made = try run(Programs.notesUpgrade, words)
+        #expect(made.output == "made an empty store of Notes 2\n", "\(made.errors)")
+        try run("rm", [Word(store)])
+        try fill(5)
+        let migrated = try run(Programs.notesUpgrade, words)
+        #expect(migrated.output.hasSuffix("migrated to Notes 2\n"), "\(migrated.errors)")
+        #expect(try sum(store, whole) == "5 note 1 15 2")
+    }
+}

@@ -1,0 +1,113 @@
+import CoreDataStore
+import Dispatch
+import LinuxSystem
+import ManagedObjectModel
+import PersistentStore
+import StorePreparation
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What an app calls before it opens its store.
+@Suite struct StorePreparingTests {
+    private let directory: TemporaryDirectory
+    private let store: FilePath
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        store = directory.path.appending("Notes.sqlite")
+    }
+
+    private func version(_ name: String, _ attributes: [String]) throws -> ModelVersion {
+        var note = EntityDescription(name: "Note")
+        note.attributes = attributes.map { name in
+            var attribute = AttributeDescription(name: name, type: .string)
+            attribute.isOptional = true
+            return attribute
+        }
+        return ModelVersion(name: name, model: try ManagedObjectModel(entities: [note]), path: "/Notes.xcdatamodeld")
+    }
+
+    private func bundle(_ versions: ModelVersion...) throws -> ModelBundle {
+        try #require(ModelBundle(path: "/Notes.xcdatamodeld", versions: versions, currentName: nil))
+    }
+
+    private var old: ModelVersion { get throws { try version("Notes", ["title"]) } }
+    private var new: ModelVersion { get throws { try version("Notes 2", ["title", "url"]) } }
+
+    private func fill(_ rows: Int) throws {
+        let writer = try StoreWriter(store)
+        try writer.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < \(rows)) "
+                + "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTITLE) SELECT i, 1, 1, 'x' FROM n")
+        try writer.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = \(rows)")
+    }
+
+    @Test func aMissingStoreIsMade() async throws {
+        #expect(try await bundle(old).prepareStore(at: store) == .created)
+        #expect(try await bundle(old).prepareStore(at: store) == .upToDate)
+        var options = StoreOptions()
+        options.createsMissingStore = false
+        let other = directory.path.appending("Other.sqlite")
+        await #expect(throws: StorePreparationError.self) { () async throws in
+            try await bundle(old).prepareStore(at: other, options: options)
+        }
+    }
+
+    @Test func anOlderStoreIsMigrated() async throws {
+        _ = try await bundle(old).prepareStore(at: store)
+        try fill(3)
+        let both = try bundle(old, new)
+        #expect(try await both.prepareStore(at: store) == .migrated(through: ["Notes 2"], notes: []))
+        let writer = try StoreWriter(store)
+        #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x' AND ZURL IS NULL") == 3)
+    }
+
+    @Test func whatIsNotAllowedIsRefusedWithCoreDatasCode() async throws {
+        _ = try await bundle(old).prepareStore(at: store)
+        let both = try bundle(old, new)
+        var options = StoreOptions()
+        options.migratesAutomatically = false
+        let refused = await #expect(throws: StorePreparationError.self) { () async throws in
+            try await both.prepareStore(at: store, options: options)
+        }
+        #expect(refused?.code == "core_data_134100")
+        options.migratesAutomatically = true
+        options.infersMappingModelAutomatically = false
+        let without = await #expect(throws: StorePreparationError.self) { () async throws in
+            try await both.prepareStore(at: store, options: options)
+        }
+        #expect(without?.code == "core_data_134140")
+    }
+
+    @Test func aNewerStoreIsRefused() async throws {
+        _ = try await bundle(new).prepareStore(at: store)
+        let refused = await #expect(throws: StorePreparationError.self) { () async throws in
+            try await bundle(old, version("Notes 0", [])).prepareStore(at: store)
+        }
+        #expect(refused?.code == "core_data_134130")
+    }
+
+    @Test func aCancelledTaskLeavesTheStoreAsItWas() async throws {
+        _ = try await bundle(old).prepareStore(at: store)
+        try fill(20_000)
+        // Without one attribute, the table is made anew.
+        let both = try bundle(old, version("Notes 2", ["body"]))
+        let (started, tell) = AsyncStream.makeStream(of: Void.self)
+        let turnstile = DispatchSemaphore(value: 0)
+        let task = Task { [store] in
+            try await both.prepareStore(at: store) { _, _ in
+                tell.yield()
+                // The migration goes on once the task is cancelled.
+                turnstile.wait()
+                turnstile.signal()
+            }
+        }
+        for await _ in started { break }
+        task.cancel()
+        turnstile.signal()
+        await #expect(throws: CancellationError.self) { () async throws in try await task.value }
+        let writer = try StoreWriter(store)
+        #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x'") == 20_000)
+    }
+}
