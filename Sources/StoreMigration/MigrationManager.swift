@@ -50,7 +50,7 @@ public struct MigrationManager: Sendable {
     /// Finds the fewest steps from one version to another: one where a mapping model fits or a mapping can be inferred,
     /// else through versions in between. Throws `MigrationError` with every reason why there are none.
     public init(
-        from source: ManagedObjectModel, named sourceName: String? = nil, to destination: ManagedObjectModel,
+        from source: ManagedObjectModel, sourceNamed sourceName: String? = nil, to destination: ManagedObjectModel,
         named name: String, through versions: [(name: String, model: ManagedObjectModel)] = [],
         mappings: [MappingModelFile] = [], options: MigrationOptions = MigrationOptions()
     ) throws {

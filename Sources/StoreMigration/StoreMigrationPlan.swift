@@ -33,7 +33,8 @@ extension MigrationManager {
         }
         // The renaming identifiers of the version's file are what its developers mean.
         try self.init(
-            from: known?.model ?? source, named: known?.name, to: target.model, named: target.name, through: between,
+            from: known?.model ?? source, sourceNamed: known?.name, to: target.model, named: target.name,
+            through: between,
             mappings: mappings, options: options)
     }
 
