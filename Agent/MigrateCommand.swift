@@ -52,6 +52,7 @@ struct MigrateCommand: ParsableCommand {
             try migrationFailures {
                 let location = try StoreArgument(store).location()
                 let started = ContinuousClock.now
+                if !dryRun { try finishInterrupted(location) }
                 let job = try MigrationJob(location, model, modelOptions)
                 var notes: [String] = []
                 if !job.manager.steps.isEmpty, !dryRun {
@@ -62,6 +63,18 @@ struct MigrateCommand: ParsableCommand {
                     summary(job, seconds: started.duration(to: .now).seconds),
                     job.sentence)
             }
+        }
+    }
+
+    /// A migration that was killed may have left the store under another name: that comes before any look at it.
+    private func finishInterrupted(_ location: StoreLocation) throws {
+        var request = RelocationRequest(source: location.path, group: location.directory.path)
+        request.deadline = .milliseconds(Int64(deadline * 1000))
+        FileLease.ignoreBreakSignal()
+        do throws(RelocationFailure) {
+            _ = try RelocationEngine(request).recover { _ in }
+        } catch {
+            throw CommandFailure(error)
         }
     }
 

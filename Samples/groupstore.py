@@ -72,6 +72,15 @@ class Relocated:
 
 
 @dataclass(frozen=True)
+class Migrated:
+    """The store is of another version of its model: read everything anew, if this program knows that version."""
+
+    token: str
+    from_model: str
+    to_model: str
+
+
+@dataclass(frozen=True)
 class Abandoned:
     """What Relocating announced is over, and moved nothing."""
 
@@ -93,7 +102,7 @@ class Disconnected:
     """There is no agent. It is looked for; nothing that happens meanwhile is missed without a Reset."""
 
 
-Event = Union[Changed, Relocating, Relocated, Abandoned, Reset, Disconnected]
+Event = Union[Changed, Relocating, Relocated, Migrated, Abandoned, Reset, Disconnected]
 
 
 class Refused(Exception):
@@ -133,6 +142,8 @@ def _event(message) -> Optional[Event]:
         return Relocating(token, [_holder(each) for each in message.get("waiting_for", [])])
     if kind == "relocated":
         return Relocated(token, _path(message, "from"), _path(message, "to"))
+    if kind == "migrated":
+        return Migrated(token, message.get("from_model", ""), message.get("to_model", ""))
     if kind == "abandoned":
         return Abandoned(token, message.get("outcome", ""), message.get("message", ""))
     if kind == "reset":

@@ -18,6 +18,8 @@ package enum StoreEvent: Sendable, Equatable {
     /// A legacy store is about to become this one; who still has it open.
     case relocating(waitingFor: [Holder])
     case relocated(from: [UInt8], to: [UInt8])
+    /// The store is of another version of its model: what was known of it is stale.
+    case migrated(fromModel: String, toModel: String)
     /// The relocation that `relocating` announced is over and moved nothing; `outcome` as in the command's summary.
     case abandoned(outcome: String, message: String)
     /// What the subscriber knows is stale: read anew.
@@ -55,6 +57,9 @@ package enum StoreEvent: Sendable, Equatable {
         case .relocated(let from, let to):
             object.setPath("from", bytes: from)
             object.setPath("to", bytes: to)
+        case .migrated(let fromModel, let toModel):
+            object["from_model"] = .string(fromModel)
+            object["to_model"] = .string(toModel)
         case .abandoned(let outcome, let message):
             object["outcome"] = .string(outcome)
             object["message"] = .string(message)
@@ -73,6 +78,7 @@ package enum StoreEvent: Sendable, Equatable {
         case .change: "change"
         case .relocating: "relocating"
         case .relocated: "relocated"
+        case .migrated: "migrated"
         case .abandoned: "abandoned"
         case .reset: "reset"
         }

@@ -24,6 +24,9 @@ package struct RelocationReceipt: Codable, Sendable, Equatable {
     package var retirement: Transfer.Retirement
     /// The move was made without proof that nobody had the store open.
     package var assumedClosed: Bool
+    /// The version of the model that the store was of, and that it was migrated to on the way.
+    package var modelBefore: String?
+    package var modelAfter: String?
     /// The database's file when all was done; nil in a receipt of an older version. While it is still the same,
     /// nobody has written to it.
     package var published: FileMark?

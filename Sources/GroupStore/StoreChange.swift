@@ -20,6 +20,8 @@ public enum StoreChange: Sendable, Equatable {
     /// `abandoned`, `reset` or `disconnected`; where it still lasts after one of the latter two, it comes again.
     case relocating(waitingFor: [Holder], token: String)
     case relocated(from: URL, to: URL, token: String)
+    /// The store is of another version of its model now: read everything anew, if this program knows that version.
+    case migrated(fromModel: String, toModel: String, token: String)
     /// The relocation that was announced is over, and moved nothing.
     case abandoned(outcome: String, message: String, token: String)
     /// What the subscriber knows is stale: read everything anew. `reason`: a word such as `lagged`, `epoch`, `replaced`.
@@ -31,7 +33,7 @@ public enum StoreChange: Sendable, Equatable {
     public var token: String? {
         switch self {
         case .changed(_, _, let token), .relocating(_, let token), .relocated(_, _, let token),
-            .abandoned(_, _, let token), .reset(_, let token):
+            .migrated(_, _, let token), .abandoned(_, _, let token), .reset(_, let token):
             token
         case .disconnected: nil
         }
@@ -52,6 +54,9 @@ extension StoreChange {
         case "relocating": self = .relocating(waitingFor: object.holders("waiting_for"), token: token)
         case "relocated":
             self = .relocated(from: object.url("from"), to: object.url("to"), token: token)
+        case "migrated":
+            self = .migrated(
+                fromModel: object.string("from_model") ?? "", toModel: object.string("to_model") ?? "", token: token)
         case "abandoned":
             self = .abandoned(
                 outcome: object.string("outcome") ?? "", message: object.string("message") ?? "", token: token)

@@ -12,6 +12,7 @@ struct Channel {
     /// Tokens before it say nothing of what happened since.
     private var lastReset: Numbered?
     private var lastRelocated: Numbered?
+    private var lastMigrated: Numbered?
     /// The tables of the last changes, for those who come back.
     private var recent: [(number: UInt64, tables: ChangedTables)] = []
     private static let mostRecent = 64
@@ -28,6 +29,7 @@ struct Channel {
         switch event {
         case .reset: lastReset = numbered
         case .relocated: lastRelocated = numbered
+        case .migrated: lastMigrated = numbered
         case .change(let tables):
             if recent.count == Self.mostRecent { recent.removeFirst() }
             recent.append((number, tables))
@@ -46,9 +48,9 @@ struct Channel {
         if let lastReset, token.number < lastReset.number {
             return [Numbered(event: lastReset.event, number: number)]
         }
-        if let lastRelocated, token.number < lastRelocated.number {
-            return [lastRelocated] + (lastRelocated.number < number ? [change(since: lastRelocated.number)] : [])
-        }
+        let moves = [lastRelocated, lastMigrated].compactMap(\.self).filter { token.number < $0.number }
+            .sorted { $0.number < $1.number }
+        if let last = moves.last { return moves + (last.number < number ? [change(since: last.number)] : []) }
         return [change(since: token.number)]
     }
 
@@ -85,7 +87,7 @@ struct Backlog {
             case .reset:
                 entries[entries.count - 1] = Channel.Numbered(event: last.event, number: new.number)
                 return
-            case .relocating, .relocated, .abandoned: break
+            case .relocating, .relocated, .migrated, .abandoned: break
             }
         }
         entries.append(new)

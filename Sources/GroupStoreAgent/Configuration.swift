@@ -30,16 +30,20 @@ package struct Configuration: Sendable, Equatable {
         package var retirement: Transfer.Retirement
         /// How long no part of a store that is being copied in may have come before it counts as whole.
         package var settle: Duration
+        /// Stores of older versions of it are migrated when they are relocated; nil for none.
+        package var model: FilePath?
 
         package init(
             name: StoreName, legacy: [FilePath] = [], onConflict: RelocationRequest.ConflictPolicy = .refuse,
-            retirement: Transfer.Retirement = .delete, settle: Duration = .seconds(1)
+            retirement: Transfer.Retirement = .delete, settle: Duration = .seconds(1),
+            model: FilePath? = nil
         ) {
             self.name = name
             self.legacy = legacy
             self.onConflict = onConflict
             self.retirement = retirement
             self.settle = settle
+            self.model = model
         }
     }
 

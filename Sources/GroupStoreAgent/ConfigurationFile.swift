@@ -126,8 +126,8 @@ extension ConfigurationFile {
 
     private func read(store node: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
         let section = try section(
-            node, "a store", keys: ["name", "legacy", "on-conflict", "retire", "settle"],
-            later: ["model", "mappings", "history"])
+            node, "a store", keys: ["name", "legacy", "on-conflict", "retire", "settle", "model"],
+            later: ["mappings", "history"])
         let nameNode = try section.required("name")
         let text = try string(nameNode, "name")
         guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.init) else {
@@ -137,6 +137,7 @@ extension ConfigurationFile {
         if let value = section["on-conflict"] { store.onConflict = try choice(value, "on-conflict") }
         if let value = section["retire"] { store.retirement = try choice(value, "retire") }
         if let value = section["settle"] { store.settle = try duration(value) }
+        if let value = section["model"] { store.model = try absolute(value) }
         try builder.add(store, line: nameNode.line)
         guard let legacy = section["legacy"] else { return }
         for path in try list(legacy, "legacy") { try builder.add(legacy: absolute(path), line: path.line) }

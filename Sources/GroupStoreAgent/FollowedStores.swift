@@ -286,7 +286,7 @@ extension FollowedStores {
         states.set(store?.state, of: address)
         let saysAll = announced.contains { event in
             switch event {
-            case .relocated, .reset: true
+            case .relocated, .migrated, .reset: true
             case .change, .relocating, .abandoned: false
             }
         }

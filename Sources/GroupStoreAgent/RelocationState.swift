@@ -32,7 +32,7 @@ package struct RelocationState: Sendable, Equatable {
         case .relocated: return RelocationState(.relocated, since: Date())
         case .abandoned(let outcome, let message):
             return RelocationState(.abandoned(outcome: outcome, message: message), since: Date())
-        case .change, .reset: return state
+        case .change, .migrated, .reset: return state
         }
     }
 

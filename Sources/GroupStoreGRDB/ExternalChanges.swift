@@ -12,7 +12,7 @@ enum ExternalChanges {
         case .changed(let tables?, isComplete: true, _):
             // Another schema may give each table another meaning.
             tables.contains { $0.lowercased().hasPrefix("sqlite_") } ? .everything : .tables(tables)
-        case .changed, .relocated, .reset: .everything
+        case .changed, .relocated, .migrated, .reset: .everything
         case .relocating, .abandoned, .disconnected: nil
         }
     }

@@ -53,15 +53,26 @@ package struct MigrationTransform: StoreTransform {
 
     package func run(
         on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
-    ) throws -> [String] {
+    ) throws -> TransformedStore {
         try failing(staged) {
             // Looked at anew: the copy may be of a later moment than the plan.
-            guard let manager = try manager(for: staged, checkingObjects: false) else { return [] }
-            return try withoutActuallyEscaping(progress) { progress in
+            let before = try versionName(of: staged)
+            guard let manager = try manager(for: staged, checkingObjects: false) else {
+                return TransformedStore(before: before, after: before)
+            }
+            let notes = try withoutActuallyEscaping(progress) { progress in
                 try manager.migrate(
                     staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace(), progress: progress)
             }
+            return TransformedStore(before: before, after: target.name, notes: notes)
         }
+    }
+
+    /// What developers call the store's version; its identifiers where no version has its hashes.
+    private func versionName(of store: StoreLocation) throws -> String {
+        let metadata = try StoreModel.read(store)?.metadata
+        let known = metadata.flatMap { bundle?.version(matching: $0.versionHashes)?.name }
+        return known ?? metadata?.versionIdentifiers.joined(separator: ", ") ?? ""
     }
 
     private func failing<Result>(_ store: StoreLocation, _ body: () throws -> Result) throws -> Result {

@@ -52,6 +52,8 @@ private struct StorePreparing: Sendable {
     func run() throws -> StorePreparation {
         do {
             guard !isCancelled() else { throw CancellationError() }
+            // A migration that was killed may have left the store under another name.
+            _ = try RelocationEngine(request).recover { _ in }
             guard FileStatus(following: path) != nil else { return try create() }
             return try migrate()
         } catch let failure as RelocationFailure {
@@ -68,6 +70,13 @@ private struct StorePreparing: Sendable {
             throw StorePreparationError(
                 code: "exists", "\(PrintablePath(error.path)): there is something already", remedy: "move it away")
         }
+    }
+
+    private var request: RelocationRequest {
+        var request = RelocationRequest(source: path, group: path.removingLastComponent())
+        if request.group.isEmpty { request.group = "." }
+        request.deadline = options.deadline
+        return request
     }
 
     private func create() throws -> StorePreparation {
@@ -90,9 +99,7 @@ private struct StorePreparing: Sendable {
         let transform = MigrationTransform(
             to: bundle.current, in: bundle,
             options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory), isCancelled: isCancelled)
-        var request = RelocationRequest(source: path, group: path.removingLastComponent())
-        if request.group.isEmpty { request.group = "." }
-        request.deadline = options.deadline
+        var request = request
         guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
         let location = StoreLocation(directory: try Directory(request.group), name: name)
         guard let manager = try transform.manager(for: location) else {

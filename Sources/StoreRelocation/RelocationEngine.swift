@@ -210,6 +210,7 @@ package struct RelocationEngine {
     ) -> RelocationSummary {
         var summary = summary(outcome, places, method: done?.method)
         summary.bytes = done?.bytes ?? 0
+        summary.transformed = done?.transformed
         summary.notes = notes
         return summary
     }

@@ -61,6 +61,8 @@ package struct RelocationSummary: Sendable {
     /// Nil where no store was moved.
     package var method: Transfer.Method?
     package var bytes: Int64 = 0
+    /// What its content was and is, where it was changed.
+    package var transformed: TransformedStore?
     /// What a person should know: what was archived and where, what was found unfinished.
     package var notes: [String] = []
 

@@ -23,8 +23,8 @@ struct StagedSet {
     let fingerprint: DatabaseFingerprint
     /// The one to publish; nil on one file system.
     let copy: Copy?
-    /// What a transform said of the copy.
-    let notes: [String]
+    /// What a transform has made of the copy; nil when there was none.
+    let transformed: TransformedStore?
 
     /// Makes the copies, in place of earlier ones. Throws when the source changed meanwhile, or on a full disk.
     init(
@@ -48,12 +48,12 @@ struct StagedSet {
         if copies, let destination = places.destination {
             let staged = StoreLocation(directory: try places.staging(), name: destination.name)
             let copy = try writer.run(to: staged)
-            notes = try transform.map { try $0.run(staged, report) } ?? []
+            transformed = try transform.map { try $0.run(staged, report) }
             // The hash stays that of the copied bytes: by it the old store is known, should it come back.
             self.copy = transform == nil ? copy : copy.transformed
         } else {
             copy = nil
-            notes = []
+            transformed = nil
         }
     }
 }
@@ -146,12 +146,12 @@ extension Directory {
 
 extension StoreTransform {
     /// Changes the copy and puts the result on the disk.
-    fileprivate func run(_ staged: StoreLocation, _ report: (RelocationEvent) -> Void) throws -> [String] {
-        let notes = try run(on: staged) { report(.transforming(fraction: $0, doing: $1)) }
+    fileprivate func run(_ staged: StoreLocation, _ report: (RelocationEvent) -> Void) throws -> TransformedStore {
+        let done = try run(on: staged) { report(.transforming(fraction: $0, doing: $1)) }
         for name in staged.name.sideFiles { try staged.directory.removeFile(name) }
         let file = try staged.directory.open(staged.name.database, flags: O_RDWR)
         try file.synchronize(path: staged.path)
         try staged.directory.synchronize()
-        return notes
+        return done
     }
 }

@@ -36,6 +36,7 @@ final class StoreTransfer {
         var method: Transfer.Method
         var bytes: Int64
         var notes: [String]
+        var transformed: TransformedStore?
     }
 
     /// Why an attempt ended without the store having moved; everything is where it was.
@@ -346,7 +347,8 @@ final class StoreTransfer {
         }
         let notes = try end.finish(receipt: receipt)
         return Done(
-            method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size, notes: (staged?.notes ?? []) + notes)
+            method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size,
+            notes: (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed)
     }
 
     private func decide(_ withdrawn: Withdrawn, _ receipt: RelocationReceipt?) throws {
@@ -389,10 +391,13 @@ final class StoreTransfer {
         guard case .publish = transfer.purpose, let destination = places.destination, !places.isInPlace else {
             return nil
         }
-        return RelocationReceipt(
+        var receipt = RelocationReceipt(
             id: transfer.id, name: destination.name.database, from: source.path, at: Date(), method: method,
             bytes: withdrawn.fingerprint.size + supportBytes, hash: staged?.copy?.hash,
             changeCounter: withdrawn.fingerprint.changeCounter ?? 0, storeUUID: storeUUID,
             retirement: transfer.retirement, assumedClosed: options.assumeClosed)
+        receipt.modelBefore = staged?.transformed?.before
+        receipt.modelAfter = staged?.transformed?.after
+        return receipt
     }
 }

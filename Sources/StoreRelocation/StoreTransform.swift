@@ -3,15 +3,31 @@ import LinuxSystem
 import PersistentStore
 import SystemPackage
 
+/// What a transform has made of a copy.
+package struct TransformedStore: Sendable, Equatable {
+    /// What the content was, and what it is, in the words of whoever changes it: versions of a model.
+    package let before: String
+    package let after: String
+    /// What a person should know.
+    package let notes: [String]
+
+    package init(before: String, after: String, notes: [String] = []) {
+        self.before = before
+        self.after = after
+        self.notes = notes
+    }
+}
+
 /// A change of a store's content that goes with its relocation, such as a migration to another model. What it means is
 /// not known here: a copy is made, changed, and published in the store's place.
 package protocol StoreTransform: Sendable {
     /// Whether the store is to be changed at all; nothing of it is. Throws `RelocationFailure` where it can't be.
     func isNeeded(_ store: StoreLocation) throws -> Bool
 
-    /// Changes the copy, which nobody else has open, in rollback mode. When it throws, the copy is discarded. Returns
-    /// what a person should know.
-    func run(on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void) throws -> [String]
+    /// Changes the copy, which nobody else has open, in rollback mode. When it throws, the copy is discarded.
+    func run(
+        on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
+    ) throws -> TransformedStore
 }
 
 extension StoreTransform {
@@ -64,6 +80,7 @@ extension RelocationEngine {
         summary.method = .migrate
         summary.bytes = done.bytes
         summary.notes += done.notes
+        summary.transformed = done.transformed
     }
 }
 

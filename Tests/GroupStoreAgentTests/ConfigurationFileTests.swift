@@ -41,6 +41,7 @@ import Testing
                     on-conflict: keep-group
                     retire: symlink
                     settle: 250ms
+                    model: ~/Notes.xcdatamodeld
                   - name: data.data
               - id: group.com.example.empty
             """, ["GROUPSTORE_CONTAINERS": "/containers"])
@@ -56,11 +57,13 @@ import Testing
         #expect(notes.onConflict == .keepGroup)
         #expect(notes.retirement == .symlink)
         #expect(notes.settle == .milliseconds(250))
+        #expect(notes.model == home.appending("Notes.xcdatamodeld"))
         let data = try #require(configuration.groups.first?.stores.last)
         #expect(data.legacy.isEmpty)
         #expect(data.onConflict == .refuse)
         #expect(data.retirement == .delete)
         #expect(data.settle == .seconds(1))
+        #expect(data.model == nil)
     }
 
     struct Mistake: CustomTestStringConvertible, Sendable {
@@ -98,7 +101,8 @@ import Testing
         Mistake(line: 5, word: "name is not a text", text: store("name:")),
         Mistake(line: 6, word: "can't be burn", text: store("name: A\n        retire: burn")),
         Mistake(line: 6, word: "can't be overwrite", text: store("name: A\n        on-conflict: overwrite")),
-        Mistake(line: 6, word: "model is not supported by this version", text: store("name: A\n        model: /m")),
+        Mistake(
+            line: 6, word: "mappings is not supported by this version", text: store("name: A\n        mappings: []")),
         Mistake(line: 6, word: "history is not supported", text: store("name: A\n        history: { keep: 7d }")),
         Mistake(line: 6, word: "two stores for one file", text: store("name: A\n      - name: A")),
         Mistake(

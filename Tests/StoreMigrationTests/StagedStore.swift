@@ -29,6 +29,15 @@ final class StagedStore {
         try self.init(try model(source), statements)
     }
 
+    /// A copy of a store that an app has written.
+    init(copyOf location: StoreLocation, _ model: ManagedObjectModel) throws {
+        directory = try TemporaryDirectory()
+        path = directory.path.appending("Store.sqlite")
+        source = model
+        _ = try StoreWriter(path, creating: true)
+        try StoreReader.read(location) { try $0.copy(to: path) }
+    }
+
     /// Returns what a person is told.
     @discardableResult
     func migrate(
@@ -71,7 +80,9 @@ final class StagedStore {
         let writer = try StoreWriter(path)
         let schema = try StoreSchema(writer)
         let layout = StoreLayout(model)
-        var expected = Set(["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"])
+        var expected = Set([
+            "Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING",
+        ])
         expected.formUnion(layout.tables.map(\.name) + layout.joinTables.map(\.name))
         var differences = schema.missing(of: layout)
         for table in layout.tables {
@@ -87,7 +98,8 @@ final class StagedStore {
         differences += schema.columns.keys.filter { !expected.contains($0) && !$0.hasPrefix("sqlite_") }.map {
             "+" + $0
         }
-        let indexes = Set(schema.objects.filter { $0.kind == .index }.map(\.name))
+        let indexes = Set(schema.objects.filter { $0.kind == .index && expected.contains($0.table) }.map(\.name))
+            .filter { !$0.contains("TRANSACTION") }
         differences += indexes.symmetricDifference(layout.indexes.map(\.name)).map { "index " + $0 }
         let triggers = Set(layout.derivedAttributeTriggers.flatMap(\.triggers).map(\.name))
         differences += triggers.symmetricDifference(schema.objects.filter { $0.kind == .trigger }.map(\.name))

@@ -43,12 +43,12 @@ import Testing
 
         func run(
             on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
-        ) throws -> [String] {
+        ) throws -> TransformedStore {
             let writer = try StoreWriter(staged.pathForSQLite)
             try writer.execute("UPDATE note SET text = 'new'")
             progress(1, "renewed")
             if fails { throw Failure() }
-            return ["renewed"]
+            return TransformedStore(before: "old", after: "new", notes: ["renewed"])
         }
     }
 
@@ -103,6 +103,7 @@ import Testing
         let summary = try RelocationEngine(request(group)).run()
         #expect(summary.outcome == .relocated)
         #expect(summary.method == .migrate)
+        #expect(summary.transformed?.after == "new")
         #expect(try notes(group) == "new")
         #expect(try legacy.directory.names().isEmpty)
         #expect(Set(try group.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])

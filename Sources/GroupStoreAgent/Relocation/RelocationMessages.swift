@@ -15,6 +15,10 @@ extension RelocationSummary {
         object["method"] = method.map { .string($0.rawValue) } ?? .null
         object["bytes"] = .integer(bytes)
         object["seconds"] = .number(seconds)
+        if let transformed {
+            object["from_model"] = .string(transformed.before)
+            object["to_model"] = .string(transformed.after)
+        }
         object["notes"] = notes.isEmpty ? nil : .array(notes.map { .string($0) })
         return object
     }

@@ -1,12 +1,14 @@
 import AgentProtocol
-import Dispatch
 import DirectoryWatching
+import Dispatch
 import FileCoordination
 import Foundation
 import GroupContainer
 import LinuxSystem
 import Logging
+import ManagedObjectModel
 import PersistentStore
+import StorePreparation
 import StoreRelocation
 import Synchronization
 import SystemPackage
@@ -174,9 +176,11 @@ package final class RelocationScheduler: RelocationScheduling {
         request.deadline = .milliseconds(asked.isEmpty ? 100 : 1000)
         let opener = FeedOpener(feed: feed, store: store.address)
         do throws(RelocationFailure) {
+            request.transform = try store.configuration.transform(isStopping: { [isStopping] in isStopping.isSet })
             let summary = try engine(request, opener).run()
             announcements.ended(store.address)
             opener.resume(announcing: summary.event)
+            if let migration = summary.migration { feed.announce(migration, of: store.address) }
             succeeded(summary, store)
         } catch {
             // Whoever is in the way is waited for: that it is not over yet is told when it is known who they are.
@@ -307,7 +311,29 @@ private final class FeedOpener: StoreOpener {
     }
 }
 
+extension Configuration.Store {
+    /// The migration to the model that is configured; nil for none. Throws `RelocationFailure` when that can't be read.
+    fileprivate func transform(
+        isStopping: @escaping @Sendable () -> Bool
+    ) throws(RelocationFailure) -> MigrationTransform? {
+        guard let model else { return nil }
+        do {
+            let bundle = try ModelBundle(reading: model)
+            return MigrationTransform(to: bundle.current, in: bundle, isCancelled: isStopping)
+        } catch {
+            throw RelocationFailure(
+                .badData, code: "bad_model", "the configured model can't be read: \(error)",
+                remedy: "correct model: in the configuration, or install the model")
+        }
+    }
+}
+
 extension RelocationSummary {
+    /// What they are told besides, where the store is of another version now.
+    fileprivate var migration: StoreEvent? {
+        transformed.map { .migrated(fromModel: $0.before, toModel: $0.after) }
+    }
+
     /// What subscribers of the store are told.
     fileprivate var event: StoreEvent {
         outcome == .relocated
@@ -331,16 +357,22 @@ extension RelocationScheduler {
             var request = try RelocationRequest(operation)
             let store = configuration.address(of: request)
             request.identifier = store.flatMap { GroupIdentifier($0.group) }
+            let configured = store.flatMap { store in
+                FilePath.Component(bytes: store.name).flatMap { configuration.group(store.group)?.store(named: $0) }
+            }
             if let store, !operation.dryRun { announcements.relocating(store, waitingFor: []) }
             let started = ContinuousClock.now
             let opener = FeedOpener(feed: feed, store: store, source: configuration.address(of: request.source))
-            let engine = engine(request, opener) { event in
-                if let line = event.line { events(.progress(type: line.type, line.members)) }
-            }
             var announced: StoreEvent?
+            var migration: StoreEvent?
             do throws(RelocationFailure) {
+                request.transform = try configured?.transform(isStopping: { [isStopping] in isStopping.isSet })
+                let engine = engine(request, opener) { event in
+                    if let line = event.line { events(.progress(type: line.type, line.members)) }
+                }
                 let summary = operation.dryRun ? try engine.dryRun() : try engine.run()
                 announced = summary.event
+                migration = summary.migration
                 events(
                     .summary(
                         summary.members(seconds: started.duration(to: .now).seconds, dryRun: operation.dryRun)))
@@ -350,6 +382,7 @@ extension RelocationScheduler {
             }
             if let store, !operation.dryRun { announcements.ended(store) }
             opener.resume(announcing: operation.dryRun ? nil : announced)
+            if let store, let migration { feed.announce(migration, of: store) }
         } catch {
             events(.refused(error))
         }

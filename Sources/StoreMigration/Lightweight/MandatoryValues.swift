@@ -59,7 +59,10 @@ struct MandatoryValues {
         guard succession.predecessors[entity] != nil else { return false }
         switch property {
         case .attribute(let attribute):
-            guard !attribute.isOptional, attribute.derivation == nil else { return false }
+            // Where there was no value, the default is one.
+            guard !attribute.isOptional, attribute.derivation == nil, attribute.defaultLiteral == nil else {
+                return false
+            }
             return succession.attribute(attribute.name, of: entity)?.attribute.isOptional ?? true
         case .relationship(let relationship):
             guard !relationship.isOptional, !relationship.isToMany else { return false }
