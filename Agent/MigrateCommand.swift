@@ -51,6 +51,7 @@ struct MigrateCommand: ParsableCommand {
         try reporting(output) {
             try migrationFailures {
                 let location = try StoreArgument(store).location()
+                if !dryRun { try recover(location) }
                 let started = ContinuousClock.now
                 let job = try MigrationJob(location, model, modelOptions)
                 var notes: [String] = []
@@ -62,6 +63,16 @@ struct MigrateCommand: ParsableCommand {
                     summary(job, seconds: started.duration(to: .now).seconds),
                     job.sentence)
             }
+        }
+    }
+
+    /// A run that was killed may have left the store without its name: it is finished or undone first.
+    private func recover(_ location: StoreLocation) throws {
+        let request = RelocationRequest(source: location.path, group: location.directory.path)
+        do throws(RelocationFailure) {
+            _ = try RelocationEngine(request).recover { _ in }
+        } catch {
+            throw CommandFailure(error)
         }
     }
 
