@@ -61,7 +61,8 @@ let package = Package(
         .target(
             name: "StoreMigration",
             dependencies: [
-                "CoreDataStore", "ManagedObjectModel", "PersistentStore", .product(name: "Yams", package: "Yams"),
+                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore",
+                .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: strict),
         .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),

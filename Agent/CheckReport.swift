@@ -24,7 +24,7 @@ struct CheckReport {
         self.new = new
         self.store = store
         let check = MigrationCheck(
-            from: old.model, sourceNamed: old.version?.name, hashes: old.hashes, to: target, named: new.name,
+            from: old.model, sourceName: old.version?.name, hashes: old.hashes, to: target, named: new.name,
             intermediates: between.map { ($0.name, $0.model) }, mappings: mappings)
         guard let store, let model = old.model, check.findings.contains(where: { $0.requirement != nil }) else {
             self.check = check

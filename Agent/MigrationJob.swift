@@ -16,6 +16,7 @@ struct MigrationModelOptions: ParsableArguments {
     var version: String?
 
     @OptionGroup var renameOptions: ModelRenameOptions
+    @OptionGroup var mappingOptions: MappingModelOptions
 
     @Flag(help: "Let persistent history lose the changes of entities that are removed.")
     var allowPartialHistory = false
@@ -42,7 +43,7 @@ struct MigrationModelOptions: ParsableArguments {
 
     /// The same migration, as relocations take it. Throws `CommandFailure`.
     func transform(_ job: MigrationJob) throws -> MigrationTransform {
-        try transform(to: job.target, in: job.bundle)
+        try transform(to: job.target, in: job.bundle, job.mappings)
     }
 
     /// To the model's version that is asked for. Throws `CommandFailure`.
@@ -51,14 +52,18 @@ struct MigrationModelOptions: ParsableArguments {
         let named = try argument.version(named: version, .none)
         let target =
             try named.version ?? ModelVersion(name: named.name, model: named.knownModel, path: argument.path)
-        guard case .bundle(let bundle) = argument else { return try transform(to: target, in: nil) }
-        return try transform(to: target, in: bundle)
+        let mappings = try mappingOptions.files(beside: argument.path)
+        guard case .bundle(let bundle) = argument else { return try transform(to: target, in: nil, mappings) }
+        return try transform(to: target, in: bundle, mappings)
     }
 
-    private func transform(to target: ModelVersion, in bundle: ModelBundle?) throws -> MigrationTransform {
+    private func transform(
+        to target: ModelVersion, in bundle: ModelBundle?, _ mappings: [MappingModelFile]
+    ) throws -> MigrationTransform {
         let trace = UncheckedTrace(trace: try trace())
         return MigrationTransform(
-            to: target, in: bundle, options: MigrationOptions(allowsPartialHistory: allowPartialHistory),
+            to: target, in: bundle, mappings: mappings,
+            options: MigrationOptions(allowsPartialHistory: allowPartialHistory),
             trace: { trace.trace })
     }
 
@@ -79,6 +84,7 @@ struct MigrationJob {
     let target: ModelVersion
     /// The versions that lie between.
     let bundle: ModelBundle?
+    let mappings: [MappingModelFile]
     /// What the store's version is called; its file's name where no version has its hashes.
     let fromName: String
     let manager: MigrationManager
@@ -91,6 +97,8 @@ struct MigrationJob {
         let model = try named.knownModel
         let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
         self.bundle = bundle
+        let mappings = try options.mappingOptions.files(beside: argument.path)
+        self.mappings = mappings
         (target, fromName, manager) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
@@ -103,7 +111,7 @@ struct MigrationJob {
             let target = (named.version ?? ModelVersion(name: named.name, model: model, path: argument.path))
                 .replacing(renamed)
             let manager = try MigrationManager(
-                for: store, to: target, in: bundle,
+                for: store, to: target, in: bundle, mappings: mappings,
                 options: MigrationOptions(allowsPartialHistory: options.allowPartialHistory))
             try manager.check(reader)
             return (target, known?.name ?? location.path.stem ?? "", manager)
@@ -113,8 +121,11 @@ struct MigrationJob {
     /// What is done, or was.
     var sentence: String {
         guard !manager.steps.isEmpty else { return "nothing to do: the store is of \(target.name)" }
-        let names = manager.steps.map(\.destinationName).joined(separator: ", then ")
-        return "\(PrintablePath(location.path)): \(fromName) to \(names), by inferred mapping"
+        let names = manager.steps.map { step in
+            if case .custom = step.method { return step.destinationName + " by a mapping model" }
+            return step.destinationName + " by inferred mapping"
+        }
+        return "\(PrintablePath(location.path)): \(fromName) to \(names.joined(separator: ", then "))"
     }
 }
 

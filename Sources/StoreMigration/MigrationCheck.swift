@@ -35,7 +35,7 @@ public struct MigrationCheck: Sendable {
     /// versions that lie between the two, for a migration in steps, in order; `mappings` the mapping models that there
     /// are: one that fits goes before an inferred mapping, as in Core Data.
     public init(
-        from old: ManagedObjectModel?, sourceNamed oldName: String? = nil, hashes: [String: [UInt8]],
+        from old: ManagedObjectModel?, sourceName oldName: String? = nil, hashes: [String: [UInt8]],
         to new: ManagedObjectModel, named newName: String,
         intermediates: [(name: String, model: ManagedObjectModel)] = [], mappings: [MappingModelFile] = []
     ) {

@@ -50,7 +50,7 @@ public struct MigrationManager: Sendable {
     /// Finds the fewest steps from one version to another: one where a mapping model fits or a mapping can be inferred,
     /// else through versions in between. Throws `MigrationError` with every reason why there are none.
     public init(
-        from source: ManagedObjectModel, sourceNamed sourceName: String? = nil, to destination: ManagedObjectModel,
+        from source: ManagedObjectModel, sourceName: String? = nil, to destination: ManagedObjectModel,
         named name: String, through versions: [(name: String, model: ManagedObjectModel)] = [],
         mappings: [MappingModelFile] = [], options: MigrationOptions = MigrationOptions()
     ) throws {
@@ -124,30 +124,39 @@ public struct MigrationManager: Sendable {
         }
     }
 
-    /// A mapping model makes a new file, which takes the old one's place.
+    /// A mapping model makes a new store, whose bytes take the place of the old one's: the staged file stays the same
+    /// one, since whoever staged it knows it by its number.
     private func perform(
         _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ isCancelled: @escaping () -> Bool,
         _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> [String] {
         let made = FilePath(path.string + ".mapped")
-        _ = made.withPlatformString { unlink($0) }
-        let notes: [String]
+        defer { _ = made.withPlatformString { unlink($0) } }
         do {
-            let store = try StoreWriter(made, creating: true)
-            if let trace { store.trace(level: trace.level, trace.report) }
-            store.interrupt(when: isCancelled)
-            var migration = try MappingMigration(
-                mapping, into: store, from: path, of: step.source, to: step.destination, policies: policies, report)
-            try migration.run()
-            notes = migration.notes
+            _ = made.withPlatformString { unlink($0) }
+            let notes = try fill(made, mapping, step, path, isCancelled, trace, report)
+            try StagedFile.replaceBytes(of: path, with: made)
+            return notes
         } catch let error as MappingModelError {
-            throw MigrationError(CoreDataError.migration, "\(error)", remedy: error.remedy)
+            let code = error.code == .unknownPolicy ? CoreDataError.entityMigrationPolicy : CoreDataError.migration
+            throw MigrationError(code, "\(error)", remedy: error.remedy)
+        } catch let error as SystemError {
+            throw MigrationError(
+                CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "see that there is space")
         }
-        guard rename(made.string, path.string) == 0 else {
-            let error = SystemError.last("rename", path: path)
-            throw MigrationError(CoreDataError.migration, "\(error)", remedy: "see that the directory can be written")
-        }
-        return notes
+    }
+
+    private func fill(
+        _ made: FilePath, _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath,
+        _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+    ) throws -> [String] {
+        let store = try StoreWriter(made, creating: true)
+        if let trace { store.trace(level: trace.level, trace.report) }
+        store.interrupt(when: isCancelled)
+        var migration = try MappingMigration(
+            mapping, into: store, from: path, of: step.source, to: step.destination, policies: policies, report)
+        try migration.run()
+        return migration.notes
     }
 }
 

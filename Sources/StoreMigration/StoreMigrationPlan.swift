@@ -33,13 +33,18 @@ extension MigrationManager {
         }
         // The renaming identifiers of the version's file are what its developers mean.
         try self.init(
-            from: known?.model ?? source, sourceNamed: known?.name, to: target.model, named: target.name,
+            from: known?.model ?? source, sourceName: known?.name, to: target.model, named: target.name,
             through: between,
             mappings: mappings, options: options)
     }
 
     /// Refuses what would fail on the store's objects before anything is copied. Throws `MigrationError`, `StoreError`.
     package func check(_ reader: StoreReader) throws {
+        for case .custom(let mapping) in steps.map(\.method) {
+            do { try policies.require(of: mapping) } catch {
+                throw MigrationError(CoreDataError.entityMigrationPolicy, "\(error)", remedy: error.remedy)
+            }
+        }
         guard let first = steps.first, case .inferred = first.method else { return }
         let findings = MigrationReview(first.source, first.destination).findings
         let objects = StoreObjects(reader, first.source)

@@ -10,6 +10,7 @@ import SystemPackage
 package struct MigrationTransform: StoreTransform {
     private let target: ModelVersion
     private let bundle: ModelBundle?
+    private let mappings: [MappingModelFile]
     private let options: MigrationOptions
     /// Made anew for each run, and used on its thread.
     private let trace: @Sendable () -> StatementTrace?
@@ -17,12 +18,14 @@ package struct MigrationTransform: StoreTransform {
 
     /// `bundle` holds the versions that lie between; nil where the target is one of a kind.
     package init(
-        to target: ModelVersion, in bundle: ModelBundle?, options: MigrationOptions = MigrationOptions(),
+        to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
+        options: MigrationOptions = MigrationOptions(),
         trace: @escaping @Sendable () -> StatementTrace? = { nil },
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) {
         self.target = target
         self.bundle = bundle
+        self.mappings = mappings
         self.options = options
         self.trace = trace
         self.isCancelled = isCancelled
@@ -33,7 +36,8 @@ package struct MigrationTransform: StoreTransform {
     package func manager(for store: StoreLocation, checkingObjects: Bool = true) throws -> MigrationManager? {
         try StoreReader.read(store) { reader in
             guard let model = try StoreModel(reader) else { return nil }
-            let manager = try MigrationManager(for: model, to: target, in: bundle, options: options)
+            let manager = try MigrationManager(
+                for: model, to: target, in: bundle, mappings: mappings, options: options)
             if checkingObjects { try manager.check(reader) }
             return manager
         }

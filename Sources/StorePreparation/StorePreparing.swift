@@ -102,8 +102,6 @@ private struct StorePreparing: Sendable {
         var request = request
         guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
         let location = StoreLocation(directory: try Directory(request.group), name: name)
-        // A run that was killed may have left the store without its name.
-        _ = try RelocationEngine(request).recover { _ in }
         guard let manager = try transform.manager(for: location) else {
             throw StorePreparationError(
                 code: "not_core_data", "\(PrintablePath(path)): this store is not Core Data's",

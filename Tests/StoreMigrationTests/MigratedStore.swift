@@ -79,3 +79,10 @@ struct StoreRows {
         return found
     }
 }
+
+enum TextFile {
+    static func write(_ text: String, to path: FilePath) throws {
+        let file = try Descriptor(opening: path, flags: O_WRONLY | O_CREAT | O_TRUNC)
+        try file.write(Array(text.utf8), at: 0)
+    }
+}
