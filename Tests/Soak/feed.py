@@ -1,11 +1,11 @@
-"""The feed under everything that happens to it: writers in several languages, agents that are killed, subscribers that are
-killed, stopped and started again, a store that is relocated away and back, a queue of the kernel's that overflows.
+"""The feed under everything that happens to it: writers in several languages, agents that are killed, subscribers that
+are killed, stopped and started again, a store that is relocated away and back, a queue of the kernel's that overflows.
 
 usage: feed.py GROUPSTORE LEGACY_WRITER CLIENT_DIRECTORY [--commits N] [--kills K] [--seed S]
 
-At each checkpoint the writers pause, and every subscriber must come to know all that was committed, by events alone: it reads
-a table only when it is told to. Then something is done to the agent or to the subscribers, and they go on. Prints what
-was done and seen; exits with 1 at the first subscriber that a commit was kept from.
+At each checkpoint the writers pause, and every subscriber must come to know all that was committed, by events alone: it
+reads a table only when it is told to. Then something is done to the agent or to the subscribers, and they go on. Prints
+what was done and seen; exits with 1 at the first subscriber that a commit was kept from.
 """
 
 import argparse
@@ -70,7 +70,8 @@ class Agent:
 
     def start(self):
         words = ["agent", "--group", f"{GROUP}={self.world.group}", "--legacy", self.world.legacy + "/None.sqlite"]
-        self.process = subprocess.Popen([self.world.program, *words], env=self.world.environment, stderr=subprocess.PIPE)
+        words = [self.world.program, *words]
+        self.process = subprocess.Popen(words, env=self.world.environment, stderr=subprocess.PIPE)
         # The first line that it logs says that it serves.
         self.process.stderr.readline()
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
@@ -126,7 +127,16 @@ class Subscriber:
         self.start()
 
     def stop(self):
-        self.process.send_signal(signal.SIGSTOP)
+        """Not in the middle of reading: whoever is stopped with SQLite's locks stops all who write."""
+        while True:
+            self.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+            descriptors = f"/proc/{self.process.pid}/fd"
+            opened = [os.readlink(f"{descriptors}/{each}") for each in os.listdir(descriptors)]
+            if not any("Notes.sqlite" in path for path in opened):
+                break
+            self.process.send_signal(signal.SIGCONT)
+            time.sleep(0.001)
         self.is_stopped = True
 
     def go_on(self):
@@ -280,7 +290,6 @@ class Soak:
             name = f"{self.world.group}/scratch-{number % 2}"
             os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
             os.unlink(name)
-        time.sleep(0)
         self.agent.process.send_signal(signal.SIGCONT)
 
     def relocate(self, store, directory):
@@ -305,13 +314,17 @@ class Soak:
 
     def plan(self):
         """What is done at which share of the commits."""
-        steps = [(self.rng.uniform(0.02, 0.7), "kill_agent") for _ in range(self.options.kills)]
-        for name, count in [("kill_subscriber", 12), ("stop_subscriber", 8), ("overflow", 3)]:
-            steps += [(self.rng.uniform(0.02, 0.68), name) for _ in range(count)]
-        steps += [(0.30, "move_away"), (0.34, "move_back")]
-        away = sorted(steps)
-        # While it is away, only that is tried.
-        return [step for step in away if not 0.30 < step[0] < 0.34]
+        steps = [(0.30, "move_away"), (0.34, "move_back")]
+        for name, count in [
+            ("kill_agent", self.options.kills), ("kill_subscriber", 12), ("stop_subscriber", 8), ("overflow", 3),
+        ]:
+            steps += [(self.moment(), name) for _ in range(count)]
+        return sorted(steps)
+
+    def moment(self):
+        """While the store is away nothing else is done, and at the end nothing at all."""
+        share = self.rng.uniform(0.02, 0.66)
+        return share if share < 0.30 else share + 0.04
 
     def committed(self):
         with self.world.lock:
@@ -341,12 +354,11 @@ class Soak:
         names = TABLES + ["note", "note"]
         each = [self.options.commits // len(names)] * len(names)
         each[0] += self.options.commits - sum(each)
-        writers = [
-            threading.Thread(target=write, args=(self.world, name, total, random.Random(self.rng.random())), daemon=True)
-            for name, total in zip(names, each)
-        ]
-        for writer in writers:
-            writer.start()
+        writers = []
+        for name, total in zip(names, each):
+            words = (self.world, name, total, random.Random(self.rng.random()))
+            writers.append(threading.Thread(target=write, args=words, daemon=True))
+            writers[-1].start()
         try:
             for share, name in self.plan():
                 self.until(share)
@@ -360,7 +372,9 @@ class Soak:
     def last_stretch(self, writers):
         """Nothing is done to the agent any more: what it takes must not grow."""
         self.until(0.75)
-        before = (self.agent.memory(), self.agent.descriptors())
+        with self.world.pause.quiet():
+            self.checkpoint()
+            before = (self.agent.memory(), self.agent.descriptors())
         for writer in writers:
             while writer.is_alive():
                 self.committed()
@@ -370,10 +384,11 @@ class Soak:
                 subscriber.go_on()
         self.checkpoint()
         if sum(self.world.truth().values()) != self.options.commits:
-            raise SystemExit(f"soak: {self.options.commits} were to be committed, and the store holds {self.world.truth()}")
+            raise SystemExit(f"soak: {self.options.commits} were committed, and the store holds {self.world.truth()}")
         after = (self.agent.memory(), self.agent.descriptors())
         if after[0] > before[0] + 2048 or after[1] > before[1] + 8:
-            raise SystemExit(f"soak: seed {self.options.seed}: memory and descriptors went from {before} to {after}")
+            words = f"memory and descriptors went from {before} to {after}"
+            raise SystemExit(f"soak: seed {self.options.seed}: {words}")
         return before, after
 
     def report(self, seconds, memory):

@@ -1,9 +1,9 @@
-"""A program that shows a store: it knows the last number of each table, and reads a table again only when it is told that it
-changed. What it knows, and up to which token, it keeps in a file, from which it goes on when it was killed.
+"""A program that shows a store: it knows how many rows each table has, and reads a table again only when it is told that
+it changed. What it knows, and up to which token, it keeps in a file, from which it goes on when it was killed.
 
 usage: subscriber.py CLIENT_DIRECTORY STORE GROUP_DIRECTORY STATE_FILE [--async]
 
-Prints a line for each event when it has read what that asks for: {"event":…,"token":…,"known":{TABLE: LAST},"read":…}.
+Prints a line for each event when it has read what that asks for: {"event":…,"token":…,"known":{TABLE: ROWS},"reads":…}.
 """
 
 import asyncio
