@@ -59,6 +59,12 @@ let package = Package(
         .target(
             name: "CoreDataStore", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
         .target(
+            name: "PersistentHistory",
+            dependencies: [
+                "CoreDataStore", "ManagedObjectModel", "PersistentStore",
+                .product(name: "GRDB", package: "GRDB.swift"),
+            ], swiftSettings: strict),
+        .target(
             name: "StoreMigration",
             dependencies: [
                 "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore",
@@ -81,7 +87,8 @@ let package = Package(
             name: "GroupStoreAgent",
             dependencies: [
                 "AgentProtocol", "ChangeFeed", "CoreDataStore", "DirectoryWatching", "FileCoordination",
-                "GroupContainer", "ManagedObjectModel", "StoreMigration", "StorePreparation", "StoreRelocation",
+                "GroupContainer", "ManagedObjectModel", "PersistentHistory", "StoreMigration", "StorePreparation",
+                "StoreRelocation",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Yams", package: "Yams"),
             ],
@@ -89,8 +96,8 @@ let package = Package(
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
-                "CoreDataStore", "GroupStore", "GroupStoreAgent", "ManagedObjectModel", "StoreMigration",
-                "StorePreparation", "StoreRelocation",
+                "CoreDataStore", "GroupStore", "GroupStoreAgent", "ManagedObjectModel", "PersistentHistory",
+                "StoreMigration", "StorePreparation", "StoreRelocation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Agent",
@@ -159,6 +166,10 @@ let package = Package(
                 "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StorePreparation",
                 "TestSupport",
             ],
+            swiftSettings: strict),
+        .testTarget(
+            name: "PersistentHistoryTests",
+            dependencies: ["PersistentHistory", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
             swiftSettings: strict),
         .testTarget(
             name: "ChangeFeedTests", dependencies: ["ChangeFeed", "DirectoryWatching", "TestSupport"],

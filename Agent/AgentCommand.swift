@@ -72,7 +72,8 @@ struct AgentCommand: ParsableCommand {
                 scheduler: { surroundings, configuration, log in
                     RelocationScheduler(configuration, surroundings: surroundings, logger: log)
                 },
-                reload: file.map { file in { try file.load() } }),
+                reload: file.map { file in { try file.load() } },
+                historyProgram: "/proc/self/exe"),
             notification: ServiceNotification(environment: environment), log: log(output)
         ).run()
         if output.json { output.record(["type": "summary", "outcome": "stopped"], "") }

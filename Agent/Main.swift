@@ -8,7 +8,7 @@ struct GroupStoreCommand: ParsableCommand {
         version: "0.1.0",
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
-            DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self,
-            MigrateCommand.self,
+            DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self, MigrateCommand.self,
+            HistoryCommand.self, ChangesCommand.self,
         ])
 }

@@ -13,6 +13,9 @@ package struct AgentRequest: Sendable, Equatable {
         case answer(AnswerOperation)
         case claim(ClaimOperation)
         case release(ReleaseOperation)
+        case history(HistoryOperation)
+        /// Answer when all that was committed until now has been told.
+        case sync(StoreAddress)
     }
 
     /// A number or a string of the client's, given back in the reply; nil when it doesn't want to match replies.
@@ -77,6 +80,7 @@ extension AgentRequest.Operation {
     private static let names =
         ["subscribe", "unsubscribe", "status", "relocate", "present", "unpresent"]
         + AnswerOperation.Request.allCases.map(\.rawValue) + ["claim", "release"]
+        + HistoryOperation.Request.allCases.map(\.rawValue) + ["sync"]
 
     init(_ object: JSONObject) throws(WireError) {
         switch object.string("op") {
@@ -91,9 +95,14 @@ extension AgentRequest.Operation {
         case "unpresent"?: self = .unpresent(presenter: try object.requiredNumber("presenter", .presenter))
         case "claim"?: self = .claim(try ClaimOperation(object))
         case "release"?: self = .release(try ReleaseOperation(object))
+        case "sync"?: self = .sync(try Self.store(of: object))
         case let name?:
             if let answered = AnswerOperation.Request(rawValue: name) {
                 self = .answer(try AnswerOperation(answered, object))
+                return
+            }
+            if let history = HistoryOperation.Request(rawValue: name) {
+                self = .history(try HistoryOperation(history, object))
                 return
             }
             throw WireError(
@@ -165,6 +174,10 @@ extension AgentRequest.Operation {
         case .release(let release):
             object["op"] = "release"
             release.write(to: &object)
+        case .history(let history): history.write(to: &object)
+        case .sync(let store):
+            object["op"] = "sync"
+            object.setStore(store)
         }
     }
 }

@@ -17,12 +17,15 @@ package final class Agent {
         package var scheduler: (RelocationSurroundings, Configuration, Logger) throws -> any RelocationScheduling
         /// Reads the configuration anew; nil: there is no file to read.
         package var reload: (() throws -> Configuration)?
+        /// The program that reads stores' histories, this one; nil: this agent tells of no rows.
+        package var historyProgram: FilePath?
 
         package init(
             source: @escaping (FilePath) throws -> any EventSource,
             scheduler: @escaping (RelocationSurroundings, Configuration, Logger) throws -> any RelocationScheduling,
-            reload: (() throws -> Configuration)?
+            reload: (() throws -> Configuration)?, historyProgram: FilePath? = nil
         ) {
+            self.historyProgram = historyProgram
             self.source = source
             self.scheduler = scheduler
             self.reload = reload
@@ -75,9 +78,12 @@ package final class Agent {
         let status = StatusReport(
             hub: hub, configuration: current, states: states, scheduler: scheduler,
             presenters: presenters.registry, socket: socket, version: Self.version)
+        let history = HistoryDesk(
+            hub: hub, configuration: current, states: states, program: parts.historyProgram)
+        defer { history.stop() }
         let requests = RequestHandler(
             hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
-            status: status, version: Self.version, log: log)
+            status: status, history: history, version: Self.version, log: log)
         let server = try Server(
             listener: instance.listen(isShared: isShared), loop: loop, hub: hub, requests: requests,
             admission: Self.admission(configuration), log: log)

@@ -264,6 +264,17 @@ extension FollowedStores {
         forgetIfUnused(address)
     }
 
+    /// Answers once all that was committed before has been told: what is under way in the kernel's queue too.
+    func sync(_ connection: UInt64, _ address: StoreAddress, id: JSONValue?) {
+        if let store = stores[address], released[address] == nil {
+            if readAhead(of: store) != nil { handle([]) }
+            look(store)
+        }
+        var reply: JSONObject = [:]
+        if let token = hub.status()[address]?.token { reply["token"] = .string(token) }
+        hub.answer(connection, .reply(id: id, reply), wasExpected: true)
+    }
+
     /// What was committed so far is told first.
     func release(_ address: StoreAddress) {
         answer(address)

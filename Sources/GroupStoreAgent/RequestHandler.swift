@@ -12,13 +12,15 @@ package final class RequestHandler {
     private let scheduler: any RelocationScheduling
     private let presenters: PresenterDesk
     private let status: StatusReport
+    private let history: HistoryDesk
     private let version: String
     private let log: Logger
 
     package init(
         hub: Hub, watch: Watch, configuration: CurrentConfiguration, scheduler: any RelocationScheduling,
-        presenters: PresenterDesk, status: StatusReport, version: String, log: Logger
+        presenters: PresenterDesk, status: StatusReport, history: HistoryDesk, version: String, log: Logger
     ) {
+        self.history = history
         self.hub = hub
         self.watch = watch
         self.configuration = configuration
@@ -58,6 +60,13 @@ package final class RequestHandler {
             hub.send(connection, status.rows(id: id, group: group))
             hub.answer(connection, .reply(id: id, status.summary()))
         case .relocate(let operation): relocate(operation, id, connection, peer)
+        case .sync(let store):
+            guard isServed(store) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
+            hub.expectAnswer(connection)
+            watch.perform { $0.sync(connection, store, id: id) }
+        case .history(let operation):
+            guard isServed(operation.store) else { throw RefusedLine(id: id, error: .unknownStore(operation.store)) }
+            history.perform(operation, id: id, connection)
         case .present, .unpresent, .answer, .claim, .release:
             do throws(WireError) {
                 try coordinate(request, connection, peer)
@@ -77,7 +86,7 @@ package final class RequestHandler {
         case .answer(let operation): try presenters.answer(operation, id: id, connection)
         case .claim(let operation): try presenters.claim(operation, id: id, connection)
         case .release(let operation): try presenters.release(operation, id: id, connection)
-        case .subscribe, .unsubscribe, .status, .relocate: break
+        case .subscribe, .unsubscribe, .status, .relocate, .history, .sync: break
         }
     }
 

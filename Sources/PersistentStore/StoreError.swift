@@ -18,7 +18,7 @@ package enum StoreError: Error, Equatable {
     case sqlite(code: Int32, message: String, FilePath)
 
     /// Sorts an extended result code.
-    init(code: Int32, message: String, path: FilePath) {
+    package init(code: Int32, message: String, path: FilePath) {
         self =
             switch code & 0xFF {
             case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt(code: code, message: message, path)

@@ -14,7 +14,8 @@ package struct StoreTable: Equatable, Sendable {
     /// For SQL.
     var quotedName: String { StoreTable.quote(name) }
 
-    static func quote(_ identifier: String) -> String {
+    /// A name as SQL writes it, whatever is in it.
+    package static func quote(_ identifier: String) -> String {
         "\"" + identifier.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
     }
 }

@@ -60,7 +60,9 @@ final class RunningServer {
                     presenters: presenters.registry, socket: socket, version: "test")
                 let requests = RequestHandler(
                     hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
-                    status: status, version: "test", log: log)
+                    status: status,
+                    history: HistoryDesk(hub: hub, configuration: current, states: states, program: nil),
+                    version: "test", log: log)
                 let admission = Server.Admission(users: users, connectionsPerUser: connectionsPerUser)
                 let server = try Server(
                     listener: Descriptor(owning: listener), loop: loop, hub: hub, requests: requests,

@@ -1,0 +1,153 @@
+import AgentProtocol
+import ArgumentParser
+import FoundationEssentials
+import GroupStoreAgent
+import LinuxSystem
+import PersistentHistory
+import PersistentStore
+
+struct ChangesCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "changes",
+        abstract: "Print the rows that changed since a token, and end. Needs no agent.",
+        discussion: """
+            Reads the store's history: groupstore's own (see groupstore history enable), or Core Data's. The summary's \
+            token is what to ask with next; with more, there is more to be had at once. Where the token is worth nothing \
+            any more, one reset is printed: read the store anew.
+            """)
+
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    var store: String
+
+    @Option(help: "The token of what is known; without it, all that is kept.")
+    var since: String?
+
+    @OptionGroup var filter: HistoryFilterOptions
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try HistoryAccess.run(output) {
+            let position = try since.map { text in
+                guard let token = HistoryToken(text) else { throw HistoryAccess.badToken(text) }
+                return token
+            }
+            try print(output, position)
+        }
+    }
+
+    private enum Answer {
+        case page(StoreHistory.Page)
+        case reset(StoreHistory.Discontinuity, HistoryToken)
+    }
+
+    private func answer(_ history: StoreHistory, _ position: HistoryToken?) throws -> Answer {
+        do {
+            let start = try position ?? history.start()
+            return .page(try history.changes(after: start, limit: filter.limit, filter: filter.filter))
+        } catch {
+            guard let reason = error as? StoreHistory.Discontinuity else { throw error }
+            return .reset(reason, try history.current())
+        }
+    }
+
+    private func print(_ output: Output, _ position: HistoryToken?) throws {
+        let answer: Answer = try HistoryAccess.reading(store) { try self.answer($0, position) }
+        switch answer {
+        case .page(let page):
+            for change in page.changes { HistoryPrinter.print(change, output) }
+            HistoryPrinter.summarize("changes", page, output)
+        case .reset(let reason, let current):
+            let token = current.description
+            let reset: JSONObject = ["type": "reset", "reason": .string(reason.rawValue), "token": .string(token)]
+            output.record(reset, "reset  \(reason.rawValue)  \(token)")
+            if output.json { output.record(["type": "summary", "outcome": "reset", "token": .string(token)], "") }
+        }
+    }
+}
+
+/// Of which changes to be told.
+struct HistoryFilterOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Only of these tables, separated by commas.", valueName: "a,b"))
+    var tables: String?
+
+    @Option(help: ArgumentHelp("Only of these entities of a Core Data store.", valueName: "a,b"))
+    var entities: String?
+
+    @Option(help: ArgumentHelp("Only these: insert, update, delete.", valueName: "a,b"))
+    var operations: String?
+
+    @Option(help: ArgumentHelp("Only by these authors.", valueName: "a,b"))
+    var authors: String?
+
+    @Option(help: ArgumentHelp("Not by these authors: a subscriber's own.", valueName: "a,b"))
+    var exceptAuthors: String?
+
+    @Option(help: "At most this many changes.")
+    var limit = 1000
+
+    func validate() throws {
+        guard (1...1_000_000).contains(limit) else { throw ValidationError("--limit is 1 to 1000000") }
+        guard Self.names(operations).map({ $0.allSatisfy { Self.operation($0) != nil } }) ?? true else {
+            throw ValidationError("--operations takes insert, update and delete")
+        }
+    }
+
+    private static func names(_ list: String?) -> Set<String>? {
+        list.map { Set($0.split(separator: ",").map(String.init)) }
+    }
+
+    private static func operation(_ word: String) -> HistoryChange.Operation? {
+        HistoryChange.Operation.allCases.first { $0.word == word && $0 != .gap }
+    }
+
+    var filter: HistoryFilter {
+        var filter = HistoryFilter()
+        filter.tables = Self.names(tables).map { Set($0.map { $0.lowercased() }) }
+        filter.entities = Self.names(entities)
+        filter.operations = Self.names(operations).map { Set($0.compactMap(Self.operation)) }
+        filter.authors = Self.names(authors)
+        filter.exceptAuthors = Self.names(exceptAuthors) ?? []
+        return filter
+    }
+}
+
+/// A change's line.
+enum HistoryPrinter {
+    static func print(_ change: HistoryChange, _ output: Output) {
+        // What may have been missed is no row.
+        if change.operation == .gap {
+            let reason = StoreHistory.Discontinuity.gap.rawValue
+            let token: JSONObject = [
+                "type": "reset", "reason": .string(reason), "table": .string(change.table),
+                "number": .integer(change.number),
+            ]
+            return output.record(token, "reset  \(reason)  \(change.table)")
+        }
+        var object: JSONObject = ["type": "row"]
+        for member in change.json.members { object[member.key] = member.value }
+        output.record(object, line(change))
+    }
+
+    private static func line(_ change: HistoryChange) -> String {
+        let time = Date(timeIntervalSince1970: change.time).formatted(.iso8601)
+        let key = change.key.map { value in
+            String(JSONObject(dictionaryLiteral: ("", value.json)).text.dropFirst(4).dropLast())
+        }
+        let author = change.author.map { "by \($0)" }
+        let words: [String?] = [
+            "\(change.number)", time, change.operation.word, change.entity ?? change.table,
+            key.joined(separator: ","), change.columns?.joined(separator: ","), author,
+        ]
+        return words.compactMap { $0 }.joined(separator: "  ")
+    }
+
+    static func summarize(_ outcome: String, _ page: StoreHistory.Page, _ output: Output) {
+        var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
+        summary["changes"] = .integer(Int64(page.changes.count))
+        summary["more"] = .bool(!page.isLast)
+        summary["token"] = .string(page.token.description)
+        output.record(summary, "token \(page.token)" + (page.isLast ? "" : ", and more"))
+    }
+}

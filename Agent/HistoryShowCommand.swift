@@ -1,0 +1,61 @@
+import AgentProtocol
+import ArgumentParser
+import FoundationEssentials
+import PersistentHistory
+
+struct HistoryShowCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Say what of a store's changes is kept, who needs it, and print the latest.")
+
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    var store: String
+
+    @Option(help: "Print this many of the last changes.")
+    var last = 20
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        guard (0...100_000).contains(last) else { throw ValidationError("--last is 0 to 100000") }
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try HistoryAccess.run(output) {
+            let (summary, changes) = try HistoryAccess.reading(store) { history in
+                (try history.summary(), try history.latest(last))
+            }
+            describe(summary, output)
+            for change in changes { HistoryPrinter.print(change, output) }
+            guard output.json else { return }
+            output.record(["type": "summary", "outcome": "shown", "token": .string(summary.token.description)], "")
+        }
+    }
+
+    private func describe(_ summary: StoreHistory.Summary, _ output: Output) {
+        var object: JSONObject = ["type": "history", "kind": .string(summary.kind.rawValue)]
+        object["changes"] = .integer(summary.changes)
+        object["first"] = summary.first.map { .integer($0) } ?? .null
+        object["trimmed"] = .integer(summary.trimmed)
+        object["outdated"] = .bool(summary.isOutdated)
+        object["tables"] = .array(summary.tables.map { .string($0) })
+        object["token"] = .string(summary.token.description)
+        let kind = summary.kind == .coreData ? "Core Data's history" : "history"
+        var table = TextTable()
+        table.add(.text(kind), .text("\(summary.changes) changes, those up to \(summary.trimmed) purged"))
+        table.add(.text("token"), .text("\(summary.token)"))
+        table.add(.text("tables"), .text(summary.tables.joined(separator: ", ")))
+        if summary.isOutdated {
+            table.add(.text("outdated"), .text("the schema was changed since: groupstore history enable"))
+        }
+        output.record(object, table.lines(indent: "").joined(separator: "\n"))
+        for subscriber in summary.subscribers {
+            let time = Date(timeIntervalSince1970: subscriber.time).formatted(.iso8601)
+            output.record(
+                [
+                    "type": "subscriber", "name": .string(subscriber.name), "number": .integer(subscriber.number),
+                    "time": .number(subscriber.time),
+                ], "subscriber \(subscriber.name) acknowledged \(subscriber.number) at \(time)")
+        }
+    }
+}

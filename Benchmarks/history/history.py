@@ -1,0 +1,73 @@
+"""What history costs a writer: the same rows into the same table with and without it, in turns.
+
+usage: history.py ROWS_PROGRAM GROUPSTORE [--rounds N] [--rows N]
+"""
+
+import argparse
+import os
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import tempfile
+
+PARTS = [
+    ("single", "one-row transaction, INSERT", 10, 2.2),
+    ("insert", "row in a batch, INSERT", 1, 3.0),
+    ("update", "row in a batch, UPDATE of one column", 1, 3.0),
+    ("delete", "row in a batch, DELETE", 1, 3.0),
+]
+TABLE = """
+CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT, body TEXT, modified REAL);
+CREATE INDEX note_modified ON note (modified);
+"""
+
+
+def make(path, rows, groupstore):
+    """A store with rows to be changed, with history when there is a program to enable it."""
+    store = sqlite3.connect(path)
+    store.execute("PRAGMA journal_mode = WAL")
+    store.executescript(TABLE)
+    store.executemany(
+        "INSERT INTO note (title, body, modified) VALUES ('A title', 'Some words of a note', ?)",
+        ((row,) for row in range(rows)),
+    )
+    store.commit()
+    store.close()
+    if groupstore:
+        subprocess.run([groupstore, "history", "enable", "--quiet", path], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("groupstore")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rows", type=int, default=50_000)
+    options = parser.parse_args()
+    print("| a row with history | µs without | µs with | ratio | wanted |")
+    print("| --- | --: | --: | --: | --: |")
+    with tempfile.TemporaryDirectory() as directory:
+        stores = {}
+        for name, program in [("without", None), ("with", options.groupstore)]:
+            stores[name] = os.path.join(directory, name + ".sqlite")
+            make(stores[name], options.rows, program)
+        for part, words, divisor, wanted in PARTS:
+            times = {"without": [], "with": []}
+            for turn in range(options.rounds):
+                for name, store in stores.items():
+                    copy = os.path.join(directory, "copy.sqlite")
+                    shutil.copy(store, copy)
+                    # INSERT adds to the table as it grows; the other parts find each row.
+                    count = options.rows // divisor
+                    output = subprocess.check_output([options.program, copy, part, str(count)], text=True)
+                    times[name].append(float(output))
+                    for suffix in ["", "-wal", "-shm"]:
+                        if os.path.exists(copy + suffix):
+                            os.remove(copy + suffix)
+            without, with_history = (statistics.median(times[name]) for name in ["without", "with"])
+            ratio = statistics.median(b / a for a, b in zip(times["without"], times["with"]))
+            print(f"| {words} | {without:.2f} | {with_history:.2f} | {ratio:.2f} | {wanted} |", flush=True)
+
+
+main()

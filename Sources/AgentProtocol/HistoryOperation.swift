@@ -1,0 +1,105 @@
+/// What a client asks about the rows that changed in a store.
+package enum HistoryOperation: Sendable, Equatable {
+    /// Of which rows to be told; nil: of all.
+    package struct Filter: Sendable, Equatable {
+        package var tables: [String]?
+        package var entities: [String]?
+        package var operations: [String]?
+        package var authors: [String]?
+        package var exceptAuthors: [String]?
+
+        package init() {}
+    }
+
+    /// The rows that changed after the token, a page of them: a `row` each, then the reply with the next token. Without
+    /// a token: all that is kept.
+    case changes(StoreAddress, since: String?, limit: Int64?, Filter)
+    /// The named subscriber knows all up to the token: nothing after it is purged.
+    case acknowledge(StoreAddress, subscriber: String, token: String)
+
+    /// What `op` is called.
+    package enum Request: String, CaseIterable, Sendable {
+        case changes, ack
+    }
+
+    package var store: StoreAddress {
+        switch self {
+        case .changes(let store, _, _, _), .acknowledge(let store, _, _): store
+        }
+    }
+}
+
+extension HistoryOperation {
+    private static let filterKeys = ["tables", "entities", "operations", "authors", "except_authors"]
+
+    init(_ request: Request, _ object: JSONObject) throws(WireError) {
+        guard let store = object.store else {
+            throw WireError(code: "bad_request", "store is missing or no store", hint: "write GROUP_ID/NAME")
+        }
+        switch request {
+        case .changes:
+            let limit = object.integer("limit")
+            guard limit.map({ (1...1000).contains($0) }) ?? (object["limit"] == nil) else {
+                throw WireError(code: "bad_request", "limit is not a number from 1 to 1000")
+            }
+            var filter = Filter()
+            filter.tables = try object.names("tables")
+            filter.entities = try object.names("entities")
+            filter.operations = try object.names("operations")
+            filter.authors = try object.names("authors")
+            filter.exceptAuthors = try object.names("except_authors")
+            guard (filter.operations ?? []).allSatisfy(["insert", "update", "delete"].contains) else {
+                throw WireError(code: "bad_request", "operations are insert, update and delete")
+            }
+            self = .changes(store, since: object.string("since"), limit: limit, filter)
+        case .ack:
+            guard let name = object.string("subscriber"), !name.isEmpty, name.utf8.count <= 256,
+                let token = object.string("token")
+            else {
+                throw WireError(
+                    code: "bad_request", "subscriber or token is missing", hint: "a name of at most 256 bytes")
+            }
+            self = .acknowledge(store, subscriber: name, token: token)
+        }
+    }
+
+    func write(to object: inout JSONObject) {
+        switch self {
+        case .changes(let store, let since, let limit, let filter):
+            object["op"] = .string(Request.changes.rawValue)
+            object.setStore(store)
+            if let since { object["since"] = .string(since) }
+            if let limit { object["limit"] = .integer(limit) }
+            for (key, names) in zip(Self.filterKeys, filter.all) {
+                if let names { object[key] = .array(names.map { .string($0) }) }
+            }
+        case .acknowledge(let store, let subscriber, let token):
+            object["op"] = .string(Request.ack.rawValue)
+            object.setStore(store)
+            object["subscriber"] = .string(subscriber)
+            object["token"] = .string(token)
+        }
+    }
+}
+
+extension HistoryOperation.Filter {
+    fileprivate var all: [[String]?] { [tables, entities, operations, authors, exceptAuthors] }
+}
+
+extension JSONObject {
+    /// A list of names; nil when it isn't there.
+    fileprivate func names(_ key: String) throws(WireError) -> [String]? {
+        let wrong = WireError(code: "bad_request", "\(key) is not a list of names", hint: "write [\"NAME\"]")
+        switch self[key] {
+        case nil, .null?: return nil
+        case .array(let values)?:
+            var names: [String] = []
+            for value in values {
+                guard case .string(let name) = value, !name.isEmpty, !name.contains(",") else { throw wrong }
+                names.append(name)
+            }
+            return names
+        default: throw wrong
+        }
+    }
+}

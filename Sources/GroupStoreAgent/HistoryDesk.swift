@@ -1,0 +1,164 @@
+import AgentProtocol
+import Dispatch
+import LinuxSystem
+import Synchronization
+import SystemPackage
+
+/// Answers what clients ask about changed rows. A store's history is read through SQLite, which the process that feeds
+/// must not open a watched store with: a child process of the same program opens it, reads, and ends. It never holds a
+/// store that a relocation wants for longer than that.
+///
+/// One thread, made with the first question, and one child at a time.
+package final class HistoryDesk: Sendable {
+    private struct Question: Sendable {
+        let arguments: [[UInt8]]
+        let id: JSONValue?
+        let connection: UInt64
+        let store: StoreAddress
+    }
+
+    private struct State {
+        var waiting: [Question] = []
+        var isStopping = false
+        var thread: SystemThread?
+    }
+
+    private let hub: Hub
+    private let configuration: CurrentConfiguration
+    private let states: FollowingStates
+    private let program: FilePath?
+    private let state = Mutex(State())
+    private let work = DispatchSemaphore(value: 0)
+
+    /// More than this don't wait; the client asks again.
+    private static let mostWaiting = 256
+    /// How long one child may take.
+    private static let patience = Duration.seconds(30)
+    /// Rows in an answer that doesn't say how many.
+    private static let pageLength: Int64 = 256
+
+    package init(
+        hub: Hub, configuration: CurrentConfiguration, states: FollowingStates, program: FilePath?
+    ) {
+        self.hub = hub
+        self.configuration = configuration
+        self.states = states
+        self.program = program
+    }
+
+    /// The answer comes later, from the desk's thread. The store's group is served.
+    func perform(_ operation: HistoryOperation, id: JSONValue?, _ connection: UInt64) {
+        guard program != nil, let path = path(of: operation.store) else {
+            return hub.answer(connection, .failure(id: id, .noHistoryHere))
+        }
+        let question = Question(
+            arguments: Self.arguments(operation, path), id: id, connection: connection, store: operation.store)
+        let refusal = state.withLock { state -> WireError? in
+            guard state.waiting.count < Self.mostWaiting else { return .tooManyQuestions }
+            do {
+                if state.thread == nil { state.thread = try SystemThread(name: "gs-history") { [self] in loop() } }
+            } catch {
+                return WireError(code: "system", "\(error)", hint: "too many threads?")
+            }
+            state.waiting.append(question)
+            return nil
+        }
+        if let refusal { return hub.answer(connection, .failure(id: id, refusal)) }
+        hub.expectAnswer(connection)
+        work.signal()
+    }
+
+    /// What still waits is not answered.
+    package func stop() {
+        let thread = state.withLock { state in
+            state.isStopping = true
+            state.waiting = []
+            return state.thread.take()
+        }
+        work.signal()
+        _ = thread?.join(within: .seconds(1))
+    }
+
+    private func path(of store: StoreAddress) -> FilePath? {
+        guard let name = FilePath.Component(bytes: store.name) else { return nil }
+        return configuration.value.group(store.group)?.directory.appending(name)
+    }
+
+    private static func arguments(_ operation: HistoryOperation, _ path: FilePath) -> [[UInt8]] {
+        var words: [String]
+        switch operation {
+        case .changes(_, let since, let limit, let filter):
+            words = ["changes", "--json", "--limit=\(limit ?? pageLength)"]
+            if let since { words.append("--since=\(since)") }
+            let lists = [
+                ("tables", filter.tables), ("entities", filter.entities), ("operations", filter.operations),
+                ("authors", filter.authors), ("except-authors", filter.exceptAuthors),
+            ]
+            for (name, values) in lists {
+                if let values { words.append("--\(name)=\(values.joined(separator: ","))") }
+            }
+        case .acknowledge(_, let subscriber, let token):
+            words = ["history", "acknowledge", "--json", "--subscriber=\(subscriber)", "--token=\(token)"]
+        }
+        return (["groupstore"] + words + ["--"]).map { Array($0.utf8) } + [path.bytes]
+    }
+
+    // MARK: The desk's thread
+
+    private func loop() {
+        while true {
+            work.wait()
+            let (question, isStopping) = state.withLock { state in
+                (state.waiting.isEmpty ? nil : state.waiting.removeFirst(), state.isStopping)
+            }
+            if isStopping { return }
+            if let question { answer(question) }
+        }
+    }
+
+    private func answer(_ question: Question) {
+        guard let program else { return }
+        // Its lease would make the child wait.
+        guard states[question.store] != .released else {
+            return answer(question, .failure(id: question.id, .relocating))
+        }
+        do throws(SystemError) {
+            let output = try ChildProcess.output(program, question.arguments, deadline: Deadline(after: Self.patience))
+            var lines = LineBuffer(limit: max(output.count + 1, 1))
+            lines.append(output)
+            var messages: [AgentMessage] = []
+            while let line = try? lines.next() {
+                guard case .event(let type, var object)? = try? AgentMessage(parsing: line) else { continue }
+                if type == "summary" {
+                    hub.send(question.connection, messages)
+                    return answer(question, Self.reply(object, id: question.id))
+                }
+                if let id = question.id { object["id"] = id }
+                messages.append(.event(type: type, object))
+            }
+            answer(question, .failure(id: question.id, .noAnswer))
+        } catch {
+            answer(question, .failure(id: question.id, WireError(code: "system", "\(error)", hint: nil)))
+        }
+    }
+
+    private func answer(_ question: Question, _ message: AgentMessage) {
+        hub.answer(question.connection, message, wasExpected: true)
+    }
+
+    private static func reply(_ summary: JSONObject, id: JSONValue?) -> AgentMessage {
+        guard let error = summary.object("error") else { return .reply(id: id, summary) }
+        return .failure(id: id, WireError(error))
+    }
+}
+
+extension WireError {
+    fileprivate static let noHistoryHere = WireError(
+        code: "not_supported", "this agent reads no histories", hint: "groupstore changes STORE needs no agent")
+    fileprivate static let tooManyQuestions = WireError(
+        code: "busy", "too many questions about histories wait already", hint: "ask again when they are answered")
+    fileprivate static let relocating = WireError(
+        code: "relocating", "the store is being relocated", hint: "ask again after relocated or relocation_ended")
+    fileprivate static let noAnswer = WireError(
+        code: "timed_out", "the store's history could not be read in time", hint: "ask for fewer changes at once")
+}

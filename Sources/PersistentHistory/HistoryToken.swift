@@ -1,0 +1,29 @@
+/// A position in a store's history: the last change that its holder knows. It is good wherever the store goes, and as
+/// long as the change, or the one before the first that is left, is there.
+package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
+    /// Of the history: drawn when it was enabled; of Core Data's own, the store's UUID.
+    package let history: String
+    /// 0 before the first change.
+    package let number: Int64
+    /// Of that change: after a restored backup the same number is another change.
+    package let nonce: Int64
+
+    package init(history: String, number: Int64, nonce: Int64) {
+        self.history = history
+        self.number = number
+        self.nonce = nonce
+    }
+
+    /// Nil for a token of another kind.
+    package init?(_ text: String) {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[0] == "h1", !parts[1].isEmpty, let number = Int64(parts[2]), number >= 0,
+            let nonce = UInt64(parts[3], radix: 16)
+        else { return nil }
+        self.init(history: String(parts[1]), number: number, nonce: Int64(bitPattern: nonce))
+    }
+
+    package var description: String {
+        "h1.\(history).\(number).\(String(UInt64(bitPattern: nonce), radix: 16))"
+    }
+}

@@ -1,0 +1,154 @@
+import PersistentStore
+
+/// The triggers that record one table's changes, in the order in which they are to be made: of several AFTER triggers
+/// SQLite runs the one first that was made last, and which columns were assigned is noted in a row that is there.
+///
+/// They name no column but those of the key and of unique rules, so that others can be dropped; call no function that
+/// isn't SQLite's own; and never run into a conflict, because the outer statement's OR clause would count
+/// (https://sqlite.org/lang_createtrigger.html).
+struct HistoryTriggers {
+    private let table: RecordedTable
+    private let number: Int64
+
+    /// Bits of `GS_CHANGE.columns`; a table's later columns are not told.
+    static let mostColumns = 62
+
+    init(_ table: RecordedTable, number: Int64) {
+        self.table = table
+        self.number = number
+    }
+
+    /// Name and statement.
+    var all: [(name: String, sql: String)] {
+        columnTriggers + essential
+    }
+
+    /// Without one of them changes are missed.
+    var essential: [(name: String, sql: String)] {
+        var triggers = [("B", beforeInsert), ("P", beforeUpdate)]
+        if let replacedByUpdate { triggers.append(("R", replacedByUpdate)) }
+        triggers += [("M", moved), ("U", updated), ("D", deleted), ("I", inserted)]
+        return triggers.map { (name($0.0), "CREATE TRIGGER \(name($0.0)) \($0.1)") }
+    }
+
+    private func name(_ letter: String) -> String { "GS_\(number)_\(letter)" }
+
+    private var target: String { table.quotedName }
+
+    // MARK: Recording
+
+    private func record(_ operation: Int, _ key: String) -> String {
+        """
+        INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time, author) VALUES (\(number), \
+        \(operation), \(key), \(operation == 1 ? "0" : "NULL"), random(), julianday('now'), \
+        (SELECT name FROM GS_AUTHOR));
+        """
+    }
+
+    private var updated: String {
+        """
+        AFTER UPDATE ON \(target) WHEN \(table.key(of: "OLD")) IS \(table.key(of: "NEW")) BEGIN \
+        \(record(1, table.key(of: "NEW"))) END
+        """
+    }
+
+    private var deleted: String { "AFTER DELETE ON \(target) BEGIN \(record(2, table.key(of: "OLD"))) END" }
+
+    private var inserted: String {
+        let replaced = table.rules.map { recordReplaced($0) }.joined(separator: " ")
+        return "AFTER INSERT ON \(target) BEGIN \(replaced) \(record(0, table.key(of: "NEW"))) END"
+    }
+
+    /// Another key is another row: one goes, one comes.
+    private var moved: String {
+        let names = table.rules.first { $0.number == 0 }?.columns ?? []
+        let replaced = table.rules.filter { $0.number == 0 }.map { recordReplaced($0) }.joined(separator: " ")
+        return """
+            AFTER UPDATE OF \(list(names)) ON \(target) \
+            WHEN \(table.key(of: "OLD")) IS NOT \(table.key(of: "NEW")) BEGIN \
+            \(replaced) \(record(2, table.key(of: "OLD"))) \(record(0, table.key(of: "NEW"))) END
+            """
+    }
+
+    private var columnTriggers: [(name: String, sql: String)] {
+        table.columns.prefix(Self.mostColumns).enumerated().map { place, column in
+            let name = name("C\(place)")
+            return (
+                name,
+                """
+                CREATE TRIGGER \(name) AFTER UPDATE OF \(StoreTable.quote(column)) ON \(target) BEGIN \
+                UPDATE GS_CHANGE SET columns = columns | \(Int64(1) << Int64(place)) \
+                WHERE number = (SELECT max(number) FROM GS_CHANGE) AND table_id = \(number) AND operation = 1 \
+                AND key = \(table.key(of: "NEW")); END
+                """
+            )
+        }
+    }
+
+    // MARK: Rows that give way
+
+    private func list(_ columns: [String]) -> String { columns.map(StoreTable.quote).joined(separator: ", ") }
+
+    /// Notes the rows that the statement removes if it says OR REPLACE. Whether it does can't be seen here; whether it
+    /// did is seen afterwards.
+    private var beforeInsert: String { "BEFORE INSERT ON \(target) \(note(sparing: nil))" }
+
+    private var beforeUpdate: String {
+        var columns: [String] = []
+        for column in table.rules.flatMap(\.columns) where !columns.contains(column) { columns.append(column) }
+        return "BEFORE UPDATE OF \(list(columns)) ON \(target) \(note(sparing: table.key(of: "OLD")))"
+    }
+
+    private func note(sparing own: String?) -> String {
+        let key = table.key(of: target)
+        let others = own.map { " AND \(key) IS NOT \($0)" } ?? ""
+        let exists = table.rules.map { "EXISTS (SELECT 1 FROM \(target) WHERE \($0.conflict)\(others))" }
+        // What is left of statements that ended otherwise; in the middle of one, its own notes are still needed.
+        var statements = table.mayNest ? [] : ["DELETE FROM GS_REPLACED WHERE table_id = \(number);"]
+        for rule in table.rules {
+            if table.mayNest {
+                statements.append(
+                    "DELETE FROM GS_REPLACED WHERE table_id = \(number) AND rule = \(rule.number) "
+                        + "AND value = \(rule.identity);")
+            }
+            statements.append(
+                """
+                INSERT INTO GS_REPLACED (table_id, rule, value, key, number) SELECT \(number), \(rule.number), \
+                \(rule.identity), \(key), (SELECT coalesce(max(number), 0) FROM GS_CHANGE) FROM \(target) \
+                WHERE \(rule.conflict)\(others);
+                """)
+        }
+        return "WHEN \(exists.joined(separator: " OR ")) BEGIN \(statements.joined(separator: " ")) END"
+    }
+
+    private var replacedByUpdate: String? {
+        let rules = table.rules.filter { $0.number != 0 }
+        guard !rules.isEmpty else { return nil }
+        var columns: [String] = []
+        for column in rules.flatMap(\.columns) where !columns.contains(column) { columns.append(column) }
+        let statements = rules.map { recordReplaced($0) }.joined(separator: " ")
+        return "AFTER UPDATE OF \(list(columns)) ON \(target) BEGIN \(statements) END"
+    }
+
+    /// The row that came has now what the noted one had, so that one is gone, or was changed in the middle of the
+    /// statement. With recursive_triggers on, its own DELETE trigger told of it.
+    private func recordReplaced(_ rule: UniqueRule) -> String {
+        func wasRecorded(_ operation: Int) -> String {
+            """
+            EXISTS (SELECT 1 FROM GS_CHANGE AS c WHERE c.number > n.number AND c.table_id = \(number) \
+            AND c.operation = \(operation) AND c.key = n.key)
+            """
+        }
+        let isGone = "NOT EXISTS (SELECT 1 FROM \(target) WHERE \(table.key(of: target)) = n.key)"
+        // A note of a statement that ended otherwise is told by its value, or by what became of its row since.
+        let hasSameKey = rule.number == 0 ? "n.key = \(table.key(of: "NEW")) OR " : ""
+        let hasGivenWay =
+            rule.isReplacedByDefault ? "(\(hasSameKey)\(isGone))" : "(NOT \(wasRecorded(1)) OR \(isGone))"
+        return """
+            INSERT INTO GS_CHANGE (table_id, operation, key, nonce, time, author) SELECT \(number), 2, n.key, random(), \
+            julianday('now'), (SELECT name FROM GS_AUTHOR) FROM GS_REPLACED AS n \
+            WHERE n.table_id = \(number) AND n.rule = \(rule.number) AND n.value = \(rule.identity)\
+            \(rule.comingCondition.map { " AND \($0)" } ?? "") AND NOT \(wasRecorded(2)) AND \(hasGivenWay);
+            """
+    }
+}

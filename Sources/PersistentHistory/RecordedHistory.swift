@@ -1,0 +1,173 @@
+import FoundationEssentials
+import PersistentStore
+
+/// The history that our triggers record.
+struct RecordedHistory: HistorySource {
+    private struct Table {
+        let name: String
+        let hasKeyColumns: Bool
+        let columns: [String]
+    }
+
+    private let reader: StoreReader
+    private let identifier: String
+    private let trimmed: Int64
+    private let trimmedNonce: Int64
+    private let isOutdated: Bool
+    private let tables: [Int64: Table]
+
+    /// Nil when the store has none.
+    init?(_ reader: StoreReader) throws {
+        self.reader = reader
+        guard
+            try reader.integer(
+                "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('GS_HISTORY', 'GS_CHANGE')") == 2
+        else { return nil }
+        let row = try reader.prepare(
+            "SELECT identifier, version, trimmed, trimmed_nonce, schema_version FROM GS_HISTORY WHERE id = 1")
+        guard try row.step(), let identifier = row.text(0) else {
+            throw HistoryError.foreign("GS_HISTORY", reader.location.path)
+        }
+        guard row.integer(1) <= HistorySchema.version else {
+            throw HistoryError.newer(version: row.integer(1), reader.location.path)
+        }
+        self.identifier = identifier
+        trimmed = row.integer(2)
+        trimmedNonce = row.integer(3)
+        isOutdated = try reader.integer("PRAGMA main.schema_version") != row.integer(4)
+        tables = try Self.tables(reader)
+    }
+
+    /// A table that was renamed is called by its name of now: its triggers went with it.
+    private static func tables(_ reader: StoreReader) throws -> [Int64: Table] {
+        let row = try reader.prepare(
+            """
+            SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns FROM GS_TABLE AS t
+            LEFT JOIN sqlite_schema AS s ON s.type = 'trigger' AND s.name = 'GS_' || t.id || '_I'
+            """)
+        var found: [Int64: Table] = [:]
+        while try row.step() {
+            let columns = try? JSONDecoder().decode([String].self, from: Data((row.text(3) ?? "").utf8))
+            found[row.integer(0)] = Table(
+                name: row.text(1) ?? "", hasKeyColumns: row.integer(2) == 1, columns: columns ?? [])
+        }
+        return found
+    }
+
+    func summary() throws -> StoreHistory.Summary {
+        let recorded = try reader.prepare(
+            "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB 'GS_[0-9]*_I' ORDER BY tbl_name")
+        var names: [String] = []
+        while try recorded.step() { names.append(recorded.text(0) ?? "") }
+        let row = try reader.prepare("SELECT name, number, (time - 2440587.5) * 86400 FROM GS_SUBSCRIBER ORDER BY name")
+        var subscribers: [HistorySubscriber] = []
+        while try row.step() {
+            subscribers.append(HistorySubscriber(name: row.text(0) ?? "", number: row.integer(1), time: row.real(2)))
+        }
+        return StoreHistory.Summary(
+            kind: .groupstore, token: try current(), changes: try reader.integer("SELECT count(*) FROM GS_CHANGE") ?? 0,
+            first: try reader.integer("SELECT number FROM GS_CHANGE ORDER BY number LIMIT 1"), trimmed: trimmed,
+            tables: names, isOutdated: isOutdated, subscribers: subscribers)
+    }
+
+    func current() throws -> HistoryToken {
+        let last = try reader.prepare("SELECT number, nonce FROM GS_CHANGE ORDER BY number DESC LIMIT 1")
+        guard try last.step() else { return try start() }
+        return HistoryToken(history: identifier, number: last.integer(0), nonce: last.integer(1))
+    }
+
+    func start() throws -> HistoryToken { HistoryToken(history: identifier, number: trimmed, nonce: trimmedNonce) }
+
+    func check(_ token: HistoryToken) throws {
+        guard token.history == identifier else { throw StoreHistory.Discontinuity.epoch }
+        if token.number == trimmed {
+            guard token.nonce == trimmedNonce else { throw StoreHistory.Discontinuity.epoch }
+            return
+        }
+        guard token.number > trimmed else { throw StoreHistory.Discontinuity.trimmed }
+        let row = try reader.prepare("SELECT nonce FROM GS_CHANGE WHERE number = \(token.number)")
+        guard try row.step(), row.integer(0) == token.nonce else { throw StoreHistory.Discontinuity.epoch }
+    }
+
+    func changes(after number: Int64, limit: Int) throws -> [HistoryChange] {
+        let row = try reader.prepare(
+            """
+            SELECT number, nonce, table_id, operation, key, columns, author, (time - 2440587.5) * 86400 FROM GS_CHANGE
+            WHERE number > \(number) ORDER BY number LIMIT \(limit)
+            """)
+        var found: [HistoryChange] = []
+        while try row.step() { found.append(try change(row)) }
+        return found
+    }
+
+    private func change(_ row: SQLiteStatement) throws -> HistoryChange {
+        guard let operation = HistoryChange.Operation(rawValue: row.integer(3)) else {
+            throw HistoryError.foreign("a row of GS_CHANGE", reader.location.path)
+        }
+        let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: [])
+        let key: [HistoryChange.Value] =
+            operation == .gap ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "") : [row.value(4)]
+        return HistoryChange(
+            number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, operation: operation,
+            key: key, columns: operation == .update ? assigned(row.integer(5), of: table) : nil, author: row.text(6),
+            time: row.real(7), transaction: nil, tombstone: [:])
+    }
+
+    /// Nil when no bit says which: a column beyond those that have one, or a trigger that ran out of its turn.
+    private func assigned(_ bits: Int64, of table: Table) -> [String]? {
+        let names = table.columns.prefix(HistoryTriggers.mostColumns).enumerated()
+        guard bits != 0, table.columns.count <= HistoryTriggers.mostColumns else { return nil }
+        return names.compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
+    }
+}
+
+/// Values as SQL's `quote` writes them, separated by commas.
+enum QuotedValues {
+    static func parse(_ text: String) -> [HistoryChange.Value] {
+        var values: [HistoryChange.Value] = []
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            values.append(next(&rest))
+            if rest.first == UInt8(ascii: ",") { rest.removeFirst() }
+        }
+        return values
+    }
+
+    private static func next(_ rest: inout ArraySlice<UInt8>) -> HistoryChange.Value {
+        let quote = UInt8(ascii: "'")
+        if rest.first == UInt8(ascii: "X"), rest.dropFirst().first == quote {
+            rest = rest.dropFirst(2)
+            let digits = rest.prefix { $0 != quote }
+            rest = rest.dropFirst(digits.count + 1)
+            let nibbles = digits.map { UInt8(String(decoding: [$0], as: UTF8.self), radix: 16) ?? 0 }
+            return .blob(stride(from: 0, to: nibbles.count - 1, by: 2).map { nibbles[$0] << 4 | nibbles[$0 + 1] })
+        }
+        guard rest.first == quote else {
+            let word = String(decoding: rest.prefix { $0 != UInt8(ascii: ",") }, as: UTF8.self)
+            rest = rest.dropFirst(word.utf8.count)
+            return Int64(word).map { .integer($0) } ?? Double(word).map { .real($0) } ?? .null
+        }
+        rest.removeFirst()
+        var bytes: [UInt8] = []
+        while let byte = rest.popFirst() {
+            if byte == quote {
+                guard rest.first == quote else { break }
+                rest.removeFirst()
+            }
+            bytes.append(byte)
+        }
+        return .text(String(decoding: bytes, as: UTF8.self))
+    }
+}
+
+extension SQLiteStatement {
+    func value(_ column: Int32) -> HistoryChange.Value {
+        switch type(column) {
+        case .integer: .integer(integer(column))
+        case .real: .real(real(column))
+        case .text: .text(text(column) ?? "")
+        case .blob: .blob(bytes(column, limit: 1 << 20) ?? [])
+        case .null: .null
+        }
+    }
+}

@@ -1,0 +1,108 @@
+import GRDB
+import PersistentStore
+
+/// A table whose changes are recorded: by what its rows are known, and what makes one row take another's place.
+struct RecordedTable: Equatable {
+    /// By what a row is known.
+    enum Key: Equatable {
+        /// `name` is one that leads to the rowid: a table may have columns called `rowid`. `isStable`: an INTEGER PRIMARY
+        /// KEY, which VACUUM leaves as it is (https://sqlite.org/lang_vacuum.html).
+        case rowid(name: String, isStable: Bool)
+        /// Of a WITHOUT ROWID table.
+        case columns([String])
+    }
+
+    let name: String
+    let key: Key
+    /// Those that a statement can assign, in their order.
+    let columns: [String]
+    let rules: [UniqueRule]
+    /// Whether what the table's own triggers or foreign keys do may write other rows of it in the middle of a statement.
+    let mayNest: Bool
+
+    var quotedName: String { StoreTable.quote(name) }
+
+    var keyColumns: [String] {
+        switch key {
+        case .rowid: []
+        case .columns(let names): names
+        }
+    }
+
+    /// The key of the row that `row` (`OLD`, `NEW`, a table) names, as `GS_CHANGE.key` has it.
+    func key(of row: String) -> String {
+        switch key {
+        case .rowid(let name, _): "\(row).\(name)"
+        case .columns(let names):
+            // Text is quoted, so that no two keys look the same, and a column's collation doesn't make them equal.
+            names.map { "quote(\(row).\(StoreTable.quote($0)))" }.joined(separator: "||','||")
+        }
+    }
+}
+
+extension RecordedTable {
+    /// Why a table can't be recorded.
+    struct Unrecordable: Error {
+        let reason: String
+    }
+
+    /// Throws `Unrecordable`, `DatabaseError`.
+    init(_ name: String, isRowid: Bool, in database: Database, triggers: [ForeignTrigger]) throws {
+        self.name = name
+        let information = try Row.fetchAll(
+            database, sql: "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)",
+            arguments: [name])
+        let all = information.map { ($0["name"] as String?) ?? "" }
+        columns = information.filter { ($0["hidden"] as Int?) == 0 }.map { ($0["name"] as String?) ?? "" }
+        let indexes = try UniqueIndex.all(of: name, in: database)
+        if isRowid {
+            let primary = information.filter { ($0["pk"] as Int? ?? 0) > 0 }
+            let isAlias =
+                primary.count == 1 && (primary[0]["type"] as String? ?? "").uppercased() == "INTEGER"
+                && !indexes.contains { $0.isPrimaryKey }
+            let lowercase = Set(all.map { $0.lowercased() })
+            if let free = ["rowid", "_rowid_", "oid"].first(where: { !lowercase.contains($0) }) {
+                key = .rowid(name: free, isStable: isAlias)
+            } else if isAlias {
+                key = .rowid(name: StoreTable.quote(primary[0]["name"] ?? ""), isStable: true)
+            } else {
+                throw Unrecordable(reason: "its columns take all names of its row numbers")
+            }
+        } else {
+            let primary = information.filter { ($0["pk"] as Int? ?? 0) > 0 }
+                .sorted { ($0["pk"] as Int? ?? 0) < ($1["pk"] as Int? ?? 0) }
+            key = .columns(primary.map { ($0["name"] as String?) ?? "" })
+        }
+        let defaults = Dictionary(
+            information.compactMap { row -> (String, String)? in
+                guard (row["notnull"] as Int?) == 1, let value = row["dflt_value"] as String? else { return nil }
+                return (((row["name"] as String?) ?? "").lowercased(), value)
+            }, uniquingKeysWith: { first, _ in first })
+        let alias = information.first {
+            ($0["pk"] as Int? ?? 0) == 1 && ($0["type"] as String? ?? "").uppercased() == "INTEGER"
+        }.map { ($0["name"] as String?) ?? "" }
+        rules = try UniqueRule.all(
+            key: key, alias: isRowid ? alias : nil, indexes: indexes, columns: all, defaults: defaults)
+        let hasActions = try Row.fetchAll(
+            database, sql: "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", arguments: [name]
+        ).contains { ($0["on_update"] as String?) != "NO ACTION" || ($0["on_delete"] as String?) != "NO ACTION" }
+        mayNest = hasActions || triggers.contains { $0.mayWrite(name) }
+    }
+}
+
+/// A trigger that isn't ours.
+struct ForeignTrigger {
+    /// From its BEGIN on, in lower case.
+    private let body: String
+
+    init(sql: String) {
+        let text = sql.lowercased()
+        body = text.firstRange(of: "begin").map { String(text[$0.lowerBound...]) } ?? text
+    }
+
+    /// True also for one that only mentions the table.
+    func mayWrite(_ table: String) -> Bool {
+        let name = table.lowercased()
+        return body.contains(name) || body.contains(name.replacing("\"", with: "\"\""))
+    }
+}

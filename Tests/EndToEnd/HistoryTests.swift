@@ -1,0 +1,136 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Which rows changed, as commands and as the agent tell it.
+@Suite struct HistoryTests {
+    private struct Scene {
+        let places: Places
+        let store: FilePath
+        let name = "\(AgentProcess.group)/Notes.sqlite"
+
+        init(enabled: Bool = true) throws {
+            places = try Places()
+            store = places.group.appending("Notes.sqlite")
+            try sqlite(
+                store, "PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT, body TEXT)")
+            if enabled { #expect(try groupstore("history", "enable", Word(store)).status == 0) }
+        }
+
+        func agent() throws -> AgentProcess {
+            try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+        }
+    }
+
+    private func changes(_ store: FilePath, _ more: Word...) throws -> FinishedProcess {
+        try run(
+            Programs.groupstore, ["changes", "--json", Word(store)] + more,
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+    }
+
+    @Test func changesAreToldPageByPageWithoutAnAgent() throws {
+        let scene = try Scene()
+        try sqlite(
+            scene.store, "INSERT INTO note (title) VALUES ('a'), ('b'), ('c'); UPDATE note SET body = 'x' WHERE id = 2")
+        let first = try changes(scene.store, "--limit", "3")
+        #expect(first.status == 0, "\(first.errors)")
+        #expect(first.objects.filter { $0.type == "row" }.map { $0["key"] } == [1, 2, 3])
+        #expect(first.summary.bool("more") == true)
+        let second = try changes(scene.store, "--since", Word(try #require(first.summary.string("token"))))
+        #expect(second.objects.map(\.type) == ["row", "summary"])
+        #expect(second.objects[0].string("op") == "update" && second.objects[0]["columns"] == ["body"])
+        let third = try changes(scene.store, "--since", Word(try #require(second.summary.string("token"))))
+        #expect(third.objects.map(\.type) == ["summary"])
+    }
+
+    @Test func reasonsAndExitCodes() throws {
+        let scene = try Scene(enabled: false)
+        let none = try changes(scene.store)
+        #expect(none.status == 65 && none.errors.contains("history enable"), "\(none.errors)")
+        #expect(try changes(scene.store, "--since", "nonsense").status == 64)
+        #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
+        try sqlite(scene.store, "INSERT INTO note (title) VALUES ('a'), ('b'), ('c')")
+        let token = try changes(scene.store, "--limit", "1").summary.string("token")
+        #expect(try groupstore("history", "purge", "--keep", "1", Word(scene.store)).status == 0)
+        let trimmed = try changes(scene.store, "--since", Word(try #require(token)))
+        #expect(trimmed.objects.first?.string("reason") == "history_trimmed", "\(trimmed.output)")
+        #expect(trimmed.outcome == "reset" && trimmed.status == 0)
+        #expect(try groupstore("history", "disable", "--json", Word(scene.store)).outcome == "disabled")
+        #expect(try sqlite(scene.store, "SELECT count(*) FROM sqlite_schema").hasPrefix("1"))
+        #expect(try groupstore("history", "purge", Word(scene.store)).status == 64)
+        #expect(try groupstore("history", "show", "/nonexistent/x.sqlite").status == 74)
+    }
+
+    @Test func aNamedSubscriberKeepsWhatItNeeds() throws {
+        let scene = try Scene()
+        try sqlite(scene.store, "INSERT INTO note (title) VALUES ('a'), ('b'), ('c')")
+        let token = try #require(try changes(scene.store, "--limit", "1").summary.string("token"))
+        let noted = try groupstore(
+            "history", "acknowledge", Word(scene.store), "--subscriber", "index", "--token", Word(token))
+        #expect(noted.status == 0, "\(noted.errors)")
+        let purged = try groupstore("history", "purge", "--json", "--keep", "0", Word(scene.store))
+        #expect(purged.summary["purged"] == 1 && purged.summary.string("held_by") == "index", "\(purged.output)")
+        let shown = try groupstore("history", "show", "--json", Word(scene.store))
+        #expect(shown.objects.map(\.type) == ["history", "subscriber", "row", "row", "summary"], "\(shown.output)")
+    }
+
+    @Test func aTokenIsGoodAfterARelocationAndWithAnotherAgent() throws {
+        let places = try Places()
+        let legacy = places.legacy.appending("Notes.sqlite")
+        try sqlite(legacy, "CREATE TABLE note (id INTEGER PRIMARY KEY, title)")
+        #expect(try groupstore("history", "enable", Word(legacy)).status == 0)
+        try sqlite(legacy, "INSERT INTO note VALUES (1, 'before')")
+        let token = try #require(try changes(legacy).summary.string("token"))
+        #expect(try groupstore("relocate", Word(legacy), Word(places.group)).status == 0)
+        let store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "INSERT INTO note VALUES (2, 'after')")
+        #expect(try changes(store, "--since", Word(token)).objects.compactMap { $0["key"] } == [2])
+        let agent = try AgentProcess(places, legacy: [legacy])
+        let connection = try agent.connect()
+        try connection.send([
+            "id": 1, "op": "changes", "store": .string("\(AgentProcess.group)/Notes.sqlite"), "since": .string(token),
+        ])
+        #expect(try connection.next("row")["key"] == 2)
+        #expect(try connection.next { $0["id"] == 1 && $0.bool("ok") != nil }.bool("more") == false)
+    }
+
+    @Test func theAgentAnswersChangesAckAndSync() throws {
+        let scene = try Scene()
+        let agent = try scene.agent()
+        let connection = try agent.subscribe("Notes.sqlite")
+        try sqlite(
+            scene.store,
+            """
+            BEGIN; UPDATE GS_AUTHOR SET name = 'me'; INSERT INTO note (title) VALUES ('mine');
+            UPDATE GS_AUTHOR SET name = NULL; COMMIT; INSERT INTO note (title) VALUES ('theirs');
+            """)
+        // Whatever was committed before the barrier comes before its answer.
+        try connection.send(["id": 2, "op": "sync", "store": .string(scene.name)])
+        var told = 0
+        let synced = try connection.next { object in
+            if object.type == "change" { told += 1 }
+            return object["id"] == 2
+        }
+        #expect(synced.bool("ok") == true && synced.string("token") != nil && told > 0)
+        try connection.send([
+            "id": 3, "op": "changes", "store": .string(scene.name), "except_authors": ["me"], "operations": ["insert"],
+        ])
+        let row = try connection.next("row")
+        #expect(row["id"] == 3 && row["key"] == 2 && row.string("table") == "note", "\(row.text)")
+        let reply = try connection.next { $0["id"] == 3 && $0.bool("ok") != nil }
+        let token = try #require(reply.string("token"))
+        try connection.send([
+            "id": 4, "op": "ack", "store": .string(scene.name), "subscriber": "index", "token": .string(token),
+        ])
+        #expect(try connection.next { $0["id"] == 4 }.bool("ok") == true)
+        try connection.send([
+            "id": 5, "op": "ack", "store": .string(scene.name), "subscriber": "index", "token": "h1.other.1.0",
+        ])
+        #expect(try connection.next { $0["id"] == 5 }.object("error")?.string("code") == "epoch")
+        try connection.send(["id": 6, "op": "changes", "store": .string(scene.name), "limit": 0])
+        #expect(try connection.next { $0["id"] == 6 }.object("error")?.string("code") == "bad_request")
+    }
+}

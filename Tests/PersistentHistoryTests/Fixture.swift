@@ -1,0 +1,61 @@
+import GRDB
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import PersistentHistory
+
+/// A store of a test's own.
+final class Fixture {
+    let directory: TemporaryDirectory
+    let location: StoreLocation
+
+    init(_ sql: String = "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT, body TEXT)", name: String = "a.sqlite")
+        throws
+    {
+        directory = try TemporaryDirectory()
+        location = StoreLocation(
+            directory: try Directory(directory.path),
+            name: try #require(FilePath.Component(name).flatMap(StoreName.init)))
+        try write("PRAGMA journal_mode = WAL; \(sql)")
+    }
+
+    func write(_ sql: String) throws {
+        let queue = try DatabaseQueue(path: location.path.string)
+        defer { try? queue.close() }
+        try queue.writeWithoutTransaction { try $0.execute(sql: sql) }
+    }
+
+    func schema() throws -> [String] {
+        let queue = try DatabaseQueue(path: location.path.string)
+        defer { try? queue.close() }
+        return try queue.read {
+            try String.fetchAll($0, sql: "SELECT type || name || coalesce(sql, '') FROM sqlite_schema ORDER BY rowid")
+        }
+    }
+
+    func enable() throws -> HistoryInstallation.Outcome { try HistoryInstallation(location).enable() }
+
+    func read<Result>(_ body: (StoreHistory) throws -> Result) throws -> Result {
+        try StoreReader.read(location) { try body(StoreHistory($0)) }
+    }
+
+    /// What follows the token, or all.
+    func changes(after token: HistoryToken? = nil, filter: HistoryFilter = HistoryFilter()) throws -> [HistoryChange] {
+        try read { try $0.changes(after: token ?? $0.start(), limit: 10_000, filter: filter).changes }
+    }
+
+    func current() throws -> HistoryToken { try read { try $0.current() } }
+
+    /// What `changes` throws.
+    func discontinuity(after token: HistoryToken) throws -> StoreHistory.Discontinuity? {
+        do {
+            _ = try changes(after: token)
+            return nil
+        } catch let error as StoreHistory.Discontinuity {
+            return error
+        }
+    }
+}

@@ -1,0 +1,110 @@
+import Foundation
+import GRDB
+
+@testable import PersistentHistory
+
+/// What the tables really hold, before and after a statement, beside what history says of it.
+struct HistoryOracle {
+    typealias Content = [String: [String: [String: DatabaseValue]]]
+
+    private var content: Content
+    private var number: Int64
+    /// Rows that changed, and changes that were recorded.
+    private(set) var changed = 0
+    private(set) var recorded = 0
+
+    init(_ database: Database, _ tables: [RandomSchema.Table]) throws {
+        content = try Self.content(database, tables)
+        number = try Self.last(database)
+    }
+
+    private static func last(_ database: Database) throws -> Int64 {
+        try Int64.fetchOne(database, sql: "SELECT max(number) FROM GS_CHANGE") ?? 0
+    }
+
+    static func content(_ database: Database, _ tables: [RandomSchema.Table]) throws -> Content {
+        var content: Content = [:]
+        for table in tables {
+            let name = "\"" + table.name.replacing("\"", with: "\"\"") + "\""
+            let key =
+                table.isRowid
+                ? "CAST(rowid AS TEXT)" : table.primaryKey.map { "quote(\($0))" }.joined(separator: "||','||")
+            var rows: [String: [String: DatabaseValue]] = [:]
+            for row in try Row.fetchAll(database, sql: "SELECT \(key) AS \"the key\", * FROM \(name) NOT INDEXED") {
+                var values: [String: DatabaseValue] = [:]
+                for (column, value) in row where column != "the key" { values[column] = value }
+                rows[row["the key"] ?? ""] = values
+            }
+            content[table.name] = rows
+        }
+        return content
+    }
+
+    /// The first thing that history tells wrong; nil when it tells what happened.
+    mutating func disagreement(_ database: Database, _ tables: [RandomSchema.Table]) throws -> String? {
+        let after = try Self.content(database, tables)
+        defer { content = after }
+        let rows = try Row.fetchAll(
+            database,
+            sql: """
+                SELECT c.number, s.tbl_name AS name, c.operation, CAST(c.key AS TEXT) AS key, c.columns,
+                t.columns AS names, c.time > 0 AND c.nonce IS NOT NULL AS whole
+                FROM GS_CHANGE AS c JOIN GS_TABLE AS t ON t.id = c.table_id
+                LEFT JOIN sqlite_schema AS s ON s.name = 'GS_' || t.id || '_I' WHERE c.number > ? ORDER BY c.number
+                """, arguments: [number])
+        number = try Self.last(database)
+        recorded += rows.count
+        var exists = content.mapValues { Set($0.keys) }
+        var assigned: [String: [String: Set<String>?]] = [:]
+        for row in rows {
+            let table: String = row["name"] ?? "?"
+            let key: String = row["key"] ?? "?"
+            let isThere = exists[table]?.contains(key) == true
+            let operation = HistoryChange.Operation(rawValue: row["operation"] ?? -1)
+            guard (row["whole"] as Int?) == 1 else { return "no time or nonce" }
+            switch operation {
+            case .insert:
+                if isThere { return "\(table) \(key): inserted though it was there" }
+                exists[table]?.insert(key)
+                assigned[table, default: [:]][key] = .some(nil)
+            case .update:
+                if !isThere { return "\(table) \(key): updated though it was not there" }
+                let bits: Int64 = row["columns"] ?? 0
+                let names = try names(row["names"] ?? "[]")
+                let told =
+                    bits == 0 ? nil : Set(names.enumerated().filter { bits & (1 << $0.offset) != 0 }.map(\.element))
+                let known = assigned[table]?[key] ?? .some([])
+                assigned[table, default: [:]][key] = .some(known.flatMap { known in told.map { known.union($0) } })
+            case .delete:
+                if !isThere { return "\(table) \(key): deleted though it was not there" }
+                exists[table]?.remove(key)
+                assigned[table, default: [:]][key] = .some(nil)
+            case .gap, nil: return "a gap where there is none"
+            }
+        }
+        return compare(after, exists, assigned)
+    }
+
+    private mutating func compare(
+        _ after: Content, _ exists: [String: Set<String>], _ assigned: [String: [String: Set<String>?]]
+    ) -> String? {
+        for (table, rows) in after {
+            let before = content[table] ?? [:]
+            if Set(rows.keys) != exists[table] {
+                return "\(table): other rows than history says: \(exists[table] ?? []), \(rows), before \(before)"
+            }
+            for key in Set(rows.keys).union(before.keys) where rows[key] != before[key] {
+                changed += 1
+                guard let told = assigned[table]?[key] else { return "\(table) \(key): changed, and not recorded" }
+                guard let told, let new = rows[key], let old = before[key] else { continue }
+                let differing = new.filter { $0.value != old[$0.key] }.map(\.key).filter { $0 != "g" }
+                if !told.isSuperset(of: differing) { return "\(table) \(key): \(differing) changed, told \(told)" }
+            }
+        }
+        return nil
+    }
+
+    private func names(_ json: String) throws -> [String] {
+        json.dropFirst(2).dropLast(2).components(separatedBy: "\",\"")
+    }
+}

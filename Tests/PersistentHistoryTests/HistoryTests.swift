@@ -1,0 +1,209 @@
+import GRDB
+import TestSupport
+import Testing
+
+@testable import PersistentHistory
+
+struct HistoryTests {
+    @Test func aRowIsToldWithKeyColumnsAuthorAndTime() throws {
+        let store = try Fixture()
+        #expect(try store.enable().kind == .enabled)
+        try store.write(
+            """
+            BEGIN; UPDATE GS_AUTHOR SET name = 'editor';
+            INSERT INTO note (title, body) VALUES ('a', 'b'); UPDATE GS_AUTHOR SET name = NULL; COMMIT;
+            UPDATE note SET body = 'c'; DELETE FROM note;
+            """)
+        let changes = try store.changes()
+        #expect(changes.map(\.operation) == [.insert, .update, .delete])
+        #expect(changes.map(\.key) == [[.integer(1)], [.integer(1)], [.integer(1)]])
+        #expect(changes.map(\.table) == ["note", "note", "note"])
+        #expect(changes.map(\.columns) == [nil, ["body"], nil])
+        #expect(changes.map(\.author) == ["editor", nil, nil])
+        #expect(changes.allSatisfy { $0.time > 1_600_000_000 })
+        #expect(Set(changes.map(\.nonce)).count == 3)
+    }
+
+    @Test func aKeyOfSeveralColumnsIsTold() throws {
+        let store = try Fixture("CREATE TABLE t (a TEXT COLLATE NOCASE, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
+        _ = try store.enable()
+        try store.write("INSERT INTO t VALUES ('it''s, so', x'00ff'), ('n', 1.5); REPLACE INTO t VALUES ('N', 1.5)")
+        let changes = try store.changes()
+        #expect(changes.map(\.operation) == [.insert, .insert, .delete, .insert])
+        #expect(
+            changes.map(\.key) == [
+                [.text("it's, so"), .blob([0, 255])], [.text("n"), .real(1.5)], [.text("n"), .real(1.5)],
+                [.text("N"), .real(1.5)],
+            ])
+    }
+
+    @Test func disablingLeavesNoTrace() throws {
+        let store = try Fixture(
+            "CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE); CREATE INDEX i ON note (u); CREATE TABLE t (a)")
+        let before = try store.schema()
+        _ = try store.enable()
+        try store.write("REPLACE INTO note VALUES (1, 2), (3, 2)")
+        #expect(try store.schema().count > before.count)
+        #expect(try HistoryInstallation(store.location).disable().kind == .disabled)
+        #expect(try store.schema() == before)
+        #expect(try HistoryInstallation(store.location).disable().kind == .unchanged)
+        #expect(throws: HistoryError.disabled(store.location.path)) { () throws in try store.current() }
+    }
+
+    @Test func enablingTwiceChangesNothing() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        let schema = try store.schema()
+        try store.write("INSERT INTO note (title) VALUES ('a')")
+        #expect(try store.enable().kind == .unchanged)
+        #expect(try store.schema() == schema)
+        #expect(try store.changes().count == 1)
+    }
+
+    @Test func untrustedSchemasAndIgnoredConflictsStillWrite() throws {
+        let store = try Fixture("CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE NOT NULL)")
+        _ = try store.enable()
+        try store.write(
+            """
+            PRAGMA trusted_schema = OFF; INSERT INTO note VALUES (1, 'a');
+            INSERT OR IGNORE INTO note VALUES (2, 'a'), (1, 'b'); INSERT OR REPLACE INTO note VALUES (2, 'a');
+            INSERT INTO note VALUES (2, 'c') ON CONFLICT DO UPDATE SET u = excluded.u;
+            """)
+        #expect(try store.changes().map(\.operation) == [.insert, .delete, .insert, .update])
+    }
+
+    // MARK: The schema changes
+
+    @Test func tablesThatComeAndGoAreFollowed() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write("CREATE TABLE tag (id INTEGER PRIMARY KEY); ALTER TABLE note RENAME TO page")
+        #expect(try store.read { try $0.summary().isOutdated })
+        #expect(try store.enable().gaps == [])
+        try store.write("INSERT INTO tag VALUES (1); INSERT INTO page (title) VALUES ('a')")
+        #expect(try store.changes().map(\.table) == ["tag", "page"])
+        try store.write("DROP TABLE tag")
+        #expect(try store.enable().gaps == ["tag"])
+        #expect(try store.changes().map(\.operation) == [.insert, .insert, .gap])
+    }
+
+    @Test func aTableThatWasMadeAnewIsAGap() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        let token = try store.current()
+        try store.write(
+            """
+            CREATE TABLE new (id INTEGER PRIMARY KEY, title TEXT NOT NULL); INSERT INTO new SELECT id, title FROM note;
+            DROP TABLE note; ALTER TABLE new RENAME TO note; INSERT INTO note VALUES (7, 'unrecorded');
+            """)
+        #expect(try store.enable().gaps == ["note"])
+        try store.write("INSERT INTO note VALUES (8, 'recorded')")
+        #expect(try store.changes(after: token).map(\.operation) == [.gap, .insert])
+    }
+
+    @Test func columnsCanBeDropped() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write(
+            "ALTER TABLE note DROP COLUMN body; INSERT INTO note (title) VALUES ('a'); UPDATE note SET title = 'b'")
+        #expect(try store.changes().map(\.columns) == [nil, ["title"]])
+        #expect(try store.enable().gaps == [])
+    }
+
+    // MARK: Tokens
+
+    @Test func aTokenGoesOnWhereItWas() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write("INSERT INTO note (title) VALUES ('a'), ('b')")
+        let token = try #require(HistoryToken(try store.current().description))
+        #expect(try store.changes(after: token).isEmpty)
+        try store.write("INSERT INTO note (title) VALUES ('c')")
+        #expect(try store.changes(after: token).map(\.key) == [[.integer(3)]])
+        let page = try store.read { try $0.changes(after: $0.start(), limit: 2) }
+        #expect(!page.isLast && page.token == token)
+    }
+
+    @Test func aRestoredStoreIsAnotherOne() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write("INSERT INTO note (title) VALUES ('a')")
+        try store.write("VACUUM INTO '\(store.directory.path.appending("backup").string)'")
+        try store.write("INSERT INTO note (title) VALUES ('b')")
+        let token = try store.current()
+        let restored = try Fixture("SELECT 1", name: "b.sqlite")
+        let queue = try DatabaseQueue(path: store.directory.path.appending("backup").string)
+        try queue.backup(to: DatabaseQueue(path: restored.location.path.string))
+        try queue.close()
+        #expect(try restored.discontinuity(after: token) == .epoch)
+        try restored.write("INSERT INTO note (title) VALUES ('another')")
+        #expect(try restored.current().number == token.number)
+        #expect(try restored.discontinuity(after: token) == .epoch)
+        let foreign = HistoryToken(history: "other", number: token.number, nonce: token.nonce)
+        #expect(try store.discontinuity(after: foreign) == .epoch)
+    }
+
+    @Test(arguments: ["", "h1", "h1..1.0", "h1.a.-1.0", "h1.a.1.g", "0123456789ab-5", "h2.a.1.0", "h1.a.1.0.0"])
+    func whatIsNoTokenIsNone(_ text: String) { #expect(HistoryToken(text) == nil) }
+
+    // MARK: Purging
+
+    @Test func aPurgeKeepsWhatASubscriberNeeds() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        let maintenance = HistoryMaintenance(store.location)
+        let start = try store.current()
+        try store.write("INSERT INTO note (title) VALUES ('a'), ('b'), ('c'), ('d')")
+        let first = try store.changes()[0]
+        let token = HistoryToken(history: start.history, number: first.number, nonce: first.nonce)
+        try maintenance.acknowledge(token, by: "index")
+        var purge = HistoryMaintenance.Purge()
+        purge.count = 1
+        #expect(try maintenance.purge(purge) == .init(purged: 1, left: 3, heldBy: "index"))
+        #expect(try store.discontinuity(after: start) == .trimmed)
+        #expect(try store.changes(after: token).count == 3)
+        #expect(throws: StoreHistory.Discontinuity.trimmed) {
+            () throws in try maintenance.acknowledge(start, by: "late")
+        }
+        purge.force = true
+        #expect(try maintenance.purge(purge) == .init(purged: 2, left: 1, heldBy: nil))
+        #expect(try store.discontinuity(after: token) == .trimmed)
+        #expect(try maintenance.forget(subscriber: "index"))
+        #expect(try !maintenance.forget(subscriber: "index"))
+    }
+
+    @Test func numbersAreNotGivenTwice() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write("INSERT INTO note (title) VALUES ('a'), ('b')")
+        let token = try store.current()
+        var purge = HistoryMaintenance.Purge()
+        purge.count = 0
+        purge.age = 0
+        _ = try HistoryMaintenance(store.location).purge(purge)
+        try store.write("DELETE FROM note")
+        #expect(try store.changes(after: token).map(\.number) == [3, 4])
+    }
+
+    // MARK: Filters
+
+    @Test func filtersChooseAndTheTokenMoves() throws {
+        let store = try Fixture("CREATE TABLE a (x); CREATE TABLE b (x)")
+        _ = try store.enable()
+        try store.write(
+            """
+            INSERT INTO a VALUES (1); BEGIN; UPDATE GS_AUTHOR SET name = 'me'; INSERT INTO b VALUES (1);
+            UPDATE GS_AUTHOR SET name = NULL; COMMIT; DELETE FROM a;
+            """)
+        var filter = HistoryFilter()
+        filter.exceptAuthors = ["me"]
+        #expect(try store.changes(filter: filter).map(\.table) == ["a", "a"])
+        filter.operations = [.delete]
+        #expect(try store.changes(filter: filter).map(\.operation) == [.delete])
+        filter = HistoryFilter()
+        filter.tables = ["b"]
+        let page = try store.read { try $0.changes(after: $0.start(), limit: 10, filter: filter) }
+        #expect(page.changes.map(\.author) == ["me"])
+        #expect(page.token == (try store.current()))
+    }
+}
