@@ -29,8 +29,8 @@ def make(path, rows, groupstore):
     store.execute("PRAGMA journal_mode = WAL")
     store.executescript(TABLE)
     store.executemany(
-        "INSERT INTO note (title, body, modified) VALUES ('A title', 'Some words of a note', ?)",
-        ((row,) for row in range(rows)),
+        "INSERT INTO note (title, body, modified) VALUES ('A title', ?, ?)",
+        ((4 * "Some words of a note, as somebody types them. ", row) for row in range(rows)),
     )
     store.commit()
     store.close()

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#define SENTENCE "Some words of a note, as somebody types them. "
+#define WORDS "'" SENTENCE SENTENCE SENTENCE SENTENCE "'"
+
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -26,7 +29,7 @@ int main(int count, char **words) {
     check(sqlite3_exec(db, "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0", 0, 0, 0), db);
     int single = !strcmp(words[2], "single");
     const char *sql = single || !strcmp(words[2], "insert")
-                          ? "INSERT INTO note (title, body, modified) VALUES ('A title', 'Some words of a note', ?1)"
+                          ? "INSERT INTO note (title, body, modified) VALUES ('A title', " WORDS ", ?1)"
                       : !strcmp(words[2], "update") ? "UPDATE note SET title = 'Another title' WHERE id = ?1"
                                                     : "DELETE FROM note WHERE id = ?1";
     sqlite3_stmt *statement;

@@ -79,7 +79,7 @@ package final class Agent {
             hub: hub, configuration: current, states: states, scheduler: scheduler,
             presenters: presenters.registry, socket: socket, version: Self.version)
         let history = HistoryDesk(
-            hub: hub, configuration: current, states: states, program: parts.historyProgram)
+            hub: hub, configuration: current, states: states, program: parts.historyProgram, log: log)
         defer { history.stop() }
         let requests = RequestHandler(
             hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
@@ -90,7 +90,11 @@ package final class Agent {
         defer { instance.removeSocket() }
 
         let failure = Mutex<(any Error)?>(nil)
-        try watch.start(configuration: configuration, hub: hub, scheduler: scheduler, states: states) { error in
+        history.maintainAll()
+        try watch.start(
+            configuration: configuration, hub: hub, scheduler: scheduler, states: states,
+            onEvent: { [weak history] event, store in history?.noticed(event, of: store) }
+        ) { error in
             failure.withLock { $0 = error }
             loop.wake()
         }
@@ -102,7 +106,12 @@ package final class Agent {
             signals: signals.raw,
             onSignal: {
                 while let signal = signals.next() {
-                    if signal == SIGHUP { reload(server, watch, scheduler, current) } else { isStopping = true }
+                    if signal == SIGHUP {
+                        reload(server, watch, scheduler, current)
+                        history.maintainAll()
+                    } else {
+                        isStopping = true
+                    }
                 }
             },
             shouldStop: { isStopping || failure.withLock { $0 != nil } })

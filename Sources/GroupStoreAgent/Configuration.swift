@@ -22,12 +22,22 @@ package struct Configuration: Sendable, Equatable {
         package func store(named name: FilePath.Component) -> Store? { stores.first { $0.name.database == name } }
     }
 
+    /// Row changes are recorded, as `groupstore history enable` does it.
+    package struct History: Sendable, Equatable {
+        /// Older ones are purged unless a named subscriber needs them; nil: all are kept.
+        package var keep: Duration?
+
+        package init(keep: Duration? = nil) { self.keep = keep }
+    }
+
     package struct Store: Sendable, Equatable {
         package var name: StoreName
         /// Where it may have been until now, absolute paths.
         package var legacy: [FilePath]
         package var onConflict: RelocationRequest.ConflictPolicy
         package var retirement: Transfer.Retirement
+        /// Nil: the agent doesn't see to it; what was enabled stays.
+        package var history: History?
         /// How long no part of a store that is being copied in may have come before it counts as whole.
         package var settle: Duration
         /// Stores of older versions of it are migrated when they are relocated; nil for none.

@@ -126,8 +126,8 @@ extension ConfigurationFile {
 
     private func read(store node: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
         let section = try section(
-            node, "a store", keys: ["name", "legacy", "on-conflict", "retire", "settle", "model"],
-            later: ["mappings", "history"])
+            node, "a store", keys: ["name", "legacy", "on-conflict", "retire", "settle", "model", "history"],
+            later: ["mappings"])
         let nameNode = try section.required("name")
         let text = try string(nameNode, "name")
         guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.init) else {
@@ -138,9 +138,26 @@ extension ConfigurationFile {
         if let value = section["retire"] { store.retirement = try choice(value, "retire") }
         if let value = section["settle"] { store.settle = try duration(value) }
         if let value = section["model"] { store.model = try absolute(value) }
+        if let value = section["history"] { store.history = try history(value) }
         try builder.add(store, line: nameNode.line)
         guard let legacy = section["legacy"] else { return }
         for path in try list(legacy, "legacy") { try builder.add(legacy: absolute(path), line: path.line) }
+    }
+}
+
+extension ConfigurationFile {
+    /// `true`, `false`, or a mapping with `keep`.
+    private func history(_ node: Node) throws(ConfigurationError) -> Configuration.History? {
+        if node.scalar != nil {
+            switch try string(node, "history") {
+            case "true": return Configuration.History()
+            case "false": return nil
+            default: throw invalid(node.line, "history is neither true, false nor a mapping", "write { keep: 7d }")
+            }
+        }
+        let section = try section(node, "history", keys: ["keep"])
+        guard let keep = section["keep"] else { return Configuration.History() }
+        return Configuration.History(keep: try duration(keep))
     }
 }
 

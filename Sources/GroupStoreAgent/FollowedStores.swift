@@ -18,6 +18,8 @@ final class FollowedStores {
     let perform: @Sendable (@escaping Watch.Work) -> Void
     private let scheduler: (any RelocationScheduling)?
     private let states: FollowingStates
+    /// Hears of what subscribers are told, after them.
+    private let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
     private let log: Logger
     private var configuration = Configuration()
     private(set) var stores: [StoreAddress: FollowedStore] = [:]
@@ -41,10 +43,12 @@ final class FollowedStores {
 
     init(
         source: any EventSource, hub: Hub, surveyor: Surveyor, scheduler: (any RelocationScheduling)?,
-        states: FollowingStates, log: Logger, perform: @escaping @Sendable (@escaping Watch.Work) -> Void
+        states: FollowingStates, log: Logger, onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void,
+        perform: @escaping @Sendable (@escaping Watch.Work) -> Void
     ) {
         self.source = source
         self.surveyor = surveyor
+        self.onEvent = onEvent
         self.perform = perform
         self.hub = hub
         self.scheduler = scheduler
@@ -121,7 +125,10 @@ extension FollowedStores {
     }
 
     private func publish(_ event: StoreEvent?, of store: FollowedStore) {
-        if let event { hub.publish(event, of: store.address) }
+        if let event {
+            hub.publish(event, of: store.address)
+            onEvent(event, store.address)
+        }
         states.set(store.state, of: store.address)
     }
 }
@@ -302,7 +309,10 @@ extension FollowedStores {
             }
         }
         if !saysAll, let store, store.state != .absent { hub.publish(.change(.unknown), of: address) }
-        for event in announced { hub.publish(event, of: address) }
+        for event in announced {
+            hub.publish(event, of: address)
+            onEvent(event, address)
+        }
     }
 
     func announce(_ event: StoreEvent, of address: StoreAddress) {

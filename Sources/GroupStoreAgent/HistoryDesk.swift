@@ -1,6 +1,7 @@
 import AgentProtocol
 import Dispatch
 import LinuxSystem
+import Logging
 import Synchronization
 import SystemPackage
 
@@ -13,13 +14,15 @@ package final class HistoryDesk: Sendable {
     private struct Question: Sendable {
         let arguments: [[UInt8]]
         let id: JSONValue?
-        let connection: UInt64
+        /// Nil: the agent's own wish.
+        let connection: UInt64?
         let store: StoreAddress
     }
 
     private struct State {
         var waiting: [Question] = []
         var isStopping = false
+        var purged: [StoreAddress: ContinuousClock.Instant] = [:]
         var thread: SystemThread?
     }
 
@@ -27,6 +30,7 @@ package final class HistoryDesk: Sendable {
     private let configuration: CurrentConfiguration
     private let states: FollowingStates
     private let program: FilePath?
+    private let log: Logger
     private let state = Mutex(State())
     private let work = DispatchSemaphore(value: 0)
 
@@ -38,8 +42,9 @@ package final class HistoryDesk: Sendable {
     private static let pageLength: Int64 = 256
 
     package init(
-        hub: Hub, configuration: CurrentConfiguration, states: FollowingStates, program: FilePath?
+        hub: Hub, configuration: CurrentConfiguration, states: FollowingStates, program: FilePath?, log: Logger
     ) {
+        self.log = log
         self.hub = hub
         self.configuration = configuration
         self.states = states
@@ -53,9 +58,15 @@ package final class HistoryDesk: Sendable {
         }
         let question = Question(
             arguments: Self.arguments(operation, path), id: id, connection: connection, store: operation.store)
+        hub.expectAnswer(connection)
+        if let refusal = enqueue(question) { answer(question, .failure(id: id, refusal)) }
+    }
+
+    /// Why it isn't done; nil when it will be.
+    private func enqueue(_ question: Question) -> WireError? {
         let refusal = state.withLock { state -> WireError? in
             guard state.waiting.count < Self.mostWaiting else { return .tooManyQuestions }
-            do {
+            do throws(SystemError) {
                 if state.thread == nil { state.thread = try SystemThread(name: "gs-history") { [self] in loop() } }
             } catch {
                 return WireError(code: "system", "\(error)", hint: "too many threads?")
@@ -63,9 +74,8 @@ package final class HistoryDesk: Sendable {
             state.waiting.append(question)
             return nil
         }
-        if let refusal { return hub.answer(connection, .failure(id: id, refusal)) }
-        hub.expectAnswer(connection)
-        work.signal()
+        if refusal == nil { work.signal() }
+        return refusal
     }
 
     /// What still waits is not answered.
@@ -103,6 +113,56 @@ package final class HistoryDesk: Sendable {
         return (["groupstore"] + words + ["--"]).map { Array($0.utf8) } + [path.bytes]
     }
 
+    // MARK: What the configuration asks for
+
+    /// Enables history where the configuration says so and a store is there.
+    package func maintainAll() {
+        for group in configuration.value.groups {
+            for store in group.stores where store.history != nil {
+                guard FileStatus(following: group.directory.appending(store.name.database))?.kind == .regular,
+                    let address = StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes)
+                else { continue }
+                maintain(address)
+            }
+        }
+    }
+
+    /// A store that came, or whose schema was changed, is seen to; old changes are purged now and then.
+    func noticed(_ event: StoreEvent, of store: StoreAddress) {
+        switch event {
+        case .relocated, .reset(.appeared), .reset(.replaced): maintain(store)
+        case .change(let tables):
+            if tables.names?.contains("sqlite_schema") == true || isPurgeDue(store) { maintain(store) }
+        case .relocating, .relocationEnded, .reset: break
+        }
+    }
+
+    private func history(of store: StoreAddress) -> Configuration.History? {
+        guard let name = FilePath.Component(bytes: store.name) else { return nil }
+        return configuration.value.group(store.group)?.store(named: name)?.history
+    }
+
+    /// An eighth of the time that changes are kept, and a minute at least.
+    private func isPurgeDue(_ store: StoreAddress) -> Bool {
+        guard let keep = history(of: store)?.keep else { return false }
+        return state.withLock { state in
+            guard let last = state.purged[store] else { return true }
+            return last.duration(to: .now) > max(.seconds(60), keep / 8)
+        }
+    }
+
+    private func maintain(_ store: StoreAddress) {
+        guard program != nil, let history = history(of: store), let path = path(of: store) else { return }
+        var commands = [["history", "enable", "--json"]]
+        if let keep = history.keep { commands.append(["history", "purge", "--json", "--older-than=\(keep.seconds)s"]) }
+        state.withLock { $0.purged[store] = .now }
+        for words in commands {
+            let arguments = (["groupstore"] + words + ["--"]).map { Array($0.utf8) } + [path.bytes]
+            let wish = Question(arguments: arguments, id: nil, connection: nil, store: store)
+            if let refusal = enqueue(wish) { log.warning("history is not seen to: \(refusal.message)") }
+        }
+    }
+
     // MARK: The desk's thread
 
     private func loop() {
@@ -130,7 +190,7 @@ package final class HistoryDesk: Sendable {
             while let line = try? lines.next() {
                 guard case .event(let type, var object)? = try? AgentMessage(parsing: line) else { continue }
                 if type == "summary" {
-                    hub.send(question.connection, messages)
+                    if let connection = question.connection { hub.send(connection, messages) }
                     return answer(question, Self.reply(object, id: question.id))
                 }
                 if let id = question.id { object["id"] = id }
@@ -143,7 +203,8 @@ package final class HistoryDesk: Sendable {
     }
 
     private func answer(_ question: Question, _ message: AgentMessage) {
-        hub.answer(question.connection, message, wasExpected: true)
+        if let connection = question.connection { return hub.answer(connection, message, wasExpected: true) }
+        if case .failure(_, let error) = message { log.warning("history: \(error.message)") }
     }
 
     private static func reply(_ summary: JSONObject, id: JSONValue?) -> AgentMessage {

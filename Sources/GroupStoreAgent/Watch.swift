@@ -1,3 +1,4 @@
+import AgentProtocol
 import DirectoryWatching
 import Dispatch
 import LinuxSystem
@@ -35,6 +36,7 @@ package final class Watch: Sendable {
     /// Makes the thread, and returns when all that is configured is followed. `failed` is called on it when no more events can be had.
     package func start(
         configuration: Configuration, hub: Hub, scheduler: (any RelocationScheduling)?, states: FollowingStates,
+        onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void = { _, _ in },
         failed: @escaping @Sendable (any Error) -> Void
     ) throws {
         let isConfigured = DispatchSemaphore(value: 0)
@@ -42,7 +44,7 @@ package final class Watch: Sendable {
             wakeExactly()
             let stores = FollowedStores(
                 source: source, hub: hub, surveyor: surveyor, scheduler: scheduler, states: states, log: log,
-                perform: { [weak self] work in self?.perform(work) })
+                onEvent: onEvent, perform: { [weak self] work in self?.perform(work) })
             stores.configure(configuration)
             isConfigured.signal()
             do { try run(stores) } catch { failed(error) }

@@ -104,6 +104,12 @@ struct HistoryUpdate {
         let isWhole = wanted.essential.allSatisfy { present.contains($0.sql) }
         if present == Set(wanted.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered {
             known[number] = nil
+            // A column that was renamed took its trigger along.
+            try database.execute(
+                sql: "UPDATE GS_TABLE SET columns = ?1, key_columns = ?2 WHERE id = ?3 AND columns <> ?1",
+                arguments: [
+                    Self.json(table.columns), table.keyColumns.isEmpty ? nil : Self.json(table.keyColumns), number,
+                ])
             return
         }
         for trigger in triggers { try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))") }

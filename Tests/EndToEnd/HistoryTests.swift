@@ -5,6 +5,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
+@testable import GroupStore
+
 /// Which rows changed, as commands and as the agent tell it.
 @Suite struct HistoryTests {
     private struct Scene {
@@ -132,5 +134,42 @@ import Testing
         #expect(try connection.next { $0["id"] == 5 }.object("error")?.string("code") == "epoch")
         try connection.send(["id": 6, "op": "changes", "store": .string(scene.name), "limit": 0])
         #expect(try connection.next { $0["id"] == 6 }.object("error")?.string("code") == "bad_request")
+    }
+
+    @Test func anAppIsToldOfRows() async throws {
+        let scene = try Scene()
+        let agent = try scene.agent()
+        try sqlite(scene.store, "INSERT INTO note (title) VALUES ('a'); UPDATE note SET title = 'b'")
+        let address = try #require(StoreAddress(bytes: Array(scene.name.utf8)))
+        let page = try await SharedStore.ask(
+            .history(.changes(address, since: nil, limit: nil, .init())), socket: agent.socket, RowChangePage.init)
+        #expect(
+            page.changes.map(\.operation) == [.insert, .update]
+                && page.changes.map(\.key) == [[.integer(1)], [.integer(1)]])
+        #expect(page.changes[1].columns == ["title"] && page.reset == nil && !page.hasMore)
+        let stale = try await SharedStore.ask(
+            .history(.changes(address, since: "h1.other.1.0", limit: nil, .init())), socket: agent.socket,
+            RowChangePage.init)
+        #expect(stale.changes.isEmpty && stale.reset == "epoch" && stale.token == page.token)
+    }
+
+    @Test func aConfiguredStoreGetsAHistory() throws {
+        let scene = try Scene(enabled: false)
+        let file = scene.places.scratch("config.yaml")
+        try write(
+            """
+            groups:
+              - id: \(AgentProcess.group)
+                directory: \(scene.places.group.string)
+                stores:
+                  - name: Notes.sqlite
+                    history: { keep: 7d }
+            """, to: file)
+        let agent = try AgentProcess(["--config", Word(file)], socket: scene.places.scratch("agent.sock"))
+        // Behind the agent's own wish in the line.
+        let connection = try agent.subscribe("Notes.sqlite")
+        try connection.send(["id": 2, "op": "changes", "store": .string(scene.name)])
+        #expect(try connection.next { $0["id"] == 2 }.string("outcome") == "changes")
+        #expect(try changes(scene.store).status == 0)
     }
 }

@@ -110,6 +110,15 @@ struct HistoryTests {
         #expect(try store.enable().gaps == [])
     }
 
+    @Test func columnsCanBeRenamed() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write("ALTER TABLE note RENAME COLUMN body TO content; UPDATE note SET content = 'a'")
+        #expect(try store.enable().gaps == [])
+        try store.write("INSERT INTO note (title) VALUES ('a'); UPDATE note SET content = 'b'")
+        #expect(try store.changes().map(\.columns) == [nil, ["content"]])
+    }
+
     // MARK: Tokens
 
     @Test func aTokenGoesOnWhereItWas() throws {
