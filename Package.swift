@@ -61,7 +61,7 @@ let package = Package(
         .target(
             name: "PersistentHistory",
             dependencies: [
-                "CoreDataStore", "ManagedObjectModel", "PersistentStore",
+                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ], swiftSettings: strict),
         .target(

@@ -130,10 +130,10 @@ package final class HistoryDesk: Sendable {
     /// A store that came, or whose schema was changed, is seen to; old changes are purged now and then.
     func noticed(_ event: StoreEvent, of store: StoreAddress) {
         switch event {
-        case .relocated, .reset(.appeared), .reset(.replaced): maintain(store)
+        case .relocated, .migrated, .reset(.appeared), .reset(.replaced): maintain(store)
         case .change(let tables):
             if tables.names?.contains("sqlite_schema") == true || isPurgeDue(store) { maintain(store) }
-        case .relocating, .relocationEnded, .reset: break
+        case .relocating, .abandoned, .reset: break
         }
     }
 

@@ -102,7 +102,7 @@ struct CoreDataHistory: HistorySource {
         let bitmap = row.bytes(5, limit: 4096)
         var tombstone: [String: HistoryChange.Value] = [:]
         for place in 0..<tombstones where operation == .delete {
-            let value = row.value(Int32(8 + place))
+            let value = row.historyValue(Int32(8 + place))
             let preserved = entity?.preserved ?? []
             if value != .null { tombstone[place < preserved.count ? preserved[place] : "\(place)"] = value }
         }

@@ -77,7 +77,7 @@ package struct HistoryInstallation {
             throw StoreError.missing(location.path)
         }
         do {
-            let queue = try StoreConnection.open(location, .readWrite, busyTimeout: busyTimeout)
+            let queue = try HistoryConnection.open(location, busyTimeout: busyTimeout)
             defer { try? queue.close() }
             return try queue.write(body)
         } catch {

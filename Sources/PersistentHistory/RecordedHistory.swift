@@ -106,7 +106,7 @@ struct RecordedHistory: HistorySource {
         }
         let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: [])
         let key: [HistoryChange.Value] =
-            operation == .gap ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "") : [row.value(4)]
+            operation == .gap ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "") : [row.historyValue(4)]
         return HistoryChange(
             number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, operation: operation,
             key: key, columns: operation == .update ? assigned(row.integer(5), of: table) : nil, author: row.text(6),
@@ -161,7 +161,7 @@ enum QuotedValues {
 }
 
 extension SQLiteStatement {
-    func value(_ column: Int32) -> HistoryChange.Value {
+    func historyValue(_ column: Int32) -> HistoryChange.Value {
         switch type(column) {
         case .integer: .integer(integer(column))
         case .real: .real(real(column))

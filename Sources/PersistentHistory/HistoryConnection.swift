@@ -1,0 +1,33 @@
+import CLinux
+import GRDB
+import GRDBSQLite
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+
+/// A connection that writes to a store's history, for the short time that it takes.
+enum HistoryConnection {
+    /// Waits `busyTimeout` for other programs' locks, and leaves an empty `-wal` behind rather than unlinking by name a file
+    /// that may be another one by then (`SQLITE_FCNTL_PERSIST_WAL`).
+    ///
+    /// Throws `SystemError` when the file can't be reached, `DatabaseError` when SQLite can't read it.
+    static func open(_ location: StoreLocation, busyTimeout: Duration) throws -> DatabaseQueue {
+        var configuration = Configuration()
+        configuration.foreignKeysEnabled = false
+        configuration.busyMode = .timeout(busyTimeout.seconds)
+        configuration.prepareDatabase { database in
+            var persist: CInt = 1
+            sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_PERSIST_WAL, &persist)
+        }
+        let descriptor = try location.directory.open(location.name.database, flags: gs_o_path)
+        return try DatabaseQueue(path: path(of: descriptor, at: location), configuration: configuration)
+    }
+
+    /// SQLite takes a path as UTF-8 text, and a path here may be any bytes. This link leads to the file whatever it
+    /// is called; SQLite resolves it, and names the side files after where it leads.
+    private static func path(of descriptor: borrowing Descriptor, at location: StoreLocation) -> String {
+        let link = "/proc/self/fd/\(descriptor.raw)"
+        if let proc = try? Directory("/proc/self/fd"), proc.raw >= 0 { return link }
+        return location.path.string
+    }
+}
