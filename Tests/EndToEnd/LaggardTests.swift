@@ -49,7 +49,8 @@ import Testing
         let before = try memory(agent)
         try write(100_000, to: store)
         let growth = try memory(agent) - before
-        #expect(growth < 1024, "\(growth) KiB more")
+        // A busy machine makes the agent read more of the log at once; 100,000 queued events would take more than that.
+        #expect(growth < 8192, "\(growth) KiB more")
 
         let found = try subscriptions(agent)
         let stopped = try #require(found.first { $0.integer("pid") == Int64(watch.pid) })

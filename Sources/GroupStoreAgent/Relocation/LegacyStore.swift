@@ -245,12 +245,13 @@ final class LegacyStore {
             return false
         }
         waitingFor = holders()
-        namesHoldersAt = .now.advanced(by: began.duration(to: .now) * Self.restFactor)
+        namesHoldersAt = .now.advanced(by: min(began.duration(to: .now) * Self.restFactor, Self.longestRest))
         return true
     }
 
     /// Of the time that naming the holders took, until it is done anew.
     private static let restFactor = 20
+    private static let longestRest = Duration.seconds(1)
 
     var status: LegacyStatus {
         let (word, detail): (String, String?) =
