@@ -25,9 +25,12 @@ struct HistoryTriggers {
 
     /// Without one of them changes are missed.
     var essential: [(name: String, sql: String)] {
-        var triggers = [("B", beforeInsert), ("P", beforeUpdate)]
+        var triggers = [
+            ("B", beforeInsert), ("P", beforeUpdate), ("M", moved), ("U", updated), ("D", deleted), ("I", inserted),
+        ]
+        // Rows that give way go first: who repeats the changes elsewhere has the same unique columns there.
+        if let replacedByInsert { triggers.append(("X", replacedByInsert)) }
         if let replacedByUpdate { triggers.append(("R", replacedByUpdate)) }
-        triggers += [("M", moved), ("U", updated), ("D", deleted), ("I", inserted)]
         return triggers.map { (name($0.0), "CREATE TRIGGER \(name($0.0)) \($0.1)") }
     }
 
@@ -54,20 +57,39 @@ struct HistoryTriggers {
 
     private var deleted: String { "AFTER DELETE ON \(target) BEGIN \(record(2, table.key(of: "OLD"))) END" }
 
-    private var inserted: String {
-        let replaced = table.rules.map { recordReplaced($0) }.joined(separator: " ")
-        return "AFTER INSERT ON \(target) BEGIN \(replaced) \(record(0, table.key(of: "NEW"))) END"
-    }
+    private var inserted: String { "AFTER INSERT ON \(target) BEGIN \(recordComing) END" }
 
     /// Another key is another row: one goes, one comes.
     private var moved: String {
         let names = table.rules.first { $0.number == 0 }?.columns ?? []
-        let replaced = table.rules.filter { $0.number == 0 }.map { recordReplaced($0) }.joined(separator: " ")
         return """
             AFTER UPDATE OF \(list(names)) ON \(target) \
             WHEN \(table.key(of: "OLD")) IS NOT \(table.key(of: "NEW")) BEGIN \
-            \(replaced) \(record(2, table.key(of: "OLD"))) \(record(0, table.key(of: "NEW"))) END
+            \(record(2, table.key(of: "OLD"))) \(recordComing) END
             """
+    }
+
+    /// A row that takes the place of one with its key is that row, changed; in which columns isn't known, and the
+    /// triggers of columns leave a NULL as it is.
+    private var recordComing: String {
+        guard let rule = table.rules.first(where: { $0.number == 0 }) else { return record(0, table.key(of: "NEW")) }
+        let operation = """
+            CASE WHEN EXISTS (SELECT 1 FROM GS_REPLACED AS n WHERE n.table_id = \(number) AND n.rule = 0 \
+            AND n.value = \(rule.identity) AND n.key = \(table.key(of: "NEW")) AND \(lastOperation) IS NOT 2) \
+            THEN 1 ELSE 0 END
+            """
+        return """
+            INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time, author) VALUES (\(number), \
+            \(operation), \(table.key(of: "NEW")), NULL, random(), julianday('now'), (SELECT name FROM GS_AUTHOR));
+            """
+    }
+
+    /// What was recorded last of the noted row since it was noted; NULL when nothing was.
+    private var lastOperation: String {
+        """
+        (SELECT c.operation FROM GS_CHANGE AS c WHERE c.number > n.number AND c.table_id = \(number) \
+        AND c.key = n.key ORDER BY c.number DESC LIMIT 1)
+        """
     }
 
     private var columnTriggers: [(name: String, sql: String)] {
@@ -121,34 +143,42 @@ struct HistoryTriggers {
         return "WHEN \(exists.joined(separator: " OR ")) BEGIN \(statements.joined(separator: " ")) END"
     }
 
+    /// The rules by which a row with another key than that of the one that comes may give way.
+    private var otherRules: [UniqueRule] {
+        table.keyColumns.isEmpty ? table.rules.filter { $0.number != 0 } : table.rules
+    }
+
+    private var replacedByInsert: String? {
+        otherRules.isEmpty ? nil : "AFTER INSERT ON \(target) \(recordReplaced(otherRules))"
+    }
+
     private var replacedByUpdate: String? {
-        let rules = table.rules.filter { $0.number != 0 }
-        guard !rules.isEmpty else { return nil }
+        guard !otherRules.isEmpty else { return nil }
         var columns: [String] = []
-        for column in rules.flatMap(\.columns) where !columns.contains(column) { columns.append(column) }
-        let statements = rules.map { recordReplaced($0) }.joined(separator: " ")
-        return "AFTER UPDATE OF \(list(columns)) ON \(target) BEGIN \(statements) END"
+        for column in otherRules.flatMap(\.columns) where !columns.contains(column) { columns.append(column) }
+        return
+            "AFTER UPDATE OF \(list(columns)) ON \(target) \(recordReplaced(otherRules, sparing: table.key(of: "OLD")))"
+    }
+
+    /// `own`: the row itself, which an older note may be about.
+    private func recordReplaced(_ rules: [UniqueRule], sparing own: String? = nil) -> String {
+        let statements = rules.map { recordReplaced($0, sparing: own) }.joined(separator: " ")
+        return "WHEN EXISTS (SELECT 1 FROM GS_REPLACED WHERE table_id = \(number)) BEGIN \(statements) END"
     }
 
     /// The row that came has now what the noted one had, so that one is gone, or was changed in the middle of the
     /// statement. With recursive_triggers on, its own DELETE trigger told of it.
-    private func recordReplaced(_ rule: UniqueRule) -> String {
-        func wasRecorded(_ operation: Int) -> String {
-            """
-            EXISTS (SELECT 1 FROM GS_CHANGE AS c WHERE c.number > n.number AND c.table_id = \(number) \
-            AND c.operation = \(operation) AND c.key = n.key)
-            """
-        }
+    private func recordReplaced(_ rule: UniqueRule, sparing own: String?) -> String {
         let isGone = "NOT EXISTS (SELECT 1 FROM \(target) WHERE \(table.key(of: target)) = n.key)"
         // A note of a statement that ended otherwise is told by its value, or by what became of its row since.
-        let hasSameKey = rule.number == 0 ? "n.key = \(table.key(of: "NEW")) OR " : ""
-        let hasGivenWay =
-            rule.isReplacedByDefault ? "(\(hasSameKey)\(isGone))" : "(NOT \(wasRecorded(1)) OR \(isGone))"
+        let hasGivenWay = rule.isReplacedByDefault ? isGone : "(\(lastOperation) IS NULL OR \(isGone))"
         return """
             INSERT INTO GS_CHANGE (table_id, operation, key, nonce, time, author) SELECT \(number), 2, n.key, random(), \
             julianday('now'), (SELECT name FROM GS_AUTHOR) FROM GS_REPLACED AS n \
             WHERE n.table_id = \(number) AND n.rule = \(rule.number) AND n.value = \(rule.identity)\
-            \(rule.comingCondition.map { " AND \($0)" } ?? "") AND NOT \(wasRecorded(2)) AND \(hasGivenWay);
+            \(rule.comingCondition.map { " AND \($0)" } ?? "") AND n.key IS NOT \(table.key(of: "NEW"))\
+            \(own.map { " AND n.key IS NOT \($0)" } ?? "") \
+            AND \(lastOperation) IS NOT 2 AND \(hasGivenWay);
             """
     }
 }

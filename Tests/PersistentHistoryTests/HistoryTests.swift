@@ -119,6 +119,24 @@ struct HistoryTests {
         #expect(try store.changes().map(\.columns) == [nil, ["content"]])
     }
 
+    @Test func rowsThatGiveWayGoFirst() throws {
+        let store = try Fixture("CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE, title)")
+        _ = try store.enable()
+        try store.write(
+            """
+            INSERT INTO note VALUES (1, 'a', 0), (2, 'b', 0); REPLACE INTO note VALUES (3, 'a', 0), (2, 'c', 1);
+            UPDATE OR REPLACE note SET u = 'c' WHERE id = 3; UPDATE OR REPLACE note SET id = 4, u = 'd';
+            """)
+        let changes = try store.changes()
+        #expect(
+            changes.map(\.operation) == [
+                .insert, .insert, .delete, .insert, .update, .delete, .update, .delete, .insert,
+            ])
+        #expect(
+            changes.map(\.key) == [1, 2, 1, 3, 2, 2, 3, 3, 4].map { [.integer($0)] })
+        #expect(changes[6].columns == ["u"] && changes[4].columns == nil)
+    }
+
     // MARK: Tokens
 
     @Test func aTokenGoesOnWhereItWas() throws {
