@@ -127,6 +127,10 @@ let package = Package(
             name: "TestSupport", dependencies: ["LinuxSystem"], path: "Tests/TestSupport", swiftSettings: strict),
         .executableTarget(
             name: "ClaimWorker", dependencies: ["GroupStore"], path: "Tests/ClaimWorker", swiftSettings: strict),
+        .executableTarget(
+            name: "Fuzz",
+            dependencies: ["AgentProtocol", "GroupContainer", "GroupStoreAgent", "LinuxSystem", "TestSupport"],
+            path: "Tests/Fuzz", swiftSettings: strict),
         .testTarget(
             name: "LinuxSystemTests", dependencies: ["LinuxSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(
@@ -185,7 +189,7 @@ let package = Package(
             name: "EndToEndTests",
             // The programs are run, not linked: this builds them first.
             dependencies: [
-                "AgentProtocol", "CLinux", "ClaimWorker", "GroupStore", "GroupStoreCommand", "LegacyPresenter",
+                "AgentProtocol", "CLinux", "ClaimWorker", "Fuzz", "GroupStore", "GroupStoreCommand", "LegacyPresenter",
                 "LegacyWriter", "NotesApp", "NotesUpgrade", "NotesWidget", "PersistentStore", "TestSupport",
                 .product(name: "Yams", package: "Yams"),
             ],

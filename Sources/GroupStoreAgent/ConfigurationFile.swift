@@ -59,6 +59,11 @@ package struct ConfigurationFile {
     }
 
     private func compose(_ text: String) throws(ConfigurationError) -> Node? {
+        if let finding = ConfigurationScan.finding(in: text) {
+            throw ConfigurationError(
+                source: source, line: finding.line, finding.message, remedy: "write it out, as config.example.yaml does"
+            )
+        }
         do {
             return try Yams.compose(yaml: text)
         } catch YamlError.scanner(_, let problem, let mark, _), YamlError.parser(_, let problem, let mark, _),

@@ -12,6 +12,7 @@ enum Programs {
     static let notesApp = Word(directory.appending("NotesApp"))
     static let notesWidget = Word(directory.appending("NotesWidget"))
     static let notesUpgrade = Word(directory.appending("NotesUpgrade"))
+    static let fuzz = Word(directory.appending("Fuzz"))
     static let claimWorker = Word(directory.appending("ClaimWorker"))
 
     /// A file of the package, by its path from the root.

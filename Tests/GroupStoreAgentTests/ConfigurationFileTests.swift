@@ -27,6 +27,20 @@ import Testing
         }
     }
 
+    /// Each of these took more time with each level, without end.
+    @Test(arguments: [
+        "groups: " + String(repeating: "{", count: 500), "groups: " + String(repeating: "[", count: 500),
+        String(repeating: "? ", count: 500) + "a\n", "a: &a {x: 1}\nb: {*a : 1}\n", "groups: [{id: a}, *b]\n",
+    ])
+    func whatNobodyNeedsIsRefusedAtOnce(_ text: String) {
+        #expect(mistakeFound(in: text)?.line != nil)
+    }
+
+    @Test func oddCharactersInTextAreText() {
+        let text = "groups:\n  - id: 'group.*a ? [[[[[[[[['\n    directory: /a*b?c # *alias [[[[[[[[[[ it's\n"
+        #expect(mistakeFound(in: text)?.description.contains("alias") == false)
+    }
+
     @Test func everythingThatCanBeSaid() throws {
         let configuration = try parse(
             """
