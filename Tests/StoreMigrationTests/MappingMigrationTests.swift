@@ -307,6 +307,59 @@ struct MappingMigrationTests {
 
     // MARK: Policies
 
+    private final class NamingPolicy: EntityMigrationPolicy {
+        override func value(
+            forSelector selector: String, arguments: [PolicyArgument], manager: MigrationSession
+        ) throws -> PolicyArgument {
+            switch (selector, arguments.first) {
+            case ("nameFor:", .value(let name)?): return .value(.string((name?.stringValue ?? "nobody") + "."))
+            case ("matesOf:manager:", .objects(let mates)?):
+                return .objects(
+                    try manager.destinationInstances(forEntityMappingName: "PersonToPerson", sourceInstances: mates))
+            default: return try super.value(forSelector: selector, arguments: arguments, manager: manager)
+            }
+        }
+
+        override func createRelationships(
+            forDestination destination: MigrationObject, in mapping: EntityMapping, manager: MigrationSession
+        ) throws {
+            try super.createRelationships(forDestination: destination, in: mapping, manager: manager)
+            #expect(try destination.object(forKey: "team")?.entityName ?? "Team" == "Team")
+        }
+
+        override func performCustomValidation(forMapping mapping: EntityMapping, manager: MigrationSession) throws {
+            #expect(try manager.destinationObjects(ofEntity: "Person", where: "name ENDSWITH \".\"").count == 3)
+        }
+    }
+
+    @Test func aPolicyAnswersFunctions() throws {
+        let new = Self.people.replacing(
+            "'members' optional='YES' toMany='YES' ordered='YES'", with: "'members' optional='YES' toMany='YES'"
+        ).replacing(
+            "inverseName='members'/>",
+            with: "inverseName='members'/>"
+                + "<relationship name='mates' optional='YES' toMany='YES' destinationEntity='Person' inverseName='mateOf'/>"
+                + "<relationship name='mateOf' optional='YES' toMany='YES' destinationEntity='Person' inverseName='mates'/>"
+        )
+        let store = try migrated(
+            Self.people, Self.peopleRows, new,
+            """
+            entities:
+              - {from: Team, to: Team}
+              - from: Person
+                to: Person
+                policy: App.NamingPolicy
+                attributes:
+                  name: FUNCTION($entityPolicy, "nameFor:", $source.name)
+                relationships:
+                  mates: FUNCTION($entityPolicy, "matesOf:manager:", $source.team.members, $manager)
+            """, policies: ["App.NamingPolicy": NamingPolicy.self])
+        #expect(
+            try store.rows("SELECT ZNAME, ZTEAM FROM ZPERSON ORDER BY Z_PK") == ["Ann.|1", "Éric.|1", "nobody.|-"])
+        let join = try #require(StoreLayout(model(new)).joinTables.first)
+        #expect(try store.rows("SELECT count(*) FROM \(join.name)") == ["4"])
+    }
+
     private final class FailingPolicy: EntityMigrationPolicy {
         override func endInstanceCreation(forMapping mapping: EntityMapping, manager: MigrationSession) throws {
             throw PolicyError("it is Monday")
@@ -323,5 +376,36 @@ struct MappingMigrationTests {
             #expect(error.code == CoreDataError.entityMigrationPolicy)
             #expect(error.message.contains("Failing") && error.message.contains("it is Monday"))
         }
+    }
+
+    // MARK: In a chain of versions
+
+    /// What a mapping model says of two versions is not skipped by an inferred step over both, and the staged file stays
+    /// the same one.
+    @Test func aChainGoesThroughTheMappingModel() throws {
+        let one = try model("<entity name='A'>\(Self.attribute("x", "String"))</entity>")
+        let two = try model("<entity name='A'>\(Self.attribute("y", "String"))</entity>")
+        let three = try model(
+            "<entity name='A'>\(Self.attribute("y", "String"))\(Self.attribute("z", "String"))</entity>")
+        let file = directory.path.appending("OneToTwo.mapping.yaml")
+        try TextFile.write(
+            "mapping: 1\nsource: 1\ndestination: 2\nentities:\n  - {from: A, to: A, attributes: {y: $source.x}}\n",
+            to: file)
+        let mappings = [try MappingModelFile(reading: file)]
+        let check = MigrationCheck(
+            from: one, sourceName: "1", hashes: one.entityVersionHashesByName, to: three, named: "3",
+            intermediates: [("2", two)], mappings: mappings)
+        #expect(check.verdict == .stepwise(["2", "3"]))
+        #expect(check.mappingNames == ["OneToTwo.mapping", nil])
+        let manager = try MigrationManager(
+            from: one, sourceName: "1", to: three, named: "3", through: [("2", two)], mappings: mappings)
+        let path = try MigratedStore.make(
+            one, in: directory, ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZX) VALUES (1,1,1,'kept')"])
+        let before = try #require(FileStatus(following: path)).identity
+        var fractions: [Double] = []
+        _ = try manager.migrate(staged: path, progress: { fraction, _ in fractions.append(fraction) })
+        #expect(try StoreRows(path).rows("SELECT ZY, ZZ FROM ZA") == ["kept|-"])
+        #expect(FileStatus(following: path)?.identity == before)
+        #expect(fractions == fractions.sorted() && fractions.last == 1)
     }
 }

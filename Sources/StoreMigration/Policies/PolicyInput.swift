@@ -8,7 +8,7 @@ enum PolicyInput {
     case context
     case constant(AttributeValue?)
     /// Relationships from `$source` on, and an attribute at the end, or none.
-    case path([String], attribute: String?)
+    case path([String], isToMany: Bool, attribute: String?)
 
     func argument(
         _ source: MigrationObject, _ destination: MigrationObject, _ session: MigrationSession
@@ -18,13 +18,9 @@ enum PolicyInput {
         case .destination: return .object(destination)
         case .context: return .context
         case .constant(let value): return .value(value)
-        case .path(let relationships, let attribute):
+        case .path(let relationships, let isToMany, let attribute):
             var objects = [source]
-            var isToMany = false
             for name in relationships {
-                isToMany =
-                    try isToMany
-                    || objects.first.map { try $0.storage.relationship(name).relationship.isToMany } ?? false
                 objects = try objects.flatMap { try $0.objects(forKey: name) }
             }
             guard let attribute else { return isToMany ? .objects(objects) : .object(objects.first) }
@@ -52,17 +48,20 @@ extension PolicyCall {
     private func input(_ path: String, _ one: EntityMappingPlan, _ session: MigrationSession) throws -> PolicyInput {
         var entity = one.source
         var relationships: [String] = []
+        var isToMany = false
         let names = path.split(separator: ".").map(String.init)
         for (index, name) in names.enumerated() {
             guard let here = entity else { break }
             switch session.sourceModel.property(named: name, of: here) {
             case .relationship(let relationship)?:
                 relationships.append(name)
+                isToMany = isToMany || relationship.isToMany
                 entity = session.sourceModel.entity(named: relationship.destinationEntityName)
-            case .attribute? where index == names.count - 1: return .path(relationships, attribute: name)
+            case .attribute? where index == names.count - 1:
+                return .path(relationships, isToMany: isToMany, attribute: name)
             default: throw PolicyError("\(here.name) has no “\(name)”")
             }
         }
-        return .path(relationships, attribute: nil)
+        return .path(relationships, isToMany: isToMany, attribute: nil)
     }
 }
