@@ -117,7 +117,6 @@ import Testing
         Mistake(line: 6, word: "can't be overwrite", text: store("name: A\n        on-conflict: overwrite")),
         Mistake(
             line: 6, word: "mappings is not supported by this version", text: store("name: A\n        mappings: []")),
-        Mistake(line: 6, word: "history is not supported", text: store("name: A\n        history: { keep: 7d }")),
         Mistake(line: 6, word: "two stores for one file", text: store("name: A\n      - name: A")),
         Mistake(
             line: 6, word: "two stores for one file", text: store("name: A\n        legacy: [HOME/x, HOME/y, HOME/x]")),
