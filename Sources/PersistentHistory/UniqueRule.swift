@@ -74,7 +74,11 @@ extension UniqueRule {
             (index.terms.compactMap(\.expression) + [index.condition ?? ""]).joined(separator: " "))
         let mentioned = columns.filter { words.contains($0.lowercased()) }
         // In the inner query, the expression's names are those of the row that comes.
-        let row = mentioned.map { "NEW.\(StoreTable.quote($0)) AS \(StoreTable.quote($0))" }.joined(separator: ", ")
+        let row = mentioned.map { name -> String in
+            let quoted = StoreTable.quote(name)
+            let standard = defaults[name.lowercased()]
+            return (standard.map { "coalesce(NEW.\(quoted), \($0))" } ?? "NEW.\(quoted)") + " AS \(quoted)"
+        }.joined(separator: ", ")
         let source = mentioned.isEmpty ? "SELECT NULL" : "SELECT \(row)"
         parts = index.terms.map { term in
             if let column = term.column {

@@ -137,6 +137,13 @@ struct HistoryTests {
         #expect(changes[6].columns == ["u"] && changes[4].columns == nil)
     }
 
+    @Test func aDefaultThatReplacesNullCountsInAPartialIndex() throws {
+        let store = try Fixture("CREATE TABLE t (c NOT NULL DEFAULT 2, d); CREATE UNIQUE INDEX p ON t (d) WHERE c > 1")
+        _ = try store.enable()
+        try store.write("INSERT INTO t VALUES (4, 'x'); INSERT OR REPLACE INTO t VALUES (NULL, 'x')")
+        #expect(try store.changes().map(\.operation) == [.insert, .delete, .insert])
+    }
+
     // MARK: Tokens
 
     @Test func aTokenGoesOnWhereItWas() throws {
