@@ -219,7 +219,7 @@ extension WireError {
     fileprivate static let tooManyQuestions = WireError(
         code: "busy", "too many questions about histories wait already", hint: "ask again when they are answered")
     fileprivate static let relocating = WireError(
-        code: "relocating", "the store is being relocated", hint: "ask again after relocated or relocation_ended")
+        code: "relocating", "the store is being relocated", hint: "ask again after relocated or abandoned")
     fileprivate static let noAnswer = WireError(
         code: "timed_out", "the store's history could not be read in time", hint: "ask for fewer changes at once")
 }

@@ -20,36 +20,34 @@ package final class StoreReader: SQLiteSession {
     /// Where that is read without locks, it is run again when the files changed meanwhile, three times at most.
     /// Waits `busyTimeout` at most for another program's lock. Throws `StoreError`, `SystemError` where the files
     /// can't be reached, and what `body` throws.
-    package static func read<Result>(
-        _ location: StoreLocation, busyTimeout: Duration = .seconds(2), _ body: (StoreReader) throws -> Result
-    ) throws -> Result {
+    package static func read<Success>(
+        _ location: StoreLocation, busyTimeout: Duration = .seconds(2), _ body: (StoreReader) throws -> Success
+    ) throws -> Success {
         let deadline = Deadline(after: busyTimeout)
         for _ in 0..<3 {
             let preparation = try ReadingPreparation(location, deadline: deadline)
-            do {
-                let (result, takesLocks) = try attempt(preparation, deadline, location, body)
-                let isUnchanged = try StoreFootprint(location) == preparation.footprint
-                if takesLocks || isUnchanged { return result }
-            } catch {
-                // What was thrown may be the change's doing, where no lock kept it out.
-                if try StoreFootprint(location) == preparation.footprint { throw error }
-            }
+            let (outcome, takesLocks) = attempt(preparation, deadline, location, body)
+            // What was read, or thrown, may be the change's doing where no lock kept it out; what SQLite says, even there.
+            let isUnchanged = try StoreFootprint(location) == preparation.footprint
+            if isUnchanged || takesLocks && !outcome.isStoreError { return try outcome.get() }
         }
         throw StoreError.busy(location.path)
     }
 
-    private static func attempt<Result>(
+    private static func attempt<Success>(
         _ preparation: ReadingPreparation, _ deadline: Deadline, _ location: StoreLocation,
-        _ body: (StoreReader) throws -> Result
-    ) throws -> (Result, takesLocks: Bool) {
+        _ body: (StoreReader) throws -> Success
+    ) -> (outcome: Result<Success, any Error>, takesLocks: Bool) {
         var method = preparation.method
         while true {
             do {
                 let reader = try StoreReader(location, method, preparation.header, deadline)
-                return (try body(reader), method.takesLocks)
+                return (.success(try body(reader)), method.takesLocks)
             } catch let error as StoreError {
-                guard let other = method.alternative(after: error) else { throw error }
+                guard let other = method.alternative(after: error) else { return (.failure(error), method.takesLocks) }
                 method = other
+            } catch {
+                return (.failure(error), method.takesLocks)
             }
         }
     }
@@ -143,4 +141,10 @@ extension ReadingMethod {
     private static let readOnlyRecovery = SQLITE_READONLY | 1 << 8
     private static let readOnlyRollback = SQLITE_READONLY | 3 << 8
     private static let readOnlyCannotInitialize = SQLITE_READONLY | 5 << 8
+}
+
+extension Result {
+    fileprivate var isStoreError: Bool {
+        if case .failure(let error) = self { error is StoreError } else { false }
+    }
 }

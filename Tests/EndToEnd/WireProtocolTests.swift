@@ -173,6 +173,9 @@ private final class WireStage {
     private func perform(_ words: String, _ step: WireExample.Step) throws {
         if let match = words.wholeMatch(of: /commits (.+)/) {
             try writer?.execute(String(match.1))
+        } else if words == "enables the store's history" {
+            let done = try groupstore("history", "enable", Word(store))
+            guard done.status == 0 else { throw Unexpected("history: \(done.errors)") }
         } else if words == "keeps the legacy store open" {
             // Made elsewhere, so that it arrives whole and open.
             let elsewhere = places.scratch("Elsewhere.sqlite")
