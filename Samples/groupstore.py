@@ -11,6 +11,7 @@ With asyncio:
 
     async for event in groupstore.AsyncChanges("group.com.example.notes/Notes.sqlite", tables=["ZNOTE"]): ...
 
+Without `since` the first event is a Reset (reason "subscribed"): whoever reads the store from then on misses nothing.
 Both stay subscribed whatever becomes of the agent: a connection that ends is made anew, at first at once, later every
 two seconds, and goes on from the last event that was handed out. What happened meanwhile is told as one change, or as a
 Reset: then what you know is stale. To go on in another process, keep an event's token once you have done what it asks
@@ -195,10 +196,8 @@ class _Subscription:
             message["store"] = self.store.decode("utf-8")
         except UnicodeDecodeError:
             message["store_b64"] = base64.b64encode(self.store).decode("ascii")
-        # Something may have happened while there was no agent. One that nobody knows asks for a reset.
-        since = "" if self.token is None and self.is_told else self.token
-        if since is not None:
-            message["since"] = since
+        if self.token is not None:
+            message["since"] = self.token
         if self.tables is not None:
             message["tables"] = list(self.tables)
         return _line(message)
@@ -209,9 +208,10 @@ class _Subscription:
             raise Refused(message.get("error", {}))
         if message.get("ok") is True:
             self.is_told, self.failures = False, 0
-            if self.token is None:
-                self.token = message.get("token")
-            return None
+            if self.token is not None:
+                return None
+            self.token = message.get("token", "")
+            return Reset(self.token, "subscribed")
         event = _event(message)
         if event is not None:
             self.token = event.token
@@ -236,7 +236,7 @@ class _Subscription:
 class Changes:
     """A store's events, one after the other; iterating ends only with `close`, which any thread may call.
 
-    `store`: GROUP_ID/NAME. `since`: a token, to be told first of what happened after it. `tables`: leave out changes
+    `store`: GROUP_ID/NAME. `since`: a token, to be told first of what happened after it; without one the first event is a Reset. `tables`: leave out changes
     that are known to be of other tables. Raises Refused when the agent refuses the subscription.
     """
 

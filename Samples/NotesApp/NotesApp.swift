@@ -32,6 +32,9 @@ struct NotesApp: AsyncParsableCommand {
     @Option(help: "What each note's title begins with.")
     var title = "Note"
 
+    @Flag(help: "Write nothing: print how many notes there are, whenever any process has changed that.")
+    var observe = false
+
     func run() async throws {
         let container =
             try directory.map { try GroupContainer(identifier: group, directory: URL(filePath: $0)) }
@@ -45,9 +48,15 @@ struct NotesApp: AsyncParsableCommand {
             }
         }
         say("open \(notes.url.path)")
-        try await write(to: notes)
+        if observe { try await observe(notes) } else { try await write(to: notes) }
         try await notes.close()
         say("done")
+    }
+
+    /// Until the process is ended.
+    private func observe(_ notes: SharedDatabasePool) async throws {
+        let counts = ValueObservation.tracking { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") ?? 0 }
+        for try await count in notes.values(of: counts.removeDuplicates()) { say("notes \(count)") }
     }
 
     private func write(to notes: SharedDatabasePool) async throws {

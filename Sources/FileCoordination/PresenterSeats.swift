@@ -14,14 +14,21 @@ package final class PresenterSeats: Sendable {
     package static let makeRegistry = Mutex<@Sendable (GroupContainer) -> any PresenterRegistry>({ _ in
         MemoryRegistry()
     })
-    private static let known = Mutex<[String: PresenterSeats]>([:])
+    private static let known = Mutex<[Place: PresenterSeats]>([:])
+
+    /// Several directories may go by one identifier, and one by several.
+    private struct Place: Hashable {
+        let name: String
+        let directory: FileIdentity
+    }
 
     /// One for each group container in the process: whoever presents and whoever coordinates must meet.
     package static func process(_ container: GroupContainer) -> PresenterSeats {
-        known.withLock { known in
-            if let found = known[container.name] { return found }
+        let place = Place(name: container.name, directory: container.directory.identity)
+        return known.withLock { known in
+            if let found = known[place] { return found }
             let made = PresenterSeats(registry: makeRegistry.withLock { $0 }(container))
-            known[container.name] = made
+            known[place] = made
             return made
         }
     }

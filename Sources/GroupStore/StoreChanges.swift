@@ -30,9 +30,9 @@ public struct StoreChanges: AsyncSequence, Sendable {
 }
 
 extension SharedStore {
-    /// The changes from now on, or from where a token was given: what happened since is told first. A connection that
-    /// is lost is made anew, and goes on where it was. `tables`: changes that are known to be of other tables alone are
-    /// left out.
+    /// The changes since a token; what happened meanwhile is told first. Without one the first is a `reset` (reason
+    /// `subscribed`): whoever reads the store from then on misses nothing. A connection that is lost is made anew, and
+    /// goes on where it was. `tables`: changes that are known to be of other tables alone are left out.
     public func changes(since token: String? = nil, tables: [String]? = nil) -> StoreChanges {
         StoreChanges(
             address: address, token: token, tables: tables,
@@ -148,8 +148,11 @@ final class ChangeReader: Sendable {
     private func serve(_ feed: Feed) -> Bool {
         while !state.withLock({ $0.isEnded }) {
             do throws(AgentConnectionError) {
-                if feed.connection == nil { feed.connection = try connect(feed) }
-                guard let connection = feed.connection else { continue }
+                guard let connection = feed.connection else {
+                    guard let token = try connect(feed) else { continue }
+                    deliver(.change(.reset(reason: "subscribed", token: token)))
+                    return true
+                }
                 guard let (type, object) = try connection.event(deadline: .none) else { continue }
                 guard object.store == address, let change = StoreChange(type: type, object) else { continue }
                 deliver(.change(change))
@@ -172,20 +175,18 @@ final class ChangeReader: Sendable {
         return false
     }
 
-    private func connect(_ feed: Feed) throws(AgentConnectionError) -> AgentConnection {
+    /// The token to begin from, where there was none to go on from.
+    private func connect(_ feed: Feed) throws(AgentConnectionError) -> String? {
         guard let socket = feed.socket else { throw .noSocketPath }
         let connection = try AgentConnection(socket)
         state.withLock { $0.wire = connection.wire }
         let since = state.withLock { $0.token }
         let reply = try connection.request(
-            .subscribe(
-                feed.address, since: since ?? (feed.wasTold ? "" : nil), tables: tables.map { TableFilter($0) }),
-            deadline: Deadline(after: .seconds(10))
-        )
-        // A token that was never used says that nothing was missed so far.
-        if since == nil { state.withLock { $0.token = reply.string("token") } }
+            .subscribe(feed.address, since: since, tables: tables.map { TableFilter($0) }),
+            deadline: Deadline(after: .seconds(10)))
+        feed.connection = connection
         feed.wasTold = false
         feed.patience = .milliseconds(20)
-        return connection
+        return since == nil ? reply.string("token") ?? "" : nil
     }
 }

@@ -89,7 +89,8 @@ public final class StorePresentation: FilePresenter {
                 return try await openWhereItIs()
             } catch {
                 await failed(error)
-                try? await Task.sleep(for: wait)
+                // A task of its own: where this one is cancelled, the store comes back all the same, and not in a tight loop.
+                await Task { [wait] in try? await Task.sleep(for: wait) }.value
                 wait = min(wait * 2, .seconds(2))
             }
         }

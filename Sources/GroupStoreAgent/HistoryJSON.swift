@@ -1,6 +1,7 @@
 import AgentProtocol
 import FoundationEssentials
 import PersistentHistory
+import PersistentStore
 
 /// Changes of rows as they are printed and as they travel.
 extension HistoryChange {
@@ -22,7 +23,7 @@ extension HistoryChange {
     }
 }
 
-extension HistoryChange.Value {
+extension SQLiteValue {
     package var json: JSONValue {
         switch self {
         case .integer(let value): .integer(value)

@@ -5,6 +5,9 @@ import Synchronization
 
 /// A `DatabasePool` on a shared store. When somebody relocates the store, the pool is closed once the accesses under
 /// way have ended, and opened again at the new place; accesses asked for meanwhile wait.
+///
+/// Observations (`values(of:)`, and GRDB's own on the pool) hear of what other processes commit, as long as an agent runs
+/// that serves the group.
 public final class SharedDatabasePool: Sendable {
     /// The store was let go of and did not come back in time.
     public struct Unavailable: Error, CustomStringConvertible {
@@ -23,6 +26,11 @@ public final class SharedDatabasePool: Sendable {
         var next: UInt64 = 0
         /// Whoever closes the pool, once nobody uses it.
         var closer: CheckedContinuation<Void, Never>?
+        /// By number, with what ends them.
+        var observers: [UInt64: (observer: any PoolObserving, onClose: @Sendable () -> Void)] = [:]
+        /// Follows what other processes do.
+        var follower: Task<Void, Never>?
+        var followingError: (any Error)?
     }
 
     public let store: SharedStore
@@ -50,6 +58,7 @@ public final class SharedDatabasePool: Sendable {
         let made = try await store.present(
             open: { [self] url in try open(url) }, close: { [self] in try await closePool() })
         presentation.withLock { $0 = made }
+        follow()
     }
 
     /// Where the database is open now, or was last.
@@ -80,12 +89,20 @@ public final class SharedDatabasePool: Sendable {
 
     /// Closes the database, and presents the store no longer. Throws GRDB's errors.
     public func close() async throws {
-        let waiting = state.withLock { state in
+        let (waiting, follower, observers) = state.withLock { state in
             state.isEnded = true
-            defer { state.waiting = [:] }
-            return state.waiting.values
+            defer {
+                state.waiting = [:]
+                state.observers = [:]
+            }
+            return (state.waiting.values, state.follower.take(), state.observers.values)
         }
         for continuation in waiting { continuation.resume() }
+        follower?.cancel()
+        for (observer, onClose) in observers {
+            observer.pause()
+            onClose()
+        }
         let ended = presentation.withLock { $0.take() }
         try await ended?.end()
     }
@@ -100,6 +117,7 @@ extension SharedDatabasePool {
         let waiting = state.withLock { state in
             state.pool = pool
             state.isClosing = false
+            for (observer, _) in state.observers.values { observer.begin(on: pool) }
             defer { state.waiting = [:] }
             return state.waiting.values
         }
@@ -116,7 +134,10 @@ extension SharedDatabasePool {
             if isFree { continuation.resume() }
         }
         do {
-            let pool = state.withLock { $0.pool }
+            let pool = state.withLock { state in
+                for (observer, _) in state.observers.values { observer.pause() }
+                return state.pool
+            }
             // GRDB closes its readers last, and they may not empty the log: the writer is to be the last one.
             pool?.invalidateReadOnlyConnections()
             try pool?.close()
@@ -125,6 +146,7 @@ extension SharedDatabasePool {
             // It stays open, and whoever waits goes on.
             let waiting = state.withLock { state in
                 state.isClosing = false
+                if let pool = state.pool { for (observer, _) in state.observers.values { observer.begin(on: pool) } }
                 defer { state.waiting = [:] }
                 return state.waiting.values
             }
@@ -180,5 +202,45 @@ extension SharedDatabasePool {
             state.users -= 1
             return state.users == 0 ? state.closer.take() : nil
         }?.resume()
+    }
+}
+
+// MARK: - Other processes' commits
+
+extension SharedDatabasePool {
+    /// Why other processes' commits are not heard of for good: the agent refuses to tell of them. Nil while they are, and
+    /// while no agent runs: it is looked for.
+    public var followingError: (any Error)? { state.withLock { $0.followingError } }
+
+    private func follow() {
+        let changes = store.changes()
+        let task = Task { [weak self] in
+            do {
+                for try await change in changes {
+                    guard let region = ExternalChanges.region(of: change) else { continue }
+                    guard let self else { return }
+                    // What can't be told now, a pool that is opened anew makes up for: its observations begin anew.
+                    try? await withPool { try await ExternalChanges.notify(region, $0) }
+                }
+            } catch {
+                self?.state.withLock { $0.followingError = error }
+            }
+        }
+        state.withLock { $0.follower = task }
+    }
+
+    /// Nil when the pool is closed for good.
+    func add(_ observer: some PoolObserving, onClose: @escaping @Sendable () -> Void) -> UInt64? {
+        state.withLock { state in
+            guard !state.isEnded else { return nil }
+            defer { state.next += 1 }
+            state.observers[state.next] = (observer, onClose)
+            if let pool = state.pool, !state.isClosing { observer.begin(on: pool) }
+            return state.next
+        }
+    }
+
+    func removeObserver(_ number: UInt64) {
+        state.withLock { $0.observers.removeValue(forKey: number)?.observer }?.pause()
     }
 }

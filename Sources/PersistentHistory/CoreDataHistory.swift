@@ -100,9 +100,9 @@ struct CoreDataHistory: HistorySource {
         let entity = entities[row.integer(3)]
         let operation = HistoryChange.Operation(rawValue: row.integer(2)) ?? .gap
         let bitmap = row.bytes(5, limit: 4096)
-        var tombstone: [String: HistoryChange.Value] = [:]
+        var tombstone: [String: SQLiteValue] = [:]
         for place in 0..<tombstones where operation == .delete {
-            let value = row.historyValue(Int32(8 + place))
+            let value = row.value(Int32(8 + place))
             let preserved = entity?.preserved ?? []
             if value != .null { tombstone[place < preserved.count ? preserved[place] : "\(place)"] = value }
         }

@@ -10,11 +10,6 @@ package struct HistoryChange: Sendable, Equatable {
         package var word: String { "\(self)" }
     }
 
-    /// A row's key, or a tombstone's value.
-    package enum Value: Sendable, Equatable {
-        case integer(Int64), real(Double), text(String), blob([UInt8]), null
-    }
-
     /// Counts a store's changes from 1.
     package let number: Int64
     /// Tells this change from another one that has its number in another copy of the store.
@@ -24,7 +19,7 @@ package struct HistoryChange: Sendable, Equatable {
     package let entity: String?
     package let operation: Operation
     /// The rowid; of a WITHOUT ROWID table the key's columns in their order. Empty for a gap.
-    package let key: [Value]
+    package let key: [SQLiteValue]
     /// Of an update: the columns, or Core Data's properties, that were assigned; nil where it isn't known.
     package let columns: [String]?
     /// Who says to have made it; nil for writers that don't say.
@@ -34,7 +29,7 @@ package struct HistoryChange: Sendable, Equatable {
     /// Core Data's transaction.
     package let transaction: Int64?
     /// What Core Data keeps of a deleted object, by attribute; by number where the model is not known.
-    package let tombstone: [String: Value]
+    package let tombstone: [String: SQLiteValue]
 }
 
 /// Of which changes to be told; nil: of all.

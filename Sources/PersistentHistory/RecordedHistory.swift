@@ -105,8 +105,8 @@ struct RecordedHistory: HistorySource {
             throw HistoryError.foreign("a row of GS_CHANGE", reader.location.path)
         }
         let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: [])
-        let key: [HistoryChange.Value] =
-            operation == .gap ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "") : [row.historyValue(4)]
+        let key: [SQLiteValue] =
+            operation == .gap ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "") : [row.value(4)]
         return HistoryChange(
             number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, operation: operation,
             key: key, columns: operation == .update ? assigned(row.integer(5), of: table) : nil, author: row.text(6),
@@ -123,8 +123,8 @@ struct RecordedHistory: HistorySource {
 
 /// Values as SQL's `quote` writes them, separated by commas.
 enum QuotedValues {
-    static func parse(_ text: String) -> [HistoryChange.Value] {
-        var values: [HistoryChange.Value] = []
+    static func parse(_ text: String) -> [SQLiteValue] {
+        var values: [SQLiteValue] = []
         var rest = Array(text.utf8)[...]
         while !rest.isEmpty {
             values.append(next(&rest))
@@ -133,7 +133,7 @@ enum QuotedValues {
         return values
     }
 
-    private static func next(_ rest: inout ArraySlice<UInt8>) -> HistoryChange.Value {
+    private static func next(_ rest: inout ArraySlice<UInt8>) -> SQLiteValue {
         let quote = UInt8(ascii: "'")
         if rest.first == UInt8(ascii: "X"), rest.dropFirst().first == quote {
             rest = rest.dropFirst(2)
@@ -157,17 +157,5 @@ enum QuotedValues {
             bytes.append(byte)
         }
         return .text(String(decoding: bytes, as: UTF8.self))
-    }
-}
-
-extension SQLiteStatement {
-    func historyValue(_ column: Int32) -> HistoryChange.Value {
-        switch type(column) {
-        case .integer: .integer(integer(column))
-        case .real: .real(real(column))
-        case .text: .text(text(column) ?? "")
-        case .blob: .blob(bytes(column, limit: 1 << 20) ?? [])
-        case .null: .null
-        }
     }
 }

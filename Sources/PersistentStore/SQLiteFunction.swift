@@ -28,6 +28,7 @@ extension StoreWriter {
                     sqlite3_result_error(context, "\(error)", -1)
                 }
             }, nil, nil, { data in data.map { Unmanaged<SQLiteFunction>.fromOpaque($0).release() } })
+        // SQLite releases the function itself, also when it refuses it.
         if code != SQLITE_OK { throw error(code) }
     }
 }
@@ -61,7 +62,8 @@ extension SQLiteValue {
         case .integer(let number): sqlite3_result_int64(context, number)
         case .real(let number): sqlite3_result_double(context, number)
         case .text(let text):
-            text.withCString { sqlite3_result_text(context, $0, Int32(text.utf8.count), transient) }
+            let count = UInt64(text.utf8.count)
+            text.withCString { sqlite3_result_text64(context, $0, count, transient, UInt8(SQLITE_UTF8)) }
         case .blob(let bytes) where bytes.isEmpty: sqlite3_result_zeroblob(context, 0)
         case .blob(let bytes): sqlite3_result_blob64(context, bytes, UInt64(bytes.count), transient)
         }

@@ -91,18 +91,6 @@ package final class SQLiteStatement {
 
     package func real(_ column: Int32) -> Double { sqlite3_column_double(handle, column) }
 
-    package enum ValueType { case integer, real, text, blob, null }
-
-    package func type(_ column: Int32) -> ValueType {
-        switch sqlite3_column_type(handle, column) {
-        case SQLITE_INTEGER: .integer
-        case SQLITE_FLOAT: .real
-        case SQLITE_TEXT: .text
-        case SQLITE_BLOB: .blob
-        default: .null
-        }
-    }
-
     package func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
 
     /// Nil for NULL; bytes that are not UTF-8 are repaired.

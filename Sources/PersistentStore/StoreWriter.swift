@@ -103,28 +103,6 @@ package final class StoreWriter: SQLiteSession {
         if code != SQLITE_OK { throw error(code) }
     }
 
-    private final class Function {
-        let body: ([SQLiteValue]) -> SQLiteValue
-        init(_ body: @escaping ([SQLiteValue]) -> SQLiteValue) { self.body = body }
-    }
-
-    /// Makes a function known that gives what `body` does for its arguments' values.
-    package func addFunction(
-        _ name: String, arguments: Int32, _ body: @escaping ([SQLiteValue]) -> SQLiteValue
-    ) throws {
-        let function = Unmanaged.passRetained(Function(body))
-        let code = sqlite3_create_function_v2(
-            connection, name, arguments, SQLITE_UTF8 | SQLITE_DETERMINISTIC, function.toOpaque(),
-            { context, count, values in
-                guard let context, let pointer = sqlite3_user_data(context) else { return }
-                let function = Unmanaged<Function>.fromOpaque(pointer).takeUnretainedValue()
-                let arguments = (0..<Int(count)).map { SQLiteValue(values?[$0]) }
-                function.body(arguments).setResult(of: context)
-            }, nil, nil, { pointer in pointer.map { Unmanaged<Function>.fromOpaque($0).release() } })
-        // SQLite releases the function itself, also when it refuses it.
-        if code != SQLITE_OK { throw error(code) }
-    }
-
     // MARK: Observation
 
     private final class Observer {
@@ -169,42 +147,6 @@ package final class StoreWriter: SQLiteSession {
                 tracer.report(sql, .nanoseconds(time.load(as: Int64.self)))
                 return 0
             }, Unmanaged.passUnretained(tracer).toOpaque())
-    }
-}
-
-extension SQLiteValue {
-    fileprivate init(_ value: OpaquePointer?) {
-        switch sqlite3_value_type(value) {
-        case SQLITE_INTEGER: self = .integer(sqlite3_value_int64(value))
-        case SQLITE_FLOAT: self = .real(sqlite3_value_double(value))
-        case SQLITE_TEXT:
-            let text = sqlite3_value_text(value)
-            let bytes = UnsafeBufferPointer(start: text, count: Int(sqlite3_value_bytes(value)))
-            self = .text(String(decoding: bytes, as: UTF8.self))
-        case SQLITE_BLOB:
-            let blob = sqlite3_value_blob(value)
-            self = .blob(Array(UnsafeRawBufferPointer(start: blob, count: Int(sqlite3_value_bytes(value)))))
-        default: self = .null
-        }
-    }
-
-    fileprivate func setResult(of context: OpaquePointer) {
-        // SQLITE_TRANSIENT, a cast in C: SQLite copies the bytes.
-        let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
-        switch self {
-        case .null: sqlite3_result_null(context)
-        case .integer(let number): sqlite3_result_int64(context, number)
-        case .real(let number): sqlite3_result_double(context, number)
-        case .text(let text):
-            let count = UInt64(text.utf8.count)
-            text.withCString { sqlite3_result_text64(context, $0, count, transient, UInt8(SQLITE_UTF8)) }
-        case .blob(let bytes):
-            if bytes.isEmpty {
-                sqlite3_result_zeroblob(context, 0)
-            } else {
-                sqlite3_result_blob64(context, bytes, UInt64(bytes.count), transient)
-            }
-        }
     }
 }
 

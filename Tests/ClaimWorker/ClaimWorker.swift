@@ -34,6 +34,7 @@ struct ClaimWorker {
                 }
                 reads += 1
             }
+            // What a program does between two accesses, and below within one: nothing is waited for.
             usleep(UInt32.random(in: 0...2000))
         }
         let waited = Double(longest.components.seconds) + Double(longest.components.attoseconds) / 1e18

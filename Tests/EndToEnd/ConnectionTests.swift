@@ -64,7 +64,7 @@ import Testing
     /// Random bytes, requests cut anywhere and put together wrongly: whatever comes, others are served.
     @Test func garbageHarmsNobody() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
-        var random = SeededGenerator(seed)
+        var random = SeededGenerator(seed: seed)
         print("seed \(seed)")
         let subscriber = try agent.subscribe("Notes.sqlite")
         let requests = [
@@ -93,20 +93,5 @@ extension WireConnection {
     fileprivate func ping() throws {
         try send(["id": "ping", "op": "status"])
         try next { $0["id"] == "ping" && $0["ok"] != nil }
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): the same numbers for the same seed.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(_ seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

@@ -17,19 +17,6 @@ import Testing
         getenv(variable).flatMap { UInt64(String(cString: $0)) }
     }
 
-    /// Sebastiano Vigna's SplitMix64, https://prng.di.unimi.it/splitmix64.c: the same moments for the same seed.
-    private struct Moments: RandomNumberGenerator {
-        var state: UInt64
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var z = state
-            z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-            return z ^ (z >> 31)
-        }
-    }
-
     private func places(_ kill: UInt64) throws -> (Places, StoreFiles) {
         let places = try Places(kill.isMultiple(of: 2) ? .another : .same)
         let legacy = try makeStore(
@@ -38,7 +25,7 @@ import Testing
     }
 
     @Test func theCommandIsFinishedOrUndoneAtItsNextStart() throws {
-        var moments = Moments(state: Self.seed)
+        var moments = SeededGenerator(seed: Self.seed)
         var span = Duration.milliseconds(300)
         var interrupted = 0
         for kill in 0..<Self.kills {
@@ -63,7 +50,7 @@ import Testing
     }
 
     @Test func theAgentFinishesOrUndoesAtItsNextStart() throws {
-        var moments = Moments(state: ~Self.seed)
+        var moments = SeededGenerator(seed: ~Self.seed)
         for kill in 0..<Self.kills {
             let (places, legacy) = try places(kill)
             let support = try legacy.supportSnapshot()

@@ -20,8 +20,7 @@ struct NamespaceTests {
         let agent = try unshared(
             Programs.groupstore, ["agent", "--group", "\(AgentProcess.group)=" + Word(places.group)] + legacy,
             environment: AgentProcess.environment(socket))
-        let deadline = Deadline(after: .seconds(30))
-        while (try? UnixSocket.connect(to: socket)) == nil, !deadline.hasPassed { usleep(5000) }
+        try agent.line(.errors) { $0.contains("serving") }
         return (agent, socket)
     }
 

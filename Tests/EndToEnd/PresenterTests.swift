@@ -152,7 +152,7 @@ import Testing
             shell.closeInput()
             try shell.wait()
             // From the last close to the end of the relocation, on a busy machine.
-            usleep(UInt32.random(in: 0...900_000))
+            _ = try doomed?.process.hasEnded(within: .microseconds(.random(in: 0...900_000)))
             try doomed?.process.killAtOnce()
             doomed = nil
             found[try state(apps), default: 0] += 1

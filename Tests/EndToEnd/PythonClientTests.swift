@@ -37,20 +37,11 @@ import Testing
         try sqlite(store, "INSERT INTO \(table) VALUES ('later')")
     }
 
-    /// Commits until the client was told: it may not be subscribed yet.
-    private func awaitSubscription(of program: Word = "", _ agent: AgentProcess) throws {
-        let watcher = try agent.connect()
-        while true {
-            try watcher.send(["id": 1, "op": "status"])
-            if try watcher.next(where: { $0["id"] == 1 && $0["ok"] != nil }).integer("subscribers") == 1 { return }
-        }
-    }
-
     @Test(arguments: [[], ["--async"]] as [[Word]])
     func itHearsOfChangesAndComesBackToAnotherAgent(_ form: [Word]) throws {
         var agent = try agent()
         let client = try client(agent.socket, form)
-        try awaitSubscription(agent)
+        #expect(try next(client, "Reset").string("reason") == "subscribed")
         try commit()
         #expect(try next(client, "Changed").string("token") != nil)
 
@@ -60,7 +51,6 @@ import Testing
         try commit()
         agent = try self.agent()
         #expect(try next(client, "Reset").string("reason") == "epoch")
-        try awaitSubscription(agent)
         try commit()
         try next(client, "Changed")
         try client.killAtOnce()
@@ -87,7 +77,7 @@ import Testing
         let client = try client(places.scratch("agent.sock"), form)
         try next(client, "Disconnected")
         let agent = try agent()
-        try next(client, "Reset")
+        #expect(try next(client, "Reset").string("reason") == "subscribed")
         try commit()
         try next(client, "Changed")
         try client.killAtOnce()
@@ -116,9 +106,10 @@ import Testing
             before = opened()
             for _ in range(20):
                 with groupstore.Changes(store) as changes:
+                    assert changes.next(timeout=30).reason == "subscribed"
                     assert changes.next(timeout=0.01) is None
             waiting = groupstore.Changes(store)
-            waiting.next(timeout=0.01)
+            waiting.next(timeout=30)
             timer = threading.Timer(0.05, waiting.close)
             timer.start()
             assert next(waiting, "ended") == "ended"
@@ -127,7 +118,9 @@ import Testing
                 async def listen():
                     async for _ in groupstore.AsyncChanges(store): pass
                 tasks = [asyncio.create_task(listen()) for _ in range(20)]
-                while groupstore.ask("status")[0]["subscribers"] < 20: await asyncio.sleep(0)
+                async def subscribed():
+                    while groupstore.ask("status")[0]["subscribers"] < 20: await asyncio.sleep(0)
+                await asyncio.wait_for(subscribed(), 30)
                 for task in tasks: task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
             asyncio.run(cancelled())

@@ -1,19 +1,8 @@
+import TestSupport
+
 /// Changes an example by its seed: bytes, words of the format, numbers at their limits, parts of other examples, and
 /// nesting.
 struct Mutator {
-    /// splitmix64 (https://prng.di.unimi.it/splitmix64.c): the same numbers everywhere.
-    private struct Numbers: RandomNumberGenerator {
-        var state: UInt64
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var z = state
-            z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-            return z ^ (z >> 31)
-        }
-    }
-
     private static let numbers = [
         "0", "-1", "1e400", "-0.0", "255", "256", "65536", "2147483648", "4294967296", "9007199254740993",
         "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616", "0.1",
@@ -25,11 +14,11 @@ struct Mutator {
     ]
     private static let longest = 65_536
 
-    private var random: Numbers
+    private var random: SeededGenerator
     private let words: [[UInt8]]
 
     init(seed: UInt64, round: Int, words: [String]) {
-        random = Numbers(state: seed &* 0x100_0000_01B3 ^ UInt64(bitPattern: Int64(round)))
+        random = SeededGenerator(seed: seed &* 0x100_0000_01B3 ^ UInt64(bitPattern: Int64(round)))
         self.words = words.map { Array($0.utf8) }
     }
 

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import SystemPackage
+import TestSupport
 import Testing
 
 @testable import PersistentStore
@@ -62,7 +63,7 @@ import Testing
         let fixture = try Fixture()
         try fixture.make(Self.rows)
         let whole = try Data(contentsOf: fixture.url())
-        var random = SplitMix(state: 7)
+        var random = SeededGenerator(seed: 7)
         for _ in 0..<200 {
             var damaged = whole
             for _ in 0..<Int.random(in: 1...20, using: &random) {
@@ -71,19 +72,5 @@ import Testing
             try damaged.write(to: fixture.url())
             do { try fixture.readAll() } catch { #expect(error is StoreError) }
         }
-    }
-}
-
-/// The same numbers each time: a failure can be repeated (Steele and others, "Fast splittable pseudorandom number
-/// generators").
-struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
-        return value ^ value >> 31
     }
 }

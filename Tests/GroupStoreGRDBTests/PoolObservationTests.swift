@@ -1,0 +1,92 @@
+import FoundationEssentials
+import GRDB
+import GroupStore
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStoreGRDB
+
+@Suite(.timeLimit(.minutes(10))) struct PoolObservationTests {
+    let scratch: TemporaryDirectory
+    let container: GroupContainer
+    let notes: SharedDatabasePool
+
+    private static let counts = ValueObservation.tracking {
+        try Int.fetchOne($0, sql: "SELECT count(*) FROM note") ?? 0
+    }.removeDuplicates()
+
+    init() async throws {
+        scratch = try TemporaryDirectory()
+        container = try GroupContainer(identifier: "group.example", directory: URL(path: scratch.path))
+        let store = try SharedStore("Notes.sqlite", in: container)
+        notes = try await SharedDatabasePool(store) { pool in
+            try pool.write { try $0.execute(sql: "CREATE TABLE IF NOT EXISTS note (title TEXT)") }
+        }
+    }
+
+    /// What GRDB does not see by itself: a connection of its own writes.
+    private func writeElsewhere() throws {
+        try DatabaseQueue(path: notes.url.path).write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
+    }
+
+    @Test(arguments: [.everything, .tables(["note"]), .tables(["NOTE", "unknown"])] as [ExternalChanges.Region])
+    func aNoticeBringsAFreshValue(_ region: ExternalChanges.Region) async throws {
+        var values = notes.values(of: Self.counts).makeAsyncIterator()
+        #expect(try await values.next() == 0)
+        try writeElsewhere()
+        try await notes.withPool { try await ExternalChanges.notify(region, $0) }
+        #expect(try await values.next() == 1)
+        try await notes.close()
+        #expect(try await values.next() == nil)
+    }
+
+    @Test func othersTablesBringNone() async throws {
+        try await notes.write { try $0.execute(sql: "CREATE TABLE tag (name TEXT)") }
+        var values = notes.values(of: Self.counts, bufferingPolicy: .unbounded).makeAsyncIterator()
+        #expect(try await values.next() == 0)
+        try writeElsewhere()
+        try await notes.withPool { try await ExternalChanges.notify(.tables(["tag"]), $0) }
+        try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('two')") }
+        // A value after the first notice would have been 1.
+        #expect(try await values.next() == 2)
+        try await notes.close()
+    }
+
+    /// The pool is closed and opened anew in between.
+    @Test func anObservationGoesOnAfterAMove() async throws {
+        var values = notes.values(of: Self.counts).makeAsyncIterator()
+        #expect(try await values.next() == 0)
+        let url = notes.url
+        try await FileCoordinator(in: container).coordinate(with: [.writingIntent(with: url)]) { _ in
+            try DatabaseQueue(path: url.path).write { try $0.execute(sql: "INSERT INTO note VALUES ('moved')") }
+        }
+        #expect(try await values.next() == 1)
+        try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('more')") }
+        #expect(try await values.next() == 2)
+        try await notes.close()
+    }
+
+    @Test func whoeverStopsListeningIsForgotten() async throws {
+        for _ in 1...10 {
+            let values = notes.values(of: Self.counts)
+            let task = Task { for try await _ in values {} }
+            task.cancel()
+            try await task.value
+        }
+        try await notes.close()
+        var late = notes.values(of: Self.counts).makeAsyncIterator()
+        #expect(try await late.next() == nil)
+    }
+
+    @Test func eventsMeanRegions() {
+        #expect(ExternalChanges.region(of: .changed(tables: ["a"], isComplete: true, token: "")) == .tables(["a"]))
+        #expect(ExternalChanges.region(of: .changed(tables: ["a"], isComplete: false, token: "")) == .everything)
+        #expect(ExternalChanges.region(of: .changed(tables: nil, isComplete: false, token: "")) == .everything)
+        let schema = StoreChange.changed(tables: ["a", "sqlite_schema"], isComplete: true, token: "")
+        #expect(ExternalChanges.region(of: schema) == .everything)
+        #expect(ExternalChanges.region(of: .reset(reason: "epoch", token: "")) == .everything)
+        #expect(ExternalChanges.region(of: .disconnected) == nil)
+    }
+}
