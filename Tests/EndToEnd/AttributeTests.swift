@@ -55,4 +55,31 @@ import Testing
             #expect(now?.group == before?.group)
         }
     }
+
+    /// What a group directory gives to new files (acl(5), "default ACL") is not for a store that arrives there: whom it
+    /// names would read what they couldn't before.
+    @Test(arguments: Places.FileSystem.allCases, ["archive", "symlink", "delete"])
+    func aDirectorysDefaultListIsNotInherited(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
+        let places = try Places(fileSystem)
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
+        for directory in [places.group, places.legacy] {
+            try set("system.posix_acl_default", Self.list, on: directory)
+        }
+        let before = FileStatus(following: store.path)?.permissions
+
+        let done = try groupstore(
+            "relocate", Word(store.path), Word(places.group), "--json", "--retire", Word(retirement))
+        #expect(done.outcome == "relocated", "\(done.output)\(done.errors)")
+        let published = try StoreFiles(places.group.appending("Notes.sqlite"))
+        #expect(FileStatus(following: published.path)?.permissions == before)
+        for path in [published.path, published.support, published.support.pushing("_EXTERNAL_DATA/1F2E")] {
+            #expect(try get("system.posix_acl_access", of: path) == nil, "\(path)")
+            #expect(try get("system.posix_acl_default", of: path) == nil, "\(path)")
+        }
+        let archived = try run("find", [Word(places.group.appending(".groupstore")), "-name", "Notes.sqlite"]).output
+        #expect(archived.isEmpty == (retirement != "archive"))
+        for line in archived.split(separator: "\n") {
+            #expect(try get("system.posix_acl_access", of: FilePath(String(line))) == nil, "\(line)")
+        }
+    }
 }

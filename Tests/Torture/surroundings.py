@@ -5,6 +5,7 @@ store stays whole, and when the plant is gone the relocation is done."""
 
 import os
 import resource
+import signal
 import shutil
 import socket
 import stat
@@ -206,8 +207,64 @@ def run(words, environment=None, limit=SECONDS, user=None):
         return process.returncode, usage.ru_maxrss, time.monotonic() - started, output.read().decode(errors="replace")
 
 
+class Agent:
+    """One that serves a place's group, and relocates its store by itself."""
+
+    GROUP = "group.example.surroundings"
+
+    def __init__(self, programs, world, legacy, group, *retire):
+        self.output = tempfile.TemporaryFile()
+        configuration = os.path.join(world.root, "agent.yaml")
+        with open(configuration, "w", encoding="utf-8") as file:
+            file.write(f"""groups:
+  - id: {self.GROUP}
+    directory: {group}
+    stores:
+      - name: {stores.NAME}
+        legacy: [{os.path.join(legacy, stores.NAME)}]
+        retire: {(*retire, "delete")[0]}
+""")
+        self.process = subprocess.Popen(
+            [programs.groupstore, "agent", "--config", configuration, "--json"], stdin=subprocess.DEVNULL,
+            stdout=self.output, stderr=self.output,
+            env=dict(os.environ, GROUPSTORE_SOCKET=os.path.join(world.root, "agent.sock")))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.output.close()
+
+    @property
+    def said(self):
+        self.output.seek(0)
+        return self.output.read().decode(errors="replace")
+
+    def problems(self):
+        """What is wrong with it: it may have given up with a status of the table, else it runs and is small."""
+        status = self.process.poll()
+        if status is not None:
+            return [] if status in STATUSES else [f"agent: status {status}: {self.said[-600:]}"]
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
+            peak = int(next(line for line in file if line.startswith("VmHWM")).split()[1])
+        return [f"agent: {peak} KB"] if peak > KILOBYTES else []
+
+    def end(self):
+        """Asks it to end; a hang is a problem."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(SECONDS)
+            except subprocess.TimeoutExpired:
+                return [f"agent: did not end: {self.said[-600:]}"]
+        return self.problems()
+
+
 def each_plant(programs, progress, here, other):
-    """Every kind of thing at every name, on one file system and to another."""
+    """Every kind of thing at every name, on one file system and to another, by commands and by an agent."""
     points = [
         (where, place, name, kind) for where in ("same", "another")
         for place, names in (("legacy", LEGACY_NAMES), ("group", GROUP_NAMES)) for name in names for kind in _kinds()]
@@ -215,7 +272,8 @@ def each_plant(programs, progress, here, other):
         (state, place, name, kind) for state in ("intended", "withdrawn", "committing")
         for place, names in (("legacy", HIDDEN_NAMES), ("group", [f".groupstore/{part}/{ID}" for part in (
             "staging", "archive")])) for name in names for kind in _kinds()]
-    for where, place, name, kind in progress.choose(points):
+    points = [(by, *point) for by in ("command", "agent") for point in points]
+    for by, where, place, name, kind in progress.choose(points):
         # In the place of a log that holds rows, a plant would only take them away.
         kind_of_store = "closed-wal" if name.startswith(stores.NAME + "-") else "wal"
         with Place(here, other if where == "another" else None, kind_of_store) as world:
@@ -224,8 +282,9 @@ def each_plant(programs, progress, here, other):
                 stores.write_journal(
                     world.group, ID, world.legacy, stores.NAME, (status.st_dev, status.st_ino), where,
                     (support.st_dev, support.st_ino))
-            found = _judged(programs, world, os.path.join(getattr(world, place), name), BY_NAME[kind])
-            progress.judge(f"{where}: {kind} at {place}/{name}", found)
+            judged = _judged if by == "command" else _judged_by_agent
+            found = judged(programs, world, os.path.join(getattr(world, place), name), BY_NAME[kind])
+            progress.judge(f"{by}, {where}: {kind} at {place}/{name}", found)
 
 
 def _relocate(programs, world, *more):
@@ -259,3 +318,28 @@ def _judged(programs, world, path, kind):
     if now is None or now["rows"] != world.content["rows"]:
         found.append(f"not whole afterwards: {now and str(now)[:200]} {said[-300:]}")
     return found + world.harm()
+
+
+def _judged_by_agent(programs, world, path, kind):
+    remove = world.plant(path, kind)
+    with Agent(programs, world, world.legacy, world.group) as agent:
+        # Longer than it waits for a store to have arrived whole.
+        time.sleep(1.5)
+        found = agent.problems() + world.harm()
+        remove()
+        found += agent.end()
+    # With the plant gone an agent does what it is there for.
+    with Agent(programs, world, world.legacy, world.group) as agent:
+        until = time.monotonic() + SECONDS
+        while not _has_arrived(world) and time.monotonic() < until:
+            time.sleep(0.05)
+        found += agent.end()
+        now = stores.content(world.group)
+        if now is None or now["rows"] != world.content["rows"]:
+            found.append(f"not whole afterwards: {now and str(now)[:200]} {agent.said[-600:]}")
+    return found + world.harm()
+
+
+def _has_arrived(world):
+    return os.path.isfile(os.path.join(world.group, stores.NAME)) and not os.path.exists(
+        os.path.join(world.group, ".groupstore", "journal.json"))

@@ -1,12 +1,14 @@
 """A second user swaps directories and files for symbolic links to a victim's, all the while a store is relocated there
 and back. Whatever each run ends with, the victim's files are what they were, and no row is lost or taken from them."""
 
+import itertools
 import json
 import os
 import signal
 import stat
 import subprocess
 import sys
+import time
 
 import stores
 import surroundings
@@ -35,8 +37,8 @@ def each_round(programs, progress, rounds, here, other):
         return
     outcomes = {}
     for what in _TARGETS:
-        for there in (here, other):
-            _storm(programs, progress, rounds // (2 * len(_TARGETS)) or 1, here, there, what, outcomes)
+        for there, by in itertools.product((here, other), ("command", "agent")):
+            _storm(programs, progress, rounds // (4 * len(_TARGETS)) or 1, here, there, (what, by), outcomes)
     print(f"torture: swap: {outcomes}", flush=True)
 
 
@@ -44,7 +46,7 @@ def _storm(programs, progress, rounds, here, there, what, outcomes):
     with surroundings.Place(here, there if there != here else None, "plain") as world:
         for directory in {world.root, world.there}:
             os.chmod(directory, 0o777)
-        pairs = _pairs(world, what)
+        pairs = _pairs(world, what[0])
         command = [programs.swapper, str(surroundings.STRANGER)] + [name for pair in pairs for name in pair[:2]]
         with subprocess.Popen(command) as swapper:
             try:
@@ -76,15 +78,10 @@ def _rounds(programs, progress, rounds, world, swapper, pairs, what, outcomes):
             subprocess.run([sys.executable, "-c", _WRITER, os.path.join(source, stores.NAME)], check=True)
             rows += 1
         swapper.send_signal(signal.SIGCONT)
-        words = [programs.groupstore, "relocate", os.path.join(source, stores.NAME), target, "--json",
-                 "--deadline", "0.3", "--retire", progress.random.choice(["delete", "delete", "archive"])]
-        status, peak, seconds, said = surroundings.run(words)
-        _pause(swapper, pairs)
-        found = world.harm()
-        if status not in surroundings.STATUSES:
-            found.append(f"status {status}: {said[-500:]}")
-        if seconds > surroundings.SECONDS or peak > surroundings.KILOBYTES:
-            found.append(f"{seconds:.1f} s, {peak} KB")
+        retire = progress.random.choice(["delete", "delete", "archive"])
+        relocate = _by_command if what[1] == "command" else _by_agent
+        found, said = relocate(programs, world, source, target, retire, lambda: _pause(swapper, pairs))
+        found += world.harm()
         outcome = _outcome(said)
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
         # What was interrupted by it all is brought to its end in peace.
@@ -97,11 +94,29 @@ def _rounds(programs, progress, rounds, world, swapper, pairs, what, outcomes):
             found.append(f"{len(places)} stores: {said[-500:]}")
         elif (count := _rows(places[0])) != rows:
             found.append(f"{count} rows of {rows} in {places[0]}: {said[-300:]}")
-        progress.judge(f"swap: {what}, round {number}", found)
+        progress.judge(f"swap: {', '.join(what)}, round {number}", found)
         if len(places) != 1:
             return
         if places[0] == target:
             source, target = target, source
+
+
+def _by_command(programs, world, source, target, retire, pause):
+    status, peak, seconds, said = surroundings.run(
+        [programs.groupstore, "relocate", os.path.join(source, stores.NAME), target, "--json", "--deadline", "0.3",
+         "--retire", retire])
+    pause()
+    found = [] if status in surroundings.STATUSES else [f"status {status}: {said[-500:]}"]
+    if seconds > surroundings.SECONDS or peak > surroundings.KILOBYTES:
+        found.append(f"{seconds:.1f} s, {peak} KB")
+    return found, said
+
+
+def _by_agent(programs, world, source, target, retire, pause):
+    with surroundings.Agent(programs, world, source, target, retire) as agent:
+        time.sleep(1)
+        pause()
+        return agent.problems() + agent.end(), agent.said
 
 
 def _pause(swapper, pairs):
