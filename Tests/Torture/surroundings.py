@@ -224,10 +224,13 @@ class Agent:
         legacy: [{os.path.join(legacy, stores.NAME)}]
         retire: {(*retire, "delete")[0]}
 """)
+        self.socket = os.path.join(world.root, "agent.sock")
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)
         self.process = subprocess.Popen(
             [programs.groupstore, "agent", "--config", configuration, "--json"], stdin=subprocess.DEVNULL,
             stdout=self.output, stderr=self.output,
-            env=dict(os.environ, GROUPSTORE_SOCKET=os.path.join(world.root, "agent.sock")))
+            env=dict(os.environ, GROUPSTORE_SOCKET=self.socket))
 
     def __enter__(self):
         return self
@@ -240,8 +243,7 @@ class Agent:
 
     @property
     def said(self):
-        self.output.seek(0)
-        return self.output.read().decode(errors="replace")
+        return os.pread(self.output.fileno(), 1 << 20, 0).decode(errors="replace")
 
     def problems(self):
         """What is wrong with it: it may have given up with a status of the table, else it runs and is small."""
@@ -253,7 +255,10 @@ class Agent:
         return [f"agent: {peak} KB"] if peak > KILOBYTES else []
 
     def end(self):
-        """Asks it to end; a hang is a problem."""
+        """Asks it to end, once it serves; a hang is a problem."""
+        until = time.monotonic() + SECONDS
+        while self.process.poll() is None and not os.path.exists(self.socket) and time.monotonic() < until:
+            time.sleep(0.01)
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
