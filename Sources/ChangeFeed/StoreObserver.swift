@@ -4,33 +4,6 @@ import LinuxSystem
 import PersistentStore
 import SystemPackage
 
-/// What a look at a store found.
-package struct Observation: Sendable, Equatable {
-    package enum Finding: Sendable, Equatable {
-        /// Nothing was committed since the last look.
-        case unchanged
-        /// At least one transaction was committed, and a reader that opens the store now finds it.
-        case changed
-        /// What was known of the store is worth nothing: it was replaced, appeared, vanished, or couldn't be read.
-        case discontinued(Reason)
-    }
-
-    package enum Reason: String, Sendable {
-        case replaced, appeared, vanished, overflow, unreadable
-    }
-
-    package let finding: Finding
-    /// When to look again although no event may come, since a commit may be on its way; nil: an event will tell.
-    package let lookAgain: Duration?
-    /// Which tables, when it is `changed`.
-    package fileprivate(set) var tables = TableChanges.unknown
-
-    package init(_ finding: Finding, lookAgain: Duration? = nil) {
-        self.finding = finding
-        self.lookAgain = lookAgain
-    }
-}
-
 /// Watches one store for other processes' commits, without a SQLite connection, a lock or a trace. One thread's.
 ///
 /// It reads with descriptors of its own, never by mapping: SQLite truncates a `-shm` that it finds, and memory mapped
@@ -39,19 +12,19 @@ package final class StoreObserver {
     package let directory: FilePath
     package let name: StoreName
 
-    private var files: StoreFiles?
-    private var known = Known()
+    var files: StoreFiles?
+    var known = Known()
     private var sessions = SessionNotes()
     /// A commit was found in the index that is read now.
     private var indexHasCommitted = false
     private var touched: Set<StorePart> = []
-    private var backoff = Backoff()
+    private var backoff = LookDelay()
     private var isUnreadable = false
     /// A rollback journal was seen since the last settled look: what counts as committed then is so for good.
     private var usesJournal = false
-    private var tracker = TableTracker()
-    private var surveying = SurveySchedule()
-    private var events = SideFileEvents()
+    var tracker = TableTracker()
+    var surveying = SurveySchedule()
+    var events = SideFileEvents()
 
     /// Takes in what the kernel has queued, and returns what has not been noted yet of this store's side files; nil when
     /// events were lost. A change is proved to be complete by it where a program opened the store anew.
@@ -83,7 +56,7 @@ package final class StoreObserver {
         files = nil
         touched = []
         sessions = SessionNotes()
-        backoff = Backoff()
+        backoff = LookDelay()
         isUnreadable = false
     }
 
@@ -204,7 +177,7 @@ package final class StoreObserver {
     private func lookWithoutIndex(_ files: StoreFiles) throws -> Observation {
         guard files.isLockedExclusively() else {
             defer { isUnreadable = false }
-            backoff = Backoff()
+            backoff = LookDelay()
             if isUnreadable { tracker.addUnknown() }
             return Observation(isUnreadable ? .changed : .unchanged)
         }
@@ -225,12 +198,12 @@ package final class StoreObserver {
             }
         }
         if files.isLogBeingWritten() {
-            if hasChanged { backoff = Backoff() }
+            if hasChanged { backoff = LookDelay() }
             return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
         }
         // It may have been committed between the last look and the lock's release.
         if try hasCommitted(files) { hasChanged = true }
-        backoff = Backoff()
+        backoff = LookDelay()
         return Observation(hasChanged ? .changed : .unchanged)
     }
 
@@ -265,7 +238,7 @@ package final class StoreObserver {
     }
 
     private func settled(_ finding: Observation.Finding) -> Observation {
-        backoff = Backoff()
+        backoff = LookDelay()
         usesJournal = false
         defer { isUnreadable = false }
         if isUnreadable { tracker.addUnknown() }
@@ -278,171 +251,5 @@ package final class StoreObserver {
         if let again = backoff.nextWithin(.milliseconds(500)) { return Observation(.unchanged, lookAgain: again) }
         defer { isUnreadable = true }
         return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable))
-    }
-}
-
-// MARK: - Tables
-
-extension StoreObserver {
-    /// Events were lost: what they prove is proved no more.
-    package func lostEvents() { forgetTables(Unattributable.gap) }
-
-    private func forgetTables(_ reason: Unattributable) {
-        tracker.discard(reason)
-        surveying.cancel()
-    }
-
-    /// All until now, when the index that is read is the one they end with; nil when that can't be told.
-    private func sideFileEvents(_ files: StoreFiles) -> SideFileEvents? {
-        guard let more = unnotedEvents(), (try? files.isLogCurrent()) == true else { return nil }
-        return events + more
-    }
-
-    private func sessionChanged(_ files: StoreFiles, _ former: LogIndex?) throws {
-        surveying.cancel()
-        guard tracker.hasMap else { return }
-        // Before the program that has made it removes it.
-        _ = try files.openLog()
-        tracker.sessionChanged(
-            last: try former?.read(), hasIndex: files.log != nil, session: sideFileEvents(files),
-            changeCounter: try files.header()?.changeCounter)
-    }
-
-    /// A survey to be run on another thread and then given to `adopt`; nil when none is wanted, or possible now.
-    package func survey() -> StoreSurvey? {
-        guard wantsTables, !tracker.hasMap, surveying.isDue, let files else { return nil }
-        let index = try? files.index()
-        // What is committed and not told yet is told first.
-        guard files.log == nil || index.map({ !known.isBefore($0) }) == true,
-            let now = sideFileEvents(files), let subject = try? files.surveySubject(index)
-        else { return nil }
-        let survey = StoreSurvey(subject, now)
-        surveying.begin(survey)
-        return survey
-    }
-
-    /// When to ask for a survey again although nothing may happen until then.
-    package var surveyDue: ContinuousClock.Instant? { wantsTables && !tracker.hasMap ? surveying.due : nil }
-
-    package var isSurveying: Bool { surveying.current != nil }
-
-    /// Why it isn't found out which tables change; nil when it is, or nothing was tried.
-    package var tablesFailure: (any Error)? { tracker.failure ?? surveying.failure }
-
-    /// Takes what the survey has found; nothing when it was given up meanwhile.
-    package func adopt(_ survey: StoreSurvey) {
-        guard surveying.current === survey, let result = survey.result else { return }
-        switch result {
-        case .failure(let error): surveying.end(error)
-        case .success(let owners):
-            let isKnown = begin(owners, survey)
-            surveying.end(isKnown ? nil : Unattributable.disturbed)
-        }
-    }
-
-    private func begin(_ owners: PageOwners, _ survey: StoreSurvey) -> Bool {
-        guard let files else { return false }
-        let now = sideFileEvents(files)
-        guard let commit = survey.commit else {
-            guard let now, files.log == nil, now.isSameSession(as: survey.events) else { return false }
-            tracker.begin(owners, at: nil, session: now)
-            return true
-        }
-        tracker.begin(owners, at: commit, session: now)
-        // What was told meanwhile is not told again; the map may lag behind, but never run ahead.
-        guard let index = try? files.index(), LogPosition(index) == known.commit, known.commit != LogPosition(commit)
-        else { return true }
-        let pending = tracker.takeChanges()
-        tracker.advance(to: index, files) { sideFileEvents(files) }
-        _ = tracker.takeChanges()
-        tracker.add(pending)
-        return tracker.hasMap
-    }
-}
-
-/// What was told last.
-struct Known: Equatable {
-    var commit = LogPosition.none
-    /// The index's.
-    var commitCount: UInt32 = 0
-    var changeCounter: UInt32?
-
-    /// Whether something was committed since. The checksum moves with each commit and stays when the log begins anew;
-    /// but where SQLite before 3.46 has written a transaction in part and then undone a savepoint, it may be any.
-    func isBefore(_ index: WriteAheadIndex) -> Bool {
-        if index.lastFrame > 0 { return LogPosition(index) != commit }
-        return index.checksum != .none && index.checksum != commit.checksum || index.commitCount > commitCount
-    }
-}
-
-/// How long until the next look for a commit that is on its way: 50 µs, and twice as long each time, to 20 ms.
-private struct Backoff {
-    private var delay = Duration.microseconds(50)
-    private var total = Duration.zero
-
-    /// Nothing was expected until now.
-    var isFresh: Bool { total == .zero }
-
-    mutating func next() -> Duration {
-        defer { delay = min(delay * 2, .milliseconds(20)) }
-        total += delay
-        return delay
-    }
-
-    /// Nil when all the waiting so far is as long as the limit.
-    mutating func nextWithin(_ limit: Duration) -> Duration? { total < limit ? next() : nil }
-}
-
-/// Programs that open a store in WAL mode make its side files, and the last one to close it removes them: a session.
-/// When one came and went between two looks, only the events tell of it: the database was written, and the index
-/// removed. Events come late: those of a session whose index was read to its end are owed, and don't count.
-private struct SessionNotes {
-    /// How many sessions ended, and in how many of them something was written.
-    private struct Count {
-        var all = 0
-        var written = 0
-
-        mutating func add(written isWritten: Bool) {
-            all += 1
-            if isWritten { written += 1 }
-        }
-    }
-
-    /// The database was written since the last session's end.
-    private var isModified = false
-    /// By the events since the last look.
-    private var ended = Count()
-    /// Observed ones whose events are still to come.
-    private var owed = Count()
-
-    mutating func note(_ part: StorePart, modified: Bool, removed: Bool) {
-        switch part {
-        case .database: if modified { isModified = true }
-        case .sharedMemory: if removed { end() }
-        // The index goes first. Without one, in exclusive mode, the log's going is the session's end.
-        case .wal: if removed, isModified { end() }
-        case .journal, .support: break
-        }
-    }
-
-    private mutating func end() {
-        ended.add(written: isModified)
-        isModified = false
-    }
-
-    mutating func observedOneEnded(hasCommitted: Bool) { owed.add(written: hasCommitted) }
-
-    /// Whether a session that nobody saw wrote the database since the last look.
-    mutating func takeMissed() -> Bool {
-        defer { ended = Count() }
-        let isMissed = ended.written > owed.written
-        // Once there were as many ends as are owed, none of them is still to come.
-        if ended.all >= owed.all {
-            owed = Count()
-        } else {
-            owed.all -= ended.all
-            owed.written = max(0, owed.written - ended.written)
-        }
-        return isMissed
     }
 }
