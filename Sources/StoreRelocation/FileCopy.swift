@@ -29,6 +29,9 @@ struct FileCopy {
         let path: FilePath
     }
 
+    /// Small enough to be in the processor's cache still when it is hashed and written.
+    private static let chunk = 1 << 18
+
     /// Bytes after which the disk is set to work, so that little is left for the sync.
     private static let writeback: Int64 = 4 << 20
 
@@ -67,18 +70,23 @@ struct FileCopy {
         try target.write(patch.bytes, at: Int64(patch.offset), path: path)
     }
 
-    /// One thread reads ahead and hashes, this one writes, and a third one reads back what was written, right behind it,
-    /// and hashes that. Both hashes must be equal.
+    /// This thread reads, hashes and writes; another one reads back what was written, right behind it, and hashes that.
+    /// Both hashes must be equal.
     private func copyAndVerify(from source: CInt, to target: CInt) throws -> String {
-        let reading = ReadAhead(descriptor: source, path: self.source, patch: patch)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.chunk, alignment: 4096)
+        defer { buffer.deallocate() }
         let verification = ReadBack(descriptor: target, path: path)
+        var hash = ContentHash()
         var offset: Int64 = 0
         var isOnItsWay: Int64 = 0
         do {
-            while let filled = try reading.next() {
+            while true {
+                let count = try read(buffer, source, at: offset)
+                if count == 0 { break }
+                let filled = UnsafeRawBufferPointer(rebasing: buffer[..<count])
+                hash.update(filled)
                 try Self.write(target, filled, at: offset, path: path)
-                offset += Int64(filled.count)
-                reading.release()
+                offset += Int64(count)
                 verification.advance(to: offset)
                 if offset - isOnItsWay >= Self.writeback {
                     gs_begin_writeback(target, off_t(isOnItsWay), off_t(offset - isOnItsWay))
@@ -87,13 +95,23 @@ struct FileCopy {
                 progress(offset)
             }
         } catch {
-            reading.cancel()
             verification.cancel()
             throw error
         }
-        let written = reading.finish()
+        let written = hash.text()
         guard try verification.finish() == written else { throw Mismatch(path: path) }
         return written
+    }
+
+    /// What comes next, the patch in it; 0 at the end.
+    private func read(
+        _ buffer: UnsafeMutableRawBufferPointer, _ raw: CInt, at offset: Int64
+    ) throws(SystemError) -> Int {
+        let count = try retrying("pread", path: source) { pread(raw, buffer.baseAddress, buffer.count, off_t(offset)) }
+        if offset == 0, let patch, patch.offset + patch.bytes.count <= count {
+            buffer[patch.offset..<patch.offset + patch.bytes.count].copyBytes(from: patch.bytes)
+        }
+        return count
     }
 
     private static func write(
