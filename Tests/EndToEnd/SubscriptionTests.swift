@@ -92,7 +92,7 @@ import Testing
         for task in tasks { task.cancel() }
         for task in tasks { try await task.value }
         try awaitSubscribers(0, agent)
-        while try listeningThreads() > 0 { await Task.yield() }
+        while try listeningThreads() > 0 { try await Task.sleep(for: .milliseconds(5)) }
         // One that is given up between two changes.
         let one = Task {
             var iterator = changes.makeAsyncIterator()
@@ -102,6 +102,6 @@ import Testing
         try commit()
         #expect(try await one.value.1 != nil)
         try awaitSubscribers(0, agent)
-        while try listeningThreads() > 0 { await Task.yield() }
+        while try listeningThreads() > 0 { try await Task.sleep(for: .milliseconds(5)) }
     }
 }
