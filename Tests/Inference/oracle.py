@@ -101,7 +101,7 @@ def _links(old, new, objects, links, became, identities):
         for one in entity.relationships:
             back = new.relationship(one.destination, one.inverse)
             mine, theirs = _moved(old, new, one, entity.name), _moved(old, new, back, one.destination)
-            if mine and theirs and mine != {(each.destination, each.inverse) for each in ()} and not _same(old, mine, theirs):
+            if mine and theirs and not _same(old, mine, theirs):
                 # Two relationships that weren't each other's inverse: which links stay isn't said anywhere.
                 found[entity.name, one.name] = None
                 continue

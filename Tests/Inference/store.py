@@ -144,12 +144,12 @@ def read(path, model, layout):
             parts = layout.place[entity.name, one.name]
             placed = []
             for identity, row in rows.items():
+                if identity[0] != model.root(entity.name):
+                    continue
                 if row[parts["value"]] is None:
                     for part in set(parts) - {"value"}:
                         if row[parts[part]] is not None:
                             wrong.append(f"{identity}.{one.name} leads nowhere and has {part} {row[parts[part]]}")
-                    continue
-                if identity[0] != model.root(entity.name):
                     continue
                 target = (model.root(one.destination), row[parts["value"]])
                 if target not in objects:
