@@ -36,9 +36,9 @@ class Author:
         for _ in range(self.random.randint(2, 6)):
             self.entity(model, self.random.choice([None, *model.entities]) if model.entities else None)
         for entity in list(model.entities.values()):
-            for _ in range(self.random.randint(0, 5)):
+            for _ in range(self.random.choice((0, 1, 2, 3, 5, 12))):
                 self.attribute(model, entity)
-        for _ in range(self.random.randint(1, 6)):
+        for _ in range(self.random.choice((1, 2, 4, 7))):
             self.pair(model)
         return model
 
@@ -53,6 +53,7 @@ class Author:
         attribute = Attribute(self.fresh(model.names(entity.name)), self.random.choice(TYPES))
         attribute.external = attribute.type in ("Binary", "Transformable") and self.random.random() < 0.3
         attribute.transient = self.random.random() < 0.1
+        attribute.preserved = not attribute.transient and self.random.random() < 0.15
         self.default(attribute)
         entity.attributes.append(attribute)
         return attribute
@@ -77,6 +78,9 @@ class Author:
             each.many = self.random.random() < 0.6
             each.ordered = each.many and self.random.random() < 0.4
         one.relationships.append(first)
+        if self.random.random() < 0.2:
+            first.inverse = None
+            return
         other.relationships.append(second)
 
     # The next one
@@ -189,6 +193,8 @@ class Author:
             return None
         entity = self.random.choice(list(model.entities.values()))
         for one in entity.relationships:
+            if not one.inverse:
+                continue
             other = model.entities[model.declaring(one.destination, one.inverse)]
             other.relationships = [each for each in other.relationships if each.name != one.inverse]
         for other in model.entities.values():
@@ -197,7 +203,7 @@ class Author:
         for other in list(model.entities.values()):
             # What led to an ancestor's relationship through this entity.
             for one in list(other.relationships):
-                if not model.declaring(one.destination, one.inverse) and other is not entity:
+                if one.inverse and not model.declaring(one.destination, one.inverse) and other is not entity:
                     other.relationships.remove(one)
         for child in model.children(entity.name):
             child.parent = entity.parent
@@ -211,7 +217,7 @@ class Author:
         while True:
             gone = [
                 (entity, one) for entity in model.entities.values() for one in entity.relationships
-                if one.destination not in model.entities or not any(
+                if one.destination not in model.entities or one.inverse and not any(
                     each.name == one.inverse and each.destination == entity.name and each.inverse == one.name
                     for each in model.relationships(one.destination))]
             if not gone:
@@ -273,12 +279,14 @@ class Author:
         if one:
             other = model.relationship(one.destination, one.inverse)
             was, one.name = one.name, self.fresh(model.names(entity.name))
-            other.inverse = one.name
+            if other:
+                other.inverse = one.name
             return f"{entity.name}.{was} to {one.name}"
 
     def widen(self, model):
         entity, one = self.pick(model, "relationships")
-        if one and not one.many:
+        # Without an inverse, one object can be led to by one only: links would be lost, which is noted.
+        if one and not one.many and one.inverse:
             one.many, one.ordered = True, self.random.random() < 0.3
             return f"{entity.name}.{one.name} ordered {one.ordered}"
 
@@ -299,7 +307,8 @@ class Author:
         if {one.name, one.identifier} & model.names(parent.name):
             return None
         parent.relationships.append(one)
-        other.destination = parent.name
+        if other:
+            other.destination = parent.name
         return f"{entity.name}.{one.name} to {parent.name}"
 
     def lower_relationship(self, model):
@@ -310,10 +319,52 @@ class Author:
             child = self.random.choice(children)
             entity.relationships.remove(one)
             child.relationships.append(one)
-            other.destination = child.name
+            if other:
+                other.destination = child.name
             return f"{entity.name}.{one.name} to {child.name}"
 
+    def change_destination(self, model):
+        """To an ancestor, where nothing leads back."""
+        entity, one = self.pick(model, "relationships")
+        if one and not one.inverse and model.entities[one.destination].parent:
+            one.destination = model.entities[one.destination].parent
+            return f"{entity.name}.{one.name} to {one.destination}"
+
+    def keep_after_deletion(self, model):
+        entity, one = self.pick(model)
+        if one and not one.transient:
+            one.preserved = not one.preserved
+            return f"{entity.name}.{one.name}"
+
+    # What can't be inferred
+
+    def break_a_rule(self, model):
+        if self.random.random() < 0.2:
+            return None
+        entity, one = self.pick(model)
+        kind = self.random.choice(("type", "external", "to-one", "merge"))
+        if kind == "type" and one:
+            one.type, one.default, one.optional = self.random.choice(TYPES), None, True
+            one.external = False
+        elif kind == "external" and one:
+            one.external = False
+        elif kind == "to-one":
+            entity, one = self.pick(model, "relationships")
+            if not one or not one.many:
+                return None
+            one.many = one.ordered = False
+        elif kind == "merge" and len(model.roots()) > 1:
+            first, second = self.random.sample(model.roots(), 2)
+            first.parent = second.name
+            taken = [each for member in model.family(first.name)
+                     for each in model.attributes(member) + model.relationships(member)]
+            if any({each.name, each.identifier} & {other.name, other.identifier} for each in model.attributes(
+                    second.name) + model.relationships(second.name) for other in taken if other is not each):
+                return None
+        return kind
+
     CHANGES = (
+        break_a_rule, change_destination, keep_after_deletion,
         add_attribute, add_attribute, remove_attribute, remove_attribute, rename_attribute, exchange_names, change_type,
         change_default, make_external, toggle_transient, pull_up, pull_up, push_down, push_down, add_entity, add_entity,
         add_parent, add_parent, remove_entity, rename_entity, rename_entity, move_entity, move_entity, toggle_abstract,

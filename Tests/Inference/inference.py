@@ -104,7 +104,12 @@ class Round:
         found, found_links, wrong = stores.read(self.path("M.sqlite"), self.new, self.layouts[1])
         self.problems += wrong
         for identity in sorted(wanted.keys() | found.keys()):
-            self.check(f"object {identity}", found.get(identity), wanted.get(identity))
+            one, other = found.get(identity), wanted.get(identity)
+            if one and other and one[2].keys() == other[2].keys():
+                for name, value in other[2].items():
+                    self.check(f"{identity}.{name}", one[2][name], value)
+                one, other = one[:2], other[:2]
+            self.check(f"object {identity}", one, other)
         for key, pairs in wanted_links.items():
             if pairs is None:
                 continue

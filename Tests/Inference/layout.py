@@ -69,8 +69,18 @@ class Layout:
                     number = self.numbers[one.destination]
                     parts["entity"] = add(f"Z{number}_{one.name.upper()}", "INTEGER")
             for one in kept:
-                if self.model.relationship(one.destination, one.inverse).ordered:
+                back = self.model.relationship(one.destination, one.inverse)
+                if back and back.ordered:
                     self.place[entity.name, one.name]["place"] = add("Z_FOK_" + one.name.upper(), "INTEGER")
+
+        # A to-many relationship without an inverse is kept with those that it leads to.
+        for entity in self.by_number():
+            for one in sorted(entity.relationships, key=lambda one: one.name):
+                if one.many and not one.inverse and self.model.root(one.destination) == root.name:
+                    name = f"{self.numbers[entity.name]}{one.name.upper()}"
+                    parts = self.place[entity.name, one.name] = {"value": add("Z" + name, "INTEGER")}
+                    if one.ordered:
+                        parts["place"] = add("Z_FOK_" + name, "INTEGER")
 
     def _join_tables(self):
         taken = {}
@@ -86,7 +96,7 @@ class Layout:
 
         for entity in sorted(self.model.entities.values(), key=lambda one: (one.name.lower(), one.name)):
             for relationship in self._met(entity):
-                if (entity.name, relationship.name) in self.joins or not relationship.many:
+                if (entity.name, relationship.name) in self.joins or not relationship.many or not relationship.inverse:
                     continue
                 inverse = self.model.relationship(relationship.destination, relationship.inverse)
                 if not inverse.many:

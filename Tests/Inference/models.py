@@ -13,6 +13,8 @@ class Attribute:
     def __init__(self, name, kind):
         self.name, self.type, self.identifier = name, kind, name
         self.optional, self.default, self.external, self.transient = True, None, False, False
+        # Kept in persistent history when the object is deleted.
+        self.preserved = False
 
 
 class Relationship:
@@ -65,7 +67,8 @@ class Model:
         return [one for entity in self.line(name) for one in entity.relationships]
 
     def relationship(self, entity, name):
-        return next(one for one in self.relationships(entity) if one.name == name)
+        """None for the inverse of one that has none."""
+        return None if name is None else next(one for one in self.relationships(entity) if one.name == name)
 
     def declaring(self, entity, name):
         for one in self.line(entity):
@@ -97,13 +100,14 @@ class Model:
                 lines.append("<attribute" + _fields(one, {
                     "attributeType": one.type, "optional": one.optional, "transient": one.transient,
                     "allowsExternalBinaryDataStorage": one.external, "defaultValueString": default,
+                    "preserveAfterDeletion": one.preserved,
                     "defaultDateTimeInterval": date,
                 }) + "/>")
             for one in entity.relationships:
                 lines.append("<relationship" + _fields(one, {
                     "optional": True, "toMany": one.many, "maxCount": None if one.many else "1",
                     "ordered": one.ordered, "destinationEntity": one.destination, "inverseName": one.inverse,
-                    "inverseEntity": one.destination, "deletionRule": "Nullify",
+                    "inverseEntity": one.destination if one.inverse else None, "deletionRule": "Nullify",
                 }) + "/>")
             lines.append("</entity>")
         lines.append("</model>")

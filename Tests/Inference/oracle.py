@@ -100,7 +100,8 @@ def _links(old, new, objects, links, became, identities):
     for entity in new.entities.values():
         for one in entity.relationships:
             back = new.relationship(one.destination, one.inverse)
-            mine, theirs = _moved(old, new, one, entity.name), _moved(old, new, back, one.destination)
+            mine = _moved(old, new, one, entity.name)
+            theirs = _moved(old, new, back, one.destination) if back else set()
             if mine and theirs and not _same(old, mine, theirs):
                 # Two relationships that weren't each other's inverse: which links stay isn't said anywhere.
                 found[entity.name, one.name] = None
@@ -139,5 +140,7 @@ def _same(old, mine, theirs):
     inverses = set()
     for entity, name in mine:
         one = old.relationship(entity, name)
+        if not one.inverse:
+            return False
         inverses.add((old.declaring(one.destination, one.inverse), one.inverse))
     return inverses == theirs or theirs <= inverses or inverses <= theirs

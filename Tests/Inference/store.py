@@ -63,7 +63,7 @@ def value(attribute, random):
 
 def _link(model, layout, entity, one, objects, links, columns, joins, random):
     back = model.relationship(one.destination, one.inverse)
-    declaring = model.declaring(one.destination, one.inverse)
+    declaring = back and model.declaring(one.destination, one.inverse)
     owners = [each for each, (name, _, _) in objects.items() if name in model.family(entity.name)]
     targets = [each for each, (name, _, _) in objects.items() if name in model.family(one.destination)]
     found = []
@@ -71,10 +71,20 @@ def _link(model, layout, entity, one, objects, links, columns, joins, random):
         pair = (random.choice(owners), random.choice(targets))
         if pair in found or (not one.many and pair[0] in [each for each, _ in found]):
             continue
-        if not back.many and pair[1] in [each for _, each in found]:
+        if (not back.many if back else one.many) and pair[1] in [each for _, each in found]:
             continue
         found.append(pair)
     links[entity.name, one.name] = found
+    if not back:
+        parts = layout.place[entity.name, one.name]
+        for owner, target in found:
+            holder, other = (target, owner) if one.many else (owner, target)
+            columns[holder][parts["value"]] = other[1]
+            if "entity" in parts:
+                columns[holder][parts["entity"]] = layout.numbers[objects[other][0]]
+            if "place" in parts:
+                columns[holder][parts["place"]] = 2048 + 1024 * found.index((owner, target))
+        return
     links[declaring, back.name] = [(target, owner) for owner, target in found]
     # Each object's place among the others' ordered ones: given out in an order of its own for each side.
     order, across = random.sample(found, len(found)), random.sample(found, len(found))
@@ -138,21 +148,25 @@ def read(path, model, layout):
             rows[identity] = row
     for entity in model.entities.values():
         for one in entity.relationships:
-            if one.many:
+            if one.many and one.inverse:
                 continue
             back = model.relationship(one.destination, one.inverse)
             parts = layout.place[entity.name, one.name]
             placed = []
+            # A to-many relationship without an inverse has its column with those that it leads to.
+            holders, others = (one.destination, entity.name) if one.many else (entity.name, one.destination)
             for identity, row in rows.items():
-                if identity[0] != model.root(entity.name):
+                if identity[0] != model.root(holders):
                     continue
+                if row[parts["value"]] is not None and objects[identity][0] not in model.family(holders):
+                    wrong.append(f"{identity}, a {objects[identity][0]}, has {entity.name}.{one.name}")
                 if row[parts["value"]] is None:
                     for part in set(parts) - {"value"}:
                         if row[parts[part]] is not None:
                             wrong.append(f"{identity}.{one.name} leads nowhere and has {part} {row[parts[part]]}")
                     continue
-                target = (model.root(one.destination), row[parts["value"]])
-                if target not in objects:
+                target = (model.root(others), row[parts["value"]])
+                if target not in objects or objects[target][0] not in model.family(others):
                     wrong.append(f"{identity}.{one.name} leads to {target}, which is not there")
                     continue
                 if "entity" in parts and names.get(row[parts["entity"]]) != objects[target][0]:
@@ -161,8 +175,9 @@ def read(path, model, layout):
                     wrong.append(f"{identity}.{one.name} has no place")
                 placed.append((row[parts["place"]] or 0 if "place" in parts else 0, identity, target))
             placed.sort(key=lambda each: each[0])
-            links[entity.name, one.name] = [(owner, target) for _, owner, target in placed]
-            if back.many:
+            links[entity.name, one.name] = [
+                (target, owner) if one.many else (owner, target) for _, owner, target in placed]
+            if back and back.many:
                 declaring = model.declaring(one.destination, one.inverse)
                 links[declaring, back.name] = [(target, owner) for _, owner, target in placed]
     for (entity, name), (table, own, far, far_place, _) in layout.joins.items():

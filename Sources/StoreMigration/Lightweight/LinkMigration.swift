@@ -119,9 +119,17 @@ struct LinkMigration {
         let temporary = "_links_\(fills.count)"
         try store.execute(
             "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")
+        var lost: Int64 = 0
         for link in links {
             try store.execute(
                 "INSERT OR IGNORE INTO \(temporary) SELECT owner, target, owner_place FROM (\(link.query))")
+            lost += try store.integer("SELECT count(*) FROM (\(link.query))") ?? 0
+        }
+        lost -= try store.integer("SELECT count(*) FROM \(temporary)") ?? 0
+        if lost > 0 {
+            notes.append(
+                "\(lost) objects are let go of by \(entity).\(name): without an inverse, an object can be led to by one "
+                    + "only")
         }
         let order = table.columns.first { $0.content == .order(entity: entity, name: name) }
         let holder = relationship.isToMany ? relationship.destinationEntityName : entity

@@ -118,10 +118,16 @@ extension ModelSuccession {
         guard let (old, was) = self.attribute(attribute.name, of: entity), !was.isTransient,
             let column = self.column(was.name + suffix, attributeOf: old)
         else { return literal.map { .literal($0) } }
-        if !was.allowsExternalBinaryDataStorage, attribute.allowsExternalBinaryDataStorage { return .marked(column) }
-        if was.type.isFractional, attribute.type.isWhole { return .whole(column) }
-        if was.isOptional, !attribute.isOptional, let literal { return .orElse(column, literal: literal) }
-        return .column(column)
+        let value = converted(column, was, attribute)
+        guard was.isOptional, !attribute.isOptional, let literal else { return value }
+        return .orElse(value, literal: literal)
+    }
+
+    private func converted(
+        _ column: String, _ old: AttributeDescription, _ new: AttributeDescription
+    ) -> ColumnValue {
+        if !old.allowsExternalBinaryDataStorage, new.allowsExternalBinaryDataStorage { return .marked(column) }
+        return old.type.isFractional && new.type.isWhole ? .whole(column) : .column(column)
     }
 
     private func column(_ path: String, attributeOf entity: EntityDescription) -> String? {
