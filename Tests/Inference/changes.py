@@ -15,15 +15,16 @@ class Author:
         self.random = random
         self.serial = 0
 
-    def fresh(self, taken, capital=False):
-        """A name that is nobody's, now or before: sometimes another one's in capitals."""
+    def fresh(self, taken, capital=False, tables=False):
+        """A name that is nobody's, now or before: another one's in capitals, unless a table goes by it."""
         for _ in range(50):
             word = self.random.choice(_WORDS)
             if self.random.random() < 0.4:
                 self.serial += 1
                 word += str(self.serial)
             word = word[0].upper() + word[1:] if capital else word
-            if word not in taken and not (capital and word.lower() in {one.lower() for one in taken}):
+            lower = {one.lower() for one in taken} if capital or tables else taken
+            if (word.lower() if capital or tables else word) not in lower:
                 return word
         self.serial += 1
         return ("Own" if capital else "own") + str(self.serial)
@@ -71,8 +72,8 @@ class Author:
 
     def pair(self, model):
         one, other = (self.random.choice(list(model.entities.values())) for _ in range(2))
-        there = self.fresh(model.names(one.name) | model.names(other.name))
-        back = self.fresh(model.names(one.name) | model.names(other.name) | {there})
+        there = self.fresh(model.names(one.name) | model.names(other.name), tables=True)
+        back = self.fresh(model.names(one.name) | model.names(other.name) | {there}, tables=True)
         first, second = Relationship(there, other.name, back), Relationship(back, one.name, there)
         for each in (first, second):
             each.many = self.random.random() < 0.6
@@ -278,7 +279,7 @@ class Author:
         entity, one = self.pick(model, "relationships")
         if one:
             other = model.relationship(one.destination, one.inverse)
-            was, one.name = one.name, self.fresh(model.names(entity.name))
+            was, one.name = one.name, self.fresh(model.names(entity.name), tables=True)
             if other:
                 other.inverse = one.name
             return f"{entity.name}.{was} to {one.name}"

@@ -21,12 +21,23 @@ struct TableMigration {
             && columns.allSatisfy { $0.carried == $0.column.name && hasSameType($0) }
     }
 
-    /// Whether no column and no row is dropped and none changes its type, so that the table need not be made anew.
+    /// Whether no row is dropped and no column changes its type, so that the table need not be made anew. To drop a
+    /// column is to write all rows: that is faster than a new table once, and with no other change of the rows.
     var canBeAltered: Bool {
-        guard let source, takesAll else { return false }
+        guard takesAll else { return false }
         let read = columns.compactMap(\.onlySource)
-        return Set(read).count == read.count && read.count == source.columns.count
+        return Set(read).count == read.count && (dropped.isEmpty || dropped.count == 1 && !writesRows)
             && columns.allSatisfy { ($0.onlySource != nil && hasSameType($0)) || isNew($0) }
+    }
+
+    /// The source's columns from which nothing is kept.
+    var dropped: [String] {
+        let read = Set(columns.compactMap(\.onlySource))
+        return (source?.columns ?? []).map(\.name).filter { !read.contains($0) }
+    }
+
+    private var writesRows: Bool {
+        numbers.contains { $0.key != $0.value } || columns.contains { $0.carried == nil && !$0.values.isEmpty }
     }
 
     private func isNew(_ column: ColumnMigration) -> Bool {
