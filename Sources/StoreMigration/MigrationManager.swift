@@ -121,7 +121,7 @@ public struct MigrationManager: Sendable {
         case .inferred(let mapping):
             let store = try StoreWriter(staged: path)
             if let trace { store.trace(level: trace.level, trace.report) }
-            let progress = MigrationProgress(total: try store.objectCount(step.source), report)
+            let progress = MigrationProgress(total: try store.objectCount(), report)
             store.interrupt {
                 progress.tick()
                 return isCancelled()
@@ -213,7 +213,7 @@ extension StoreWriter {
     }
 
     /// About how many objects there are, from the highest keys, without looking at them.
-    fileprivate func objectCount(_ model: ManagedObjectModel) throws -> Int64 {
+    func objectCount() throws -> Int64 {
         try integer("SELECT sum(Z_MAX) FROM Z_PRIMARYKEY WHERE Z_ENT < 16000") ?? 0
     }
 }
