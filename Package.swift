@@ -167,7 +167,8 @@ let package = Package(
         .testTarget(
             name: "StorePreparationTests",
             dependencies: [
-                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StorePreparation",
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
+                "StorePreparation",
                 "TestSupport",
             ],
             swiftSettings: strict),

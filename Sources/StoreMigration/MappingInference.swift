@@ -36,6 +36,7 @@ struct MappingInference {
         var mappings: [EntityMapping] = []
         for (old, new) in pairs.all { mappings.append(old.map { mapping(from: $0, to: new) } ?? addition(of: new)) }
         mappings += pairs.removed.map(removal)
+        reasons.removeAll(where: isAncestors)
         guard reasons.isEmpty else { throw MappingInferenceError(reasons: reasons) }
         return MappingModel(entityMappings: mappings)
     }
@@ -45,6 +46,15 @@ struct MappingInference {
             MigrationFinding(
                 .error, code: CoreDataError.inferredMappingModel, entity: entity, property: property, message,
                 remedy: remedy))
+    }
+
+    /// Whether it is told of an ancestor too. An entity that has moved may inherit what its objects had from elsewhere.
+    private func isAncestors(_ reason: MigrationFinding) -> Bool {
+        guard let entity = reason.entity.flatMap(destination.entity(named:)) else { return false }
+        let ancestors = Set(destination.superentities(of: entity).map(\.name))
+        return reasons.contains {
+            $0.property == reason.property && $0.message == reason.message && ancestors.contains($0.entity ?? "")
+        }
     }
 
     // MARK: Entities
@@ -97,15 +107,13 @@ struct MappingInference {
         let after = destination.properties(of: new)
         requireUniqueIdentifiers(before, of: old, "source")
         requireUniqueIdentifiers(after, of: new, "destination")
-        // Inherited properties are looked at where they are declared.
-        let declared = Set(new.declaredProperties.map(\.name))
         for (was, property) in Pairing(before, after, \.renamingIdentifier, \.name).all {
             switch (property, was) {
             case (.attribute(let attribute), .attribute(let old)?):
-                if declared.contains(attribute.name) { check(old, attribute, of: new.name) }
+                check(old, attribute, of: new.name)
                 mapping.attributeMappings.append(PropertyMapping(name: attribute.name, sourceName: old.name))
             case (.relationship(let relationship), .relationship(let old)?):
-                if declared.contains(relationship.name) { check(old, relationship, of: new.name) }
+                check(old, relationship, of: new.name)
                 mapping.relationshipMappings.append(PropertyMapping(name: relationship.name, sourceName: old.name))
             // An attribute that was a relationship, or the reverse, is a new property.
             case (.attribute(let attribute), _):

@@ -68,6 +68,11 @@ public enum CoreDataError {
     /// A mapping model could not be inferred.
     public static let inferredMappingModel = 134190
 
+    /// A staged migration's stages name a version that no model has, or leave one out.
+    public static let modelReferenceNotFound = 134504
+    /// A staged migration would lead to an older version.
+    public static let backwardMigration = 134506
+
     /// What Core Data says with the code, as its reason.
     package static func reason(_ code: Int) -> String {
         switch code {

@@ -19,6 +19,8 @@ public struct MigrationStep: Sendable {
     /// What developers call the version.
     public let destinationName: String
     public let method: Method
+    /// What is done before and after; nil where it isn't a custom stage.
+    public var stage: MigrationStageHandlers?
 
     public init(
         from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String, by method: Method
@@ -78,6 +80,17 @@ public struct MigrationManager: Sendable {
         self.steps = steps
     }
 
+    /// The steps of a staged migration: the mapping from each stage to the next is inferred. `versions` are the models whose
+    /// checksums the stages name. Throws `MigrationError`: 134504, 134506, 134140.
+    public init(
+        from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String,
+        stages: [MigrationStage], among versions: [(name: String, model: ManagedObjectModel)],
+        options: MigrationOptions = MigrationOptions()
+    ) throws {
+        let steps = try StagedMigration(stages).steps(from: source, to: destination, named: name, among: versions)
+        self.init(steps: steps, options: options)
+    }
+
     /// Migrates the database file at `path`, which nobody else has and which is of the first step's source. What it holds
     /// when this throws is worth nothing: it is a copy, to be discarded. Returns what a person should know.
     ///
@@ -108,20 +121,35 @@ public struct MigrationManager: Sendable {
         case .inferred(let mapping):
             let store = try StoreWriter(staged: path)
             if let trace { store.trace(level: trace.level, trace.report) }
-            let progress = MigrationProgress(total: try store.objectCount(step.source), report)
+            let progress = MigrationProgress(total: try store.objectCount(), report)
             store.interrupt {
                 progress.tick()
                 return isCancelled()
             }
+            try perform(step.stage?.willMigrate, on: store, step.source)
             try store.execute("BEGIN")
             var migration = try LightweightMigration(
                 store, from: step.source, to: step.destination, mapping, options, progress)
             try migration.run()
             try store.execute("COMMIT")
+            try perform(step.stage?.didMigrate, on: store, step.destination)
             progress.finish()
             return migration.notes
         case .custom(let mapping): return try perform(mapping, step, path, isCancelled, trace, report)
         }
+    }
+
+    private func perform(
+        _ handler: MigrationStage.Handler?, on store: StoreWriter, _ model: ManagedObjectModel
+    ) throws {
+        guard let handler else { return }
+        try store.execute("BEGIN")
+        do { try handler(StageStore(store, model)) } catch let error as MigrationError { throw error } catch {
+            if let error = error as? StoreError { throw error }
+            throw MigrationError(
+                CoreDataError.migration, "a stage of the migration failed: \(error)", remedy: "see the stage's handler")
+        }
+        try store.execute("COMMIT")
     }
 
     /// A mapping model makes a new store, whose bytes take the place of the old one's: the staged file stays the same
@@ -185,7 +213,7 @@ extension StoreWriter {
     }
 
     /// About how many objects there are, from the highest keys, without looking at them.
-    fileprivate func objectCount(_ model: ManagedObjectModel) throws -> Int64 {
+    func objectCount() throws -> Int64 {
         try integer("SELECT sum(Z_MAX) FROM Z_PRIMARYKEY WHERE Z_ENT < 16000") ?? 0
     }
 }

@@ -11,10 +11,12 @@ extension MigrationManager {
     /// version is not among several of one model may be newer than all of them: it is refused, since nobody migrates
     /// backwards without meaning to.
     ///
+    /// Where stages are given, they say the way.
+    ///
     /// Throws `MigrationError`: 134130 where the store's model isn't known, 134140 where no mapping can be inferred.
     package init(
         for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
-        options: MigrationOptions = MigrationOptions()
+        stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions()
     ) throws {
         let hashes = store.metadata.versionHashes
         guard hashes != target.model.entityVersionHashesByName else {
@@ -23,6 +25,12 @@ extension MigrationManager {
         }
         let known = bundle?.version(matching: hashes)
         guard let source = store.cachedModel ?? known?.model else { throw MigrationError.missingSourceModel(store) }
+        guard stages.isEmpty else {
+            try self.init(
+                from: known?.model ?? source, to: target.model, named: target.name, stages: stages,
+                among: (bundle?.versions ?? []).map { ($0.name, $0.model) }, options: options)
+            return
+        }
         var between: [(name: String, model: ManagedObjectModel)] = []
         if let bundle, bundle.versions.count > 1 {
             guard let known, let place = bundle.place(of: known), let end = bundle.place(of: target) else {

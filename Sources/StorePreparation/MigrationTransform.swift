@@ -11,6 +11,7 @@ package struct MigrationTransform: StoreTransform {
     private let target: ModelVersion
     private let bundle: ModelBundle?
     private let mappings: [MappingModelFile]
+    private let stages: [MigrationStage]
     private let options: MigrationOptions
     /// Made anew for each run, and used on its thread.
     private let trace: @Sendable () -> StatementTrace?
@@ -19,13 +20,14 @@ package struct MigrationTransform: StoreTransform {
     /// `bundle` holds the versions that lie between; nil where the target is one of a kind.
     package init(
         to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
-        options: MigrationOptions = MigrationOptions(),
+        stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions(),
         trace: @escaping @Sendable () -> StatementTrace? = { nil },
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) {
         self.target = target
         self.bundle = bundle
         self.mappings = mappings
+        self.stages = stages
         self.options = options
         self.trace = trace
         self.isCancelled = isCancelled
@@ -37,7 +39,7 @@ package struct MigrationTransform: StoreTransform {
         try StoreReader.read(store) { reader in
             guard let model = try StoreModel(reader) else { return nil }
             let manager = try MigrationManager(
-                for: model, to: target, in: bundle, mappings: mappings, options: options)
+                for: model, to: target, in: bundle, mappings: mappings, stages: stages, options: options)
             if checkingObjects { try manager.check(reader) }
             return manager
         }

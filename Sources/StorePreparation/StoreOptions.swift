@@ -11,6 +11,9 @@ public struct StoreOptions: Sendable {
     public var migratesAutomatically = true
     /// `NSInferMappingModelAutomaticallyOption`: mappings that follow from the models are used.
     public var infersMappingModelAutomatically = true
+    /// `NSPersistentStoreStagedMigrationManagerOptionKey`: the way from the oldest version to the current one, with an app's
+    /// own work in between. None: the fewest inferred steps.
+    public var stages: [MigrationStage] = []
     /// Makes an empty store where there is none.
     public var createsMissingStore = true
     /// Of a store that is made; one that is there keeps its own.

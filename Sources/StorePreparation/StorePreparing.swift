@@ -97,7 +97,7 @@ private struct StorePreparing: Sendable {
 
     private func migrate() throws -> StorePreparation {
         let transform = MigrationTransform(
-            to: bundle.current, in: bundle,
+            to: bundle.current, in: bundle, stages: options.stages,
             options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory), isCancelled: isCancelled)
         var request = request
         guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }

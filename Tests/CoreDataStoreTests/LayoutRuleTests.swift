@@ -91,6 +91,28 @@ import Testing
             ])
     }
 
+    /// As in Apple's Notes: entities are met by name, not by number, which follows the hierarchy.
+    @Test func joinTablesOfAHierarchy() throws {
+        let model = try ManagedObjectModel(entities: [
+            Self.entity("Object"),
+            Self.entity(
+                "Note", parent: "Object", [],
+                [
+                    Self.relationship("folders", to: "Folder", inverse: "notes", most: 0)
+                ]),
+            Self.entity("NoteContainer", parent: "Object"),
+            Self.entity(
+                "Folder", parent: "NoteContainer", [],
+                [
+                    Self.relationship("notes", to: "Note", inverse: "folders", most: 0)
+                ]),
+        ])
+        let table = try #require(StoreLayout(model).joinTables.first)
+        #expect(
+            table.creation
+                == "CREATE TABLE Z_4NOTES ( Z_4FOLDERS INTEGER, Z_2NOTES INTEGER, PRIMARY KEY (Z_4FOLDERS, Z_2NOTES) )")
+    }
+
     /// One more attribute can make the other side of a relationship the first one met.
     @Test func thePlaceOfAPropertyDependsOnAllOfThem() throws {
         func table(_ attributes: [String]) throws -> String? {

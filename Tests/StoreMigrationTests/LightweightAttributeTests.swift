@@ -61,6 +61,28 @@ struct LightweightAttributeTests {
         #expect(try store.rows("SELECT ZNAME FROM ZA") == ["'x'", "'it''s'"])
     }
 
+    @Test func aDefaultIsGivenWhereTheTypeChangesToo() throws {
+        let old = "<attribute name='size' optional='YES' attributeType='Double'/>"
+        let new = "<attribute name='size' attributeType='Integer 32' defaultValueString='7'/>"
+        let store = try migrated(
+            entity(old), ["INSERT INTO ZA VALUES (1, 1, 1, 2.5), (2, 1, 1, NULL)"], entity(new))
+        #expect(try store.rows("SELECT ZSIZE FROM ZA") == ["2", "7"])
+    }
+
+    /// A column with a table constraint, as Core Data wrote it once for uniqueness, can't be dropped by itself.
+    @Test func aConstrainedAttributeIsRemoved() throws {
+        let old = person + "<attribute name='age' optional='YES' attributeType='Integer 16'/>"
+        let store = try migrated(
+            entity(old),
+            [
+                "DROP TABLE ZA",
+                "CREATE TABLE ZA ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZAGE INTEGER, ZNAME VARCHAR, "
+                    + "CONSTRAINT ZAGE UNIQUE (ZAGE))",
+                "INSERT INTO ZA VALUES (5, 1, 3, 8, 'x')",
+            ], entity(person))
+        #expect(try store.rows("SELECT * FROM ZA") == ["5 1 3 'x'"])
+    }
+
     @Test func aMandatoryAttributeWithoutValuesIsRefused() throws {
         let store = try StagedStore(entity(person), two)
         let error = #expect(throws: MigrationError.self) {

@@ -139,6 +139,36 @@ struct LightweightRelationshipTests {
         #expect(try moved.rows("SELECT Z_PK, Z_ENT, ZTAG, Z3_TAG FROM ZNOTE") == ["1 2 2 4"])
     }
 
+    /// A relationship that only a subentity has any more is let go of by the other objects, on both sides.
+    @Test func aRelationshipThatIsLoweredLeavesOtherObjects() throws {
+        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
+        let base = try StagedStore(
+            old + "<entity name='Special' parentEntity='Tag'/>",
+            [
+                "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTAG, Z2_TAG) VALUES (1, 1, 1, 1, 2), (2, 1, 1, 2, 3)",
+                "INSERT INTO ZTAG (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 3, 1)",
+            ])
+        try base.migrate(
+            to: "<entity name='Note'>\(one("tag", "Special", "notes"))</entity><entity name='Tag'/>"
+                + "<entity name='Special' parentEntity='Tag'>\(many("notes", "Note", "tag"))</entity>")
+        #expect(try base.rows("SELECT Z_PK, ZTAG FROM ZNOTE ORDER BY 1") == ["1 NULL", "2 2"])
+        // The column is of a new subentity now, which has no objects.
+        let side = try StagedStore(old, rows)
+        try side.migrate(
+            to: "<entity name='Note'/><entity name='Late' parentEntity='Note'>\(one("tag", "Tag", "notes"))</entity>"
+                + "<entity name='Tag'>\(many("notes", "Late", "tag"))</entity>")
+        #expect(try side.rows("SELECT Z_PK, ZTAG FROM ZNOTE ORDER BY 1") == ["1 NULL", "2 NULL", "3 NULL"])
+    }
+
+    /// One object can be led to by one only: the loss is told.
+    @Test func whatARelationshipWithoutInverseLetsGoIsNoted() throws {
+        let old = notes(one("tag", "Tag", ""), "")
+        let store = try StagedStore(old, rows)
+        let told = try store.migrate(to: notes(many("tag", "Tag", ""), ""))
+        #expect(try store.rows("SELECT Z_PK, Z1TAG FROM ZTAG ORDER BY 1") == ["1 NULL", "2 1"])
+        #expect(told.count == 1 && told[0].contains("1 objects are let go of by Note.tag"))
+    }
+
     /// Objects that went with their entity are no longer referred to.
     @Test func referencesToRemovedObjectsAreLetGo() throws {
         let old =

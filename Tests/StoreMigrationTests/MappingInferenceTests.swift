@@ -157,6 +157,20 @@ import Testing
         }
     }
 
+    /// What an entity inherits at its new place is paired with what it inherited at its old one; told once.
+    @Test func aMovedEntityInheritsAnotherType() throws {
+        func models(_ parent: String) -> String {
+            "<entity name='Root'/>"
+                + "<entity name='P' parentEntity='Root'><attribute name='x' optional='YES' attributeType='Decimal'/></entity>"
+                + "<entity name='Q' parentEntity='Root'><attribute name='x' optional='YES' attributeType='String'/></entity>"
+                + "<entity name='C' parentEntity='\(parent)'/><entity name='D' parentEntity='C'/>"
+        }
+        let reasons = try Self.reasons(models("P"), models("Q"))
+        #expect(reasons.map(\.entity) == ["C"])
+        #expect(reasons.map(\.property) == ["x"])
+        #expect(reasons.first?.message == "Source and destination attribute types are incompatible: Decimal and String")
+    }
+
     @Test func identifiersAreUnique() throws {
         let twice = "<entity name='A'/><entity name='B' elementID='A'/>"
         #expect(try Self.reasons("<entity name='A'/>", twice)[0].message.hasPrefix("Each destination entity"))

@@ -3,6 +3,7 @@ import Dispatch
 import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
+import StoreMigration
 import StorePreparation
 import SystemPackage
 import TestSupport
@@ -61,6 +62,36 @@ import Testing
         #expect(try await both.prepareStore(at: store) == .migrated(through: ["Notes 2"], notes: []))
         let writer = try StoreWriter(store)
         #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x' AND ZURL IS NULL") == 3)
+    }
+
+    @Test func stagesAreGoneThrough() async throws {
+        struct Refusal: Error {}
+        _ = try await bundle(old).prepareStore(at: store)
+        try fill(3)
+        let last = try version("Notes 3", ["url"])
+        let all = try bundle(old, new, last)
+        let checksums = try [old, new, last].map(\.model.versionChecksum)
+        func options(_ handler: @escaping MigrationStage.Handler) -> StoreOptions {
+            var options = StoreOptions()
+            options.stages = [
+                .custom(from: checksums[0], to: checksums[1], didMigrate: handler),
+                .lightweight(versionChecksums: [checksums[2]]),
+            ]
+            return options
+        }
+        let refused = await #expect(throws: StorePreparationError.self) { () async throws in
+            try await all.prepareStore(at: store, options: options { _ in throw Refusal() })
+        }
+        #expect(refused?.code == "core_data_134110")
+        do {
+            let writer = try StoreWriter(store)
+            #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x'") == 3)
+        }
+        let done = try await all.prepareStore(
+            at: store, options: options { try $0.execute("UPDATE ZNOTE SET ZURL = 'http://' || ZTITLE") })
+        #expect(done == .migrated(through: ["Notes 2", "Notes 3"], notes: []))
+        let writer = try StoreWriter(store)
+        #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZURL = 'http://x'") == 3)
     }
 
     @Test func whatIsNotAllowedIsRefusedWithCoreDatasCode() async throws {

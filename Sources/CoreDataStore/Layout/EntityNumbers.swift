@@ -22,6 +22,9 @@ package struct EntityNumbers: Sendable {
         parents = Set(model.entities.compactMap(\.superentityName))
     }
 
+    /// In the order of their names, case not looked at.
+    package var entitiesByName: [EntityDescription] { Self.sorted(entities).reversed() }
+
     /// The last one first, to be taken from the end.
     private static func sorted(_ entities: [EntityDescription]) -> [EntityDescription] {
         entities.sorted { one, other in

@@ -47,7 +47,7 @@ package struct StoreLayout: Sendable {
                     let destination = model.entity(named: relationship.destinationEntityName)
                 else { return false }
                 return model.rootEntity(of: destination).name == root.name
-            }.map { (entity, $0) }
+            }.sorted { $0.name.precedes($1.name) }.map { (entity, $0) }
         }
     }
 

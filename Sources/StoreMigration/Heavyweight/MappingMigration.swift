@@ -57,9 +57,7 @@ package struct MappingMigration {
                 remedy: "restore a backup: the store was changed by hand, or its metadata is of another version")
         }
         try MappingSteps(layout, older).run(mapping.preparations)
-        var rows: Int64 = 0
-        for table in layout.tables { rows += try older.integer("SELECT count(*) FROM \(table.name.sqlName)") ?? 0 }
-        return (layout, rows)
+        return (layout, try older.objectCount())
     }
 
     package mutating func run() throws {
@@ -68,7 +66,7 @@ package struct MappingMigration {
             try ExternalData(of: source).register(store)
             try store.prepareEmptyStore()
             // A new file, which is given up when anything fails: a journal would be of no use.
-            for pragma in ["journal_mode = OFF", "synchronous = OFF", "cache_size = -16000"] {
+            for pragma in ["journal_mode = OFF", "synchronous = OFF", "cache_size = -8192"] {
                 try store.execute("PRAGMA " + pragma)
             }
             try store.execute("ATTACH ? AS source", [.text(source.string)])

@@ -38,16 +38,21 @@ struct ValidationPass {
         let remedy: String
     }
 
-    /// One look at the entity's rows for all of its checks.
+    /// One look at the entity's rows for all of its checks, up to the first that fails; only then are they counted.
     private func checks(of entity: EntityDescription) throws -> [MigrationFinding] {
         guard let table = plan.destination.table(of: entity.name)?.name else { return [] }
         let properties = plan.destination.model.properties(of: entity)
         let checks = properties.flatMap { check($0, of: entity) }
         guard !checks.isEmpty else { return [] }
+        let number = SQLiteValue.integer(plan.destination.numbers.number(of: entity.name))
+        let any = checks.map { "(\($0.condition))" }.joined(separator: " OR ")
+        let first = try store.integer(
+            "SELECT 1 FROM main.\(table.sqlName) AS t NOT INDEXED WHERE t.Z_ENT = ? AND (\(any)) LIMIT 1", [number])
+        guard first != nil else { return [] }
         let counts = checks.map { "count(*) FILTER (WHERE \($0.condition))" }
         let row = try store.prepare(
             "SELECT \(counts.joined(separator: ", ")) FROM main.\(table.sqlName) AS t NOT INDEXED WHERE t.Z_ENT = ?",
-            [.integer(plan.destination.numbers.number(of: entity.name))])
+            [number])
         guard try row.step() else { return [] }
         return zip(Int32(0)..., checks).compactMap { column, check in
             let count = row.integer(column)
@@ -80,10 +85,10 @@ struct ValidationPass {
                     message: "it is mandatory and has no value",
                     remedy: "map a value to it, make it optional, or leave such objects out with a filter"))
         }
-        if let types = attribute.type.storedTypes {
+        if let condition = attribute.type.mismatch(of: column) {
             found.append(
                 Check(
-                    property: attribute.name, condition: "typeof(\(column)) NOT IN (\(types))",
+                    property: attribute.name, condition: condition,
                     code: CoreDataError.migration, message: "its value is no \(attribute.type.name)",
                     remedy: "convert it, with CAST or a policy"))
         }
@@ -127,13 +132,15 @@ struct ValidationPass {
 }
 
 extension AttributeType {
-    /// As SQL's `typeof` tells a value of it, in a list; nil where any will do.
-    fileprivate var storedTypes: String? {
+    /// Whether a column holds what is no value of the type, NULL left out; nil where any will do. In SQLite's order all
+    /// numbers come before texts and those before data (https://sqlite.org/datatype3.html#sort_order): to compare is faster
+    /// than to ask for a number's type. Of texts and data, the type alone can be read without them.
+    fileprivate func mismatch(of column: String) -> String? {
         switch self {
-        case .integer16, .integer32, .integer64, .boolean: "'integer', 'null'"
-        case .decimal, .double, .float, .date: "'integer', 'real', 'null'"
-        case .string, .uri: "'text', 'null'"
-        case .uuid, .binaryData, .transformable: "'blob', 'null'"
+        case .integer16, .integer32, .integer64, .boolean: "\(column) >= '' OR \(column) <> CAST(\(column) AS INTEGER)"
+        case .decimal, .double, .float, .date: "\(column) >= ''"
+        case .string, .uri: "typeof(\(column)) NOT IN ('text', 'null')"
+        case .uuid, .binaryData, .transformable: "typeof(\(column)) NOT IN ('blob', 'null')"
         case .undefined, .objectID, .composite: nil
         }
     }

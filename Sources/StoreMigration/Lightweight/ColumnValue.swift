@@ -9,8 +9,8 @@ enum ColumnValue: Hashable {
     case marked(String)
     /// The same, cut to a whole number.
     case whole(String)
-    /// The same, and this where there is none, as SQL writes it.
-    case orElse(String, literal: String)
+    /// What the column has, and this where it has none, as SQL writes it.
+    indirect case orElse(ColumnValue, literal: String)
     /// A column of entity numbers, given anew.
     case entityNumber(String)
     /// As SQL writes it.
@@ -19,7 +19,8 @@ enum ColumnValue: Hashable {
     /// The source's column that it reads.
     var source: String? {
         switch self {
-        case .column(let name), .marked(let name), .whole(let name), .orElse(let name, _), .entityNumber(let name): name
+        case .column(let name), .marked(let name), .whole(let name), .entityNumber(let name): name
+        case .orElse(let value, _): value.source
         case .literal: nil
         }
     }
@@ -31,7 +32,7 @@ enum ColumnValue: Hashable {
         case .marked(let name):
             "CASE WHEN \(name.sqlName) IS NULL THEN NULL ELSE CAST(x'01' || \(name.sqlName) AS BLOB) END"
         case .whole(let name): "CAST(\(name.sqlName) AS INTEGER)"
-        case .orElse(let name, let literal): "IFNULL(\(name.sqlName), \(literal))"
+        case .orElse(let value, let literal): "IFNULL(\(value.expression(numbers)), \(literal))"
         case .entityNumber(let name): EntityNumberExpression(numbers, of: name).text
         case .literal(let text): text
         }

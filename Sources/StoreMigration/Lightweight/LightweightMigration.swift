@@ -92,7 +92,15 @@ struct LightweightMigration {
         let isShared = tables.contains {
             $0.destination.name != table.destination.name && $0.source?.name == source.name
         }
-        if table.canBeAltered, !isShared { try alter(table, source) } else { try rebuild(table, source) }
+        let isAltered = table.canBeAltered && !isShared && (table.dropped.isEmpty || !isConstrained(source))
+        if isAltered { try alter(table, source) } else { try rebuild(table, source) }
+    }
+
+    /// Whether the statement says more than names and types, as Core Data's of 2015 did of unique columns: those can't be
+    /// dropped.
+    private func isConstrained(_ table: TableLayout) -> Bool {
+        let statement = schema.objects.first { $0.kind == .table && $0.name == table.name }?.creation.uppercased() ?? ""
+        return ["CONSTRAINT", "UNIQUE", "CHECK", "REFERENCES", "GENERATED"].contains { statement.contains($0) }
     }
 
     private func rebuild(_ table: TableMigration, _ source: TableLayout) throws {
@@ -113,6 +121,7 @@ struct LightweightMigration {
 
     private func alter(_ table: TableMigration, _ source: TableLayout) throws {
         let name = source.name.sqlName
+        for column in table.dropped { try store.execute("ALTER TABLE \(name) DROP COLUMN \(column.sqlName)") }
         var updates: [(column: String, value: String)] = []
         let number = EntityNumberExpression(table.numbers, of: "Z_ENT")
         if !number.isIdentity { updates.append(("Z_ENT", number.text)) }

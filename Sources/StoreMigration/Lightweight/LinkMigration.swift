@@ -30,6 +30,8 @@ struct LinkMigration {
         let table: TableLayout
         let column: ColumnLayout
         let order: ColumnLayout?
+        /// The entity whose objects have the column.
+        let holder: String
         let links: String
     }
 
@@ -117,12 +119,21 @@ struct LinkMigration {
         let temporary = "_links_\(fills.count)"
         try store.execute(
             "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")
+        var lost: Int64 = 0
         for link in links {
             try store.execute(
                 "INSERT OR IGNORE INTO \(temporary) SELECT owner, target, owner_place FROM (\(link.query))")
+            lost += try store.integer("SELECT count(*) FROM (\(link.query))") ?? 0
+        }
+        lost -= try store.integer("SELECT count(*) FROM \(temporary)") ?? 0
+        if lost > 0 {
+            notes.append(
+                "\(lost) objects are let go of by \(entity).\(name): without an inverse, an object can be led to by one "
+                    + "only")
         }
         let order = table.columns.first { $0.content == .order(entity: entity, name: name) }
-        fills.append(Fill(table: table, column: column, order: order, links: temporary))
+        let holder = relationship.isToMany ? relationship.destinationEntityName : entity
+        fills.append(Fill(table: table, column: column, order: order, holder: holder, links: temporary))
     }
 
     // MARK: When they go
@@ -182,9 +193,11 @@ struct LinkMigration {
         if let order = fill.order?.name.sqlName {
             sets.append("\(order) = (SELECT place FROM \(fill.links) WHERE \(key))")
         }
+        // What it was may have led from objects that don't have the relationship any more.
+        let holders = destination.numbers.family(of: fill.holder).map(destination.numbers.number)
         try store.execute(
             "UPDATE \(fill.table.name.sqlName) SET \(sets.joined(separator: ", ")) "
-                + "WHERE Z_PK IN (SELECT holder FROM \(fill.links))")
+                + "WHERE Z_ENT IN (\(holders.list)) AND Z_PK IN (SELECT holder FROM \(fill.links))")
         try store.execute("DROP TABLE \(fill.links)")
     }
 
@@ -223,10 +236,11 @@ struct LinkMigration {
             let number = companion(.referencedEntity(entity: entity, name: name))
             let order = companion(.order(entity: entity, name: name))
             let was = formerRelationships(name, of: entity)
-            if was.contains(where: { !succession.keepsAll($0, relationship) }) {
-                try letGo(column, number, order, in: table, relationship)
-            }
             let isFilled = fills.contains { $0.table.name == table.name && $0.column == column }
+            // The column of a to-many relationship without inverse leads to the objects that have the relationship.
+            let target = relationship.isToMany ? entity : relationship.destinationEntityName
+            let isLoose = was.contains { !succession.keepsAll($0, relationship) || relationship.isToMany }
+            if isFilled || isLoose { try letGo(column, number, order, in: table, to: target) }
             if let number, isFilled || was.contains(where: { !hadNumber($0) }) {
                 try findNumbers(number, column, in: table, relationship)
             }
@@ -251,10 +265,10 @@ struct LinkMigration {
 
     private func letGo(
         _ column: ColumnLayout, _ number: ColumnLayout?, _ order: ColumnLayout?, in table: TableLayout,
-        _ relationship: RelationshipDescription
+        to entity: String
     ) throws {
-        guard let target = destination.table(of: relationship.destinationEntityName) else { return }
-        let numbers = destination.numbers.family(of: relationship.destinationEntityName).map(destination.numbers.number)
+        guard let target = destination.table(of: entity) else { return }
+        let numbers = destination.numbers.family(of: entity).map(destination.numbers.number)
         let sets = [column, number, order].compactMap { $0.map { $0.name.sqlName + " = NULL" } }
         try store.execute(
             "UPDATE \(table.name.sqlName) SET \(sets.joined(separator: ", ")) WHERE \(column.name.sqlName) IS NOT NULL "

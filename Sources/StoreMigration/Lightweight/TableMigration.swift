@@ -21,12 +21,23 @@ struct TableMigration {
             && columns.allSatisfy { $0.carried == $0.column.name && hasSameType($0) }
     }
 
-    /// Whether no column and no row is dropped and none changes its type, so that the table need not be made anew.
+    /// Whether no row is dropped and no column changes its type, so that the table need not be made anew. To drop a
+    /// column is to write all rows: that is faster than a new table once, and with no other change of the rows.
     var canBeAltered: Bool {
-        guard let source, takesAll else { return false }
+        guard takesAll else { return false }
         let read = columns.compactMap(\.onlySource)
-        return Set(read).count == read.count && read.count == source.columns.count
+        return Set(read).count == read.count && (dropped.isEmpty || dropped.count == 1 && !writesRows)
             && columns.allSatisfy { ($0.onlySource != nil && hasSameType($0)) || isNew($0) }
+    }
+
+    /// The source's columns from which nothing is kept.
+    var dropped: [String] {
+        let read = Set(columns.compactMap(\.onlySource))
+        return (source?.columns ?? []).map(\.name).filter { !read.contains($0) }
+    }
+
+    private var writesRows: Bool {
+        numbers.contains { $0.key != $0.value } || columns.contains { $0.carried == nil && !$0.values.isEmpty }
     }
 
     private func isNew(_ column: ColumnMigration) -> Bool {
@@ -118,10 +129,16 @@ extension ModelSuccession {
         guard let (old, was) = self.attribute(attribute.name, of: entity), !was.isTransient,
             let column = self.column(was.name + suffix, attributeOf: old)
         else { return literal.map { .literal($0) } }
-        if !was.allowsExternalBinaryDataStorage, attribute.allowsExternalBinaryDataStorage { return .marked(column) }
-        if was.type.isFractional, attribute.type.isWhole { return .whole(column) }
-        if was.isOptional, !attribute.isOptional, let literal { return .orElse(column, literal: literal) }
-        return .column(column)
+        let value = converted(column, was, attribute)
+        guard was.isOptional, !attribute.isOptional, let literal else { return value }
+        return .orElse(value, literal: literal)
+    }
+
+    private func converted(
+        _ column: String, _ old: AttributeDescription, _ new: AttributeDescription
+    ) -> ColumnValue {
+        if !old.allowsExternalBinaryDataStorage, new.allowsExternalBinaryDataStorage { return .marked(column) }
+        return old.type.isFractional && new.type.isWhole ? .whole(column) : .column(column)
     }
 
     private func column(_ path: String, attributeOf entity: EntityDescription) -> String? {

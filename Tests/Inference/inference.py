@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Random models, filled stores of them, and next versions: what `groupstore migrate` leaves is compared with what an
+inferred migration must leave, worked out here anew from the description of Core Data's format.
+
+usage: inference.py GROUPSTORE [--seed N] [--first N] [--rounds N] [--keep DIRECTORY]
+"""
+
+import argparse
+import collections
+import json
+import os
+import plistlib
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+import history
+import oracle
+import store as stores
+from changes import Author
+from layout import Layout
+
+
+class Round:
+    def __init__(self, groupstore, directory, seed, number):
+        self.groupstore, self.directory = groupstore, directory
+        self.random = random.Random(f"{seed}.{number}")
+        author = Author(self.random)
+        self.old = author.model()
+        self.new = author.next(self.old)
+        self.did = author.did
+        self.problems = []
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def run(self, *words):
+        done = subprocess.run([self.groupstore, *words], capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    def check(self, what, found, wanted):
+        if found != wanted:
+            self.problems.append(f"{what}: found {found!r}, not {wanted!r}")
+
+    def play(self):
+        """What came of it: `migrated`, `refused`, `same`."""
+        for name, model in (("V1", self.old), ("V2", self.new)):
+            model.write(self.path(name + ".xcdatamodel"))
+            status, said = self.run("create", self.path(name + ".sqlite"), "--model", self.path(name + ".xcdatamodel"))
+            if status:
+                self.problems.append(f"create {name}: {said}")
+                return "wrong"
+        self.layouts = [Layout(self.old), Layout(self.new)]
+        for name, layout in zip(("V1", "V2"), self.layouts):
+            self._check_tables(self.path(name + ".sqlite"), layout, name)
+        if self.problems:
+            return "wrong"
+        objects, links = stores.fill(self.path("V1.sqlite"), self.old, self.layouts[0], self.random)
+        changes = None
+        if self.random.random() < 0.4:
+            changes = history.add(self.path("V1.sqlite"), self.old, self.layouts[0], objects, self.random)
+        before = self._dump(self.path("V1.sqlite"))
+        words = ["--allow-partial-history"] if changes and self.random.random() < 0.5 else []
+        status, said = self.run(
+            "migrate", self.path("V1.sqlite"), "--model", self.path("V2.xcdatamodel"), "--to", self.path("M.sqlite"),
+            "--json", *words)
+        self.check("the store that was left alone", self._dump(self.path("V1.sqlite")), before)
+        wanted = oracle.refusals(self.old, self.new)
+        if changes and not words and not wanted:
+            kept = set(oracle.pairs(self.old, self.new).values())
+            wanted = [f"history of {change[2]}, which is removed" for change in changes if change[2] not in kept]
+        if status == 65 and wanted:
+            return "refused"
+        if wanted:
+            self.problems.append(f"exit {status}, where this is refused: {wanted}: {said}")
+            return "wrong"
+        last = json.loads(said.splitlines()[-1]) if said.strip() else {}
+        if status or last.get("type") != "summary":
+            self.problems.append(f"exit {status}: {said}")
+            return "wrong"
+        if last["outcome"] == "nothing_to_do":
+            self.check("hashes that are the same", self._hashes("V1.sqlite"), self._hashes("V2.sqlite"))
+            return "same"
+        self._check_tables(self.path("M.sqlite"), self.layouts[1], "M")
+        self._check_objects(objects, links)
+        self._check_records()
+        if changes is not None:
+            rows, width = history.expected(self.old, self.new, self.layouts[1], changes)
+            for found, wanted in zip(history.read(self.path("M.sqlite"), width), rows, strict=True):
+                self.check("history", found, wanted)
+        return "wrong" if self.problems else "migrated"
+
+    # What is in the tables
+
+    def _check_tables(self, path, layout, name):
+        store = sqlite3.connect(path)
+        found = {}
+        for (table,) in store.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"):
+            found[table] = {row[1]: row[2] for row in store.execute(f'PRAGMA table_info("{table}")')}
+        for table in ("Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "ACHANGE", "ATRANSACTION"):
+            found.pop(table, None)
+        self.check(f"{name}: tables", sorted(found), sorted(layout.columns))
+        for table in found.keys() & layout.columns.keys():
+            self.check(f"{name}: {table}", found[table], layout.columns[table])
+        self.check(f"{name}: integrity", store.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
+        numbers = store.execute("SELECT Z_ENT, Z_SUPER FROM Z_PRIMARYKEY WHERE Z_ENT < 16000 ORDER BY 1").fetchall()
+        wanted = [(layout.numbers[one.name], layout.numbers.get(one.parent, 0)) for one in layout.by_number()]
+        self.check(f"{name}: entity numbers", numbers, wanted)
+        store.close()
+
+    def _check_objects(self, objects, links):
+        wanted, wanted_links = oracle.expected(self.old, self.new, objects, links)
+        found, found_links, wrong = stores.read(self.path("M.sqlite"), self.new, self.layouts[1])
+        self.problems += wrong
+        for identity in sorted(wanted.keys() | found.keys()):
+            one, other = found.get(identity), wanted.get(identity)
+            if one and other and one[2].keys() == other[2].keys():
+                for name, value in other[2].items():
+                    self.check(f"{identity}.{name}", one[2][name], value)
+                one, other = one[:2], other[:2]
+            self.check(f"object {identity}", one, other)
+        for key, pairs in wanted_links.items():
+            if pairs is None:
+                continue
+            self.check(f"links of {key}", collections.Counter(found_links[key]), collections.Counter(pairs))
+            one = self.new.relationship(*key)
+            if one.many and one.ordered:
+                self._check_order(key, found_links[key], pairs)
+
+    def _check_order(self, key, found, wanted):
+        """An order is kept where there was one, in all entities that the relationship comes from."""
+        moved = oracle._moved(self.old, self.new, self.new.relationship(*key), key[0])
+        if not moved or not all(self.old.relationship(*each).ordered for each in moved):
+            return
+        for owner in {owner for owner, _ in wanted}:
+            self.check(
+                f"order of {key} of {owner}", [target for one, target in found if one == owner],
+                [target for one, target in wanted if one == owner])
+
+    # What is beside them
+
+    def _check_records(self):
+        old, new = (self._metadata(name) for name in ("V1.sqlite", "M.sqlite"))
+        fresh = self._metadata("V2.sqlite")
+        self.check("store UUID", new[0], old[0])
+        self.check("metadata", new[1], {**old[1], **fresh[1]})
+        self.check("schema of indexes and triggers", self._objects("M.sqlite"), self._objects("V2.sqlite"))
+        self.check("model cache", self._rows("M.sqlite", "Z_MODELCACHE"), self._rows("V2.sqlite", "Z_MODELCACHE"))
+        before = dict(self._query("V1.sqlite", "SELECT Z_ENT, Z_MAX FROM Z_PRIMARYKEY"))
+        was = oracle.pairs(self.old, self.new)
+        for number, most in self._query(
+            "M.sqlite", "SELECT Z_ENT, Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT < 16000"
+        ):
+            entity = next(name for name, each in self.layouts[1].numbers.items() if each == number)
+            sources = {self.old.root(was[one]) for one in self.new.family(entity) if one in was}
+            is_root = self.new.entities[entity].parent is None
+            wanted = before[self.layouts[0].numbers[sources.pop()]] if is_root and sources else 0
+            self.check(f"Z_MAX of {entity}", most, wanted)
+
+    def _query(self, name, sql):
+        store = sqlite3.connect(self.path(name))
+        rows = store.execute(sql).fetchall()
+        store.close()
+        return rows
+
+    def _rows(self, name, table):
+        return self._query(name, f"SELECT * FROM {table}")
+
+    def _metadata(self, name):
+        ((uuid, content),) = self._query(name, "SELECT Z_UUID, Z_PLIST FROM Z_METADATA")
+        return uuid, plistlib.loads(content)
+
+    def _hashes(self, name):
+        return self._metadata(name)[1]["NSStoreModelVersionHashes"]
+
+    def _objects(self, name):
+        return sorted(self._query(
+            name, "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type <> 'table' AND sql IS NOT NULL"))
+
+    @staticmethod
+    def _dump(path):
+        store = sqlite3.connect(path)
+        lines = list(store.iterdump())
+        store.close()
+        return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("groupstore")
+    parser.add_argument("--seed", default=str(os.getpid()))
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--keep", help="where the files of rounds that fail are left")
+    options = parser.parse_args()
+    counts = collections.Counter()
+    for number in range(options.first, options.first + options.rounds):
+        with tempfile.TemporaryDirectory(prefix="inference.") as directory:
+            this = Round(options.groupstore, directory, options.seed, number)
+            outcome = this.play()
+            counts[outcome] += 1
+            if this.problems:
+                print(f"inference: seed {options.seed} round {number}: {'; '.join(this.did)}", flush=True)
+                for problem in this.problems[:8]:
+                    print("    " + problem[:400], flush=True)
+                if options.keep:
+                    shutil.copytree(directory, os.path.join(options.keep, str(number)), dirs_exist_ok=True)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    print(f"inference: seed {options.seed}: {options.rounds} rounds: {said}", flush=True)
+    sys.exit(1 if counts["wrong"] else 0)
+
+
+if __name__ == "__main__":
+    main()

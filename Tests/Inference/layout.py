@@ -1,0 +1,139 @@
+"""Where Core Data keeps a model's objects in SQLite, written anew from the format's description: an oracle for ours."""
+
+_SIZES = ((4, 5), (8, 11), (17, 23), (29, 41), (47, 67), (76, 113), (123, 199), (199, 317), (322, 521), (521, 839))
+SQL_TYPES = {
+    "Integer 16": "INTEGER", "Integer 32": "INTEGER", "Integer 64": "INTEGER", "Boolean": "INTEGER",
+    "Decimal": "DECIMAL", "Double": "FLOAT", "Float": "FLOAT", "String": "VARCHAR", "URI": "VARCHAR",
+    "Date": "TIMESTAMP", "Binary": "BLOB", "UUID": "BLOB", "Transformable": "BLOB",
+}
+
+
+def _hash(key):
+    counted = key if len(key) <= 23 else key[:8] + key[-16:]
+    found = len(key)
+    for letter in counted:
+        found = (found * 257 + ord(letter)) & 0xFFFFFFFF
+    return (found + (found << (len(key) & 31))) & 0xFFFFFFFF
+
+
+class Layout:
+    """Entity numbers, tables with their columns' types, and the place of each property."""
+
+    def __init__(self, model):
+        self.model = model
+        self.numbers = {}
+        self._number(None)
+        self.columns = {}
+        # (entity, property) -> column names by part: "value", "entity", "place".
+        self.place = {}
+        # (entity, relationship) -> (table, own column, other column, place of the others, own place).
+        self.joins = {}
+        for entity in model.roots():
+            self._table(entity)
+        self._join_tables()
+
+    def _number(self, parent):
+        for entity in sorted(self.model.children(parent), key=lambda one: (one.name.lower(), one.name)):
+            self.numbers[entity.name] = len(self.numbers) + 1
+            self._number(entity.name)
+
+    def table(self, entity):
+        return "Z" + self.model.root(entity).upper()
+
+    def by_number(self):
+        return sorted(self.model.entities.values(), key=lambda one: self.numbers[one.name])
+
+    def _table(self, root):
+        table = "Z" + root.name.upper()
+        columns = self.columns[table] = {"Z_PK": "INTEGER", "Z_ENT": "INTEGER", "Z_OPT": "INTEGER"}
+
+        def add(name, kind):
+            chosen, count = name, 0
+            while chosen in columns:
+                count += 1
+                chosen = name + str(count)
+            columns[chosen] = kind
+            return chosen
+
+        for entity in self.by_number():
+            if self.model.root(entity.name) != root.name:
+                continue
+            for attribute in sorted(entity.attributes, key=lambda one: one.name):
+                if not attribute.transient:
+                    column = add("Z" + attribute.name.upper(), SQL_TYPES[attribute.type])
+                    self.place[entity.name, attribute.name] = {"value": column}
+            kept = [one for one in sorted(entity.relationships, key=lambda one: one.name) if not one.many]
+            for one in kept:
+                parts = self.place[entity.name, one.name] = {"value": add("Z" + one.name.upper(), "INTEGER")}
+                if self.model.children(one.destination):
+                    number = self.numbers[one.destination]
+                    parts["entity"] = add(f"Z{number}_{one.name.upper()}", "INTEGER")
+            for one in kept:
+                back = self.model.relationship(one.destination, one.inverse)
+                if back and back.ordered:
+                    self.place[entity.name, one.name]["place"] = add("Z_FOK_" + one.name.upper(), "INTEGER")
+
+        # A to-many relationship without an inverse is kept with those that it leads to.
+        for entity in self.by_number():
+            for one in sorted(entity.relationships, key=lambda one: one.name):
+                if one.many and not one.inverse and self.model.root(one.destination) == root.name:
+                    name = f"{self.numbers[entity.name]}{one.name.upper()}"
+                    parts = self.place[entity.name, one.name] = {"value": add("Z" + name, "INTEGER")}
+                    if one.ordered:
+                        parts["place"] = add("Z_FOK_" + name, "INTEGER")
+
+    def _join_tables(self):
+        taken = {}
+
+        def column(name, entity):
+            names = taken.setdefault(self.model.root(entity), set())
+            chosen, count = name, 0
+            while chosen in names:
+                count += 1
+                chosen = name + str(count)
+            names.add(chosen)
+            return chosen
+
+        for entity in sorted(self.model.entities.values(), key=lambda one: (one.name.lower(), one.name)):
+            for relationship in self._met(entity):
+                if (entity.name, relationship.name) in self.joins or not relationship.many or not relationship.inverse:
+                    continue
+                inverse = self.model.relationship(relationship.destination, relationship.inverse)
+                if not inverse.many:
+                    continue
+                # Where the inverse is declared: the destination may inherit it.
+                other = self.model.declaring(relationship.destination, inverse.name)
+                number, across = self.numbers[entity.name], self.numbers[other]
+                name = f"Z_{number}{relationship.name.upper()}"
+                own = column(f"Z_{number}{inverse.name.upper()}", entity.name)
+                far = column(f"Z_{across}{relationship.name.upper()}", other)
+                own_place = f"Z_FOK_{number}{inverse.name.upper()}" if inverse.ordered else None
+                far_place = f"Z_FOK_{across}{relationship.name.upper()}" if relationship.ordered else None
+                self.joins[entity.name, relationship.name] = (name, own, far, far_place, own_place)
+                self.joins[other, inverse.name] = (name, far, own, own_place, far_place)
+                self.columns[name] = {own: "INTEGER", far: "INTEGER"}
+                for place in (own_place, far_place):
+                    if place:
+                        self.columns[name][place] = "INTEGER"
+
+    def _met(self, entity):
+        """The entity's own relationships in the order of a hash table over all of its properties."""
+        keys = ["_ent", "_pk", "_opt"]
+        for one in self.model.line(entity.name):
+            keys += sorted(attribute.name for attribute in one.attributes if not attribute.transient)
+            for relationship in sorted(one.relationships, key=lambda one: one.name):
+                if not relationship.many:
+                    keys.append("_Z" + relationship.name.upper())
+                    if self.model.children(relationship.destination):
+                        number = self.numbers[relationship.destination]
+                        keys.append(f"_Z{number}_{relationship.name.upper()}")
+                keys.append(relationship.name)
+        size = next(buckets for most, buckets in _SIZES if most >= len(keys))
+        buckets = {}
+        for key in keys:
+            at = _hash(key) % size
+            while at in buckets and buckets[at] != key:
+                at = (at + 1) % size
+            buckets[at] = key
+        own = {one.name: one for one in entity.relationships}
+        return [own[buckets[at]] for at in sorted(buckets) if buckets[at] in own]

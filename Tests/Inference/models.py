@@ -1,0 +1,127 @@
+"""Random managed object models, the changes of a next version, and Xcode's XML of both."""
+
+import copy
+import os
+from xml.sax.saxutils import quoteattr
+
+NUMERIC = ("Integer 16", "Integer 32", "Integer 64", "Boolean", "Double", "Float", "Decimal")
+TYPES = NUMERIC + ("String", "URI", "Date", "Binary", "UUID", "Transformable")
+WHOLE = ("Integer 16", "Integer 32", "Integer 64", "Boolean")
+
+
+class Attribute:
+    def __init__(self, name, kind):
+        self.name, self.type, self.identifier = name, kind, name
+        self.optional, self.default, self.external, self.transient = True, None, False, False
+        # Kept in persistent history when the object is deleted.
+        self.preserved = False
+
+
+class Relationship:
+    def __init__(self, name, destination, inverse):
+        self.name, self.destination, self.inverse, self.identifier = name, destination, inverse, name
+        self.many, self.ordered = False, False
+
+
+class Entity:
+    def __init__(self, name, parent=None):
+        self.name, self.parent, self.identifier, self.abstract = name, parent, name, False
+        self.attributes, self.relationships = [], []
+
+
+class Model:
+    def __init__(self):
+        self.entities = {}
+
+    def copy(self):
+        return copy.deepcopy(self)
+
+    def add(self, entity):
+        self.entities[entity.name] = entity
+        return entity
+
+    def roots(self):
+        return self.children(None)
+
+    def children(self, name):
+        return [one for one in self.entities.values() if one.parent == name]
+
+    def line(self, name):
+        """The ancestors, the root first, and the entity itself."""
+        found = []
+        while name:
+            found.insert(0, self.entities[name])
+            name = self.entities[name].parent
+        return found
+
+    def root(self, name):
+        return self.line(name)[0].name
+
+    def family(self, name):
+        return [one.name for one in self.entities.values() if name in [each.name for each in self.line(one.name)]]
+
+    def attributes(self, name):
+        return [one for entity in self.line(name) for one in entity.attributes]
+
+    def relationships(self, name):
+        return [one for entity in self.line(name) for one in entity.relationships]
+
+    def relationship(self, entity, name):
+        """None for the inverse of one that has none."""
+        return None if name is None else next(one for one in self.relationships(entity) if one.name == name)
+
+    def declaring(self, entity, name):
+        for one in self.line(entity):
+            if any(each.name == name for each in one.attributes + one.relationships):
+                return one.name
+        return None
+
+    def names(self, entity):
+        """What no property that the entity declares may be called, nor be known by."""
+        found = set()
+        for member in self.family(entity):
+            for one in self.attributes(member) + self.relationships(member):
+                found |= {one.name, one.identifier}
+        return found
+
+    def write(self, path):
+        os.makedirs(path)
+        lines = [
+            '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>',
+            '<model type="com.apple.IDECoreDataModeler.DataModel" documentVersion="1.0">',
+        ]
+        for entity in self.entities.values():
+            lines.append("<entity" + _fields(entity, {
+                "parentEntity": entity.parent, "isAbstract": entity.abstract, "representedClassName": entity.name,
+            }) + ">")
+            for one in entity.attributes:
+                default = one.default if one.type != "Date" else None
+                date = one.default if one.type == "Date" else None
+                lines.append("<attribute" + _fields(one, {
+                    "attributeType": one.type, "optional": one.optional, "transient": one.transient,
+                    "allowsExternalBinaryDataStorage": one.external, "defaultValueString": default,
+                    "preserveAfterDeletion": one.preserved,
+                    "defaultDateTimeInterval": date,
+                }) + "/>")
+            for one in entity.relationships:
+                lines.append("<relationship" + _fields(one, {
+                    "optional": True, "toMany": one.many, "maxCount": None if one.many else "1",
+                    "ordered": one.ordered, "destinationEntity": one.destination, "inverseName": one.inverse,
+                    "inverseEntity": one.destination if one.inverse else None, "deletionRule": "Nullify",
+                }) + "/>")
+            lines.append("</entity>")
+        lines.append("</model>")
+        with open(os.path.join(path, "contents"), "w", encoding="utf-8") as file:
+            file.write("\n".join(lines))
+
+
+def _fields(one, fields):
+    fields = {"name": one.name, **fields}
+    if one.identifier != one.name:
+        fields["elementID"] = one.identifier
+    words = []
+    for name, value in fields.items():
+        if value is None or value is False:
+            continue
+        words.append(f" {name}={quoteattr('YES' if value is True else str(value))}")
+    return "".join(words)

@@ -1,0 +1,146 @@
+"""What an inferred migration must leave, told of objects and not of tables: which object, which values, which links."""
+
+from models import NUMERIC, WHOLE
+
+
+def pairs(old, new):
+    """The older entity's name by the newer one's."""
+    known = {one.identifier: one.name for one in old.entities.values()}
+    return {one.name: known[one.identifier] for one in new.entities.values() if one.identifier in known}
+
+
+def counterpart(properties, one):
+    return next((each for each in properties if each.identifier == one.identifier), None)
+
+
+def refusals(old, new):
+    """Why Core Data infers no mapping; none when it does."""
+    found = []
+    was = pairs(old, new)
+    for model in (old, new):
+        identifiers = [one.identifier for one in model.entities.values()]
+        if len(set(identifiers)) < len(identifiers):
+            found.append("two entities with one identifier")
+        for entity in model.entities:
+            all = model.attributes(entity) + model.relationships(entity)
+            if len({one.identifier for one in all}) < len(all):
+                found.append(f"{entity}: two properties with one identifier")
+    roots = {}
+    for entity, before in was.items():
+        roots.setdefault(new.root(entity), set()).add(old.root(before))
+    found += [f"{root}: merged" for root, sources in roots.items() if len(sources) > 1]
+    for entity, before in was.items():
+        for one in new.attributes(entity):
+            other = counterpart(old.attributes(before), one)
+            if not other or one.transient or other.transient:
+                continue
+            if one.type != other.type and not (one.type in NUMERIC and other.type in NUMERIC):
+                found.append(f"{entity}.{one.name}: {other.type} to {one.type}")
+            elif other.external and not one.external:
+                found.append(f"{entity}.{one.name}: external data moves inside")
+        for one in new.relationships(entity):
+            other = counterpart(old.relationships(before), one)
+            if other and other.many and not one.many:
+                found.append(f"{entity}.{one.name}: to-many to to-one")
+    return found
+
+
+def literal(attribute):
+    """A default value as it is stored."""
+    text = attribute.default
+    if text is None:
+        return None
+    if attribute.type == "Boolean":
+        return 1 if text == "YES" else 0
+    if attribute.type in WHOLE:
+        return int(text)
+    if attribute.type in ("Double", "Float", "Decimal", "Date"):
+        return float(text)
+    if attribute.type == "UUID":
+        return bytes.fromhex(text.replace("-", ""))
+    return text
+
+
+def converted(value, old, new):
+    if value is None:
+        return literal(new) if not new.optional else None
+    if new.external and not old.external:
+        return b"\x01" + value
+    if new.type in WHOLE and old.type not in WHOLE and isinstance(value, float):
+        return int(value)
+    return value
+
+
+def expected(old, new, objects, links):
+    """The newer version's objects and links: `objects` is {(root table's entity, key): (entity, values)}, `links` is
+    {(entity that declares it, relationship): ordered list of (owner, target)}; owners and targets are keys of objects."""
+    was = pairs(old, new)
+    became = {before: entity for entity, before in was.items()}
+    identities, found = {}, {}
+    for identity, (entity, counter, values) in objects.items():
+        if entity not in became:
+            continue
+        after = became[entity]
+        kept = {}
+        for one in new.attributes(after):
+            if one.transient:
+                continue
+            other = counterpart(old.attributes(entity), one)
+            if other is None or other.transient:
+                kept[one.name] = literal(one)
+            else:
+                kept[one.name] = converted(values[other.name], other, one)
+        identities[identity] = (new.root(after), identity[1])
+        found[identities[identity]] = (after, counter, kept)
+    return found, _links(old, new, objects, links, became, identities)
+
+
+def _links(old, new, objects, links, became, identities):
+    found = {}
+    for entity in new.entities.values():
+        for one in entity.relationships:
+            back = new.relationship(one.destination, one.inverse)
+            mine = _moved(old, new, one, entity.name)
+            theirs = _moved(old, new, back, one.destination) if back else set()
+            if mine and theirs and not _same(old, mine, theirs):
+                # Two relationships that weren't each other's inverse: which links stay isn't said anywhere.
+                found[entity.name, one.name] = None
+                continue
+            pairs_there = []
+            for declaring, name in mine:
+                pairs_there += links[declaring, name]
+            if not mine:
+                for declaring, name in theirs:
+                    pairs_there += [(target, owner) for owner, target in links[declaring, name]]
+            kept = []
+            for owner, target in pairs_there:
+                if owner in identities and target in identities:
+                    if entity.name in [each.name for each in new.line(became[objects[owner][0]])] and one.destination in [
+                        each.name for each in new.line(became[objects[target][0]])
+                    ]:
+                        kept.append((identities[owner], identities[target]))
+            found[entity.name, one.name] = kept
+    return found
+
+
+def _moved(old, new, relationship, entity):
+    """The older relationships, as (entity that declares it, name), that became this one in some entity that has it."""
+    was = pairs(old, new)
+    found = set()
+    for member in new.family(entity):
+        if member in was:
+            other = counterpart(old.relationships(was[member]), relationship)
+            if other:
+                found.add((old.declaring(was[member], other.name), other.name))
+    return found
+
+
+def _same(old, mine, theirs):
+    """Whether those of the other side are the inverses of these."""
+    inverses = set()
+    for entity, name in mine:
+        one = old.relationship(entity, name)
+        if not one.inverse:
+            return False
+        inverses.add((old.declaring(one.destination, one.inverse), one.inverse))
+    return inverses == theirs or theirs <= inverses or inverses <= theirs
