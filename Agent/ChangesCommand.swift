@@ -22,6 +22,9 @@ struct ChangesCommand: ParsableCommand {
     @Option(help: "The token of what is known; without it, all that is kept.")
     var since: String?
 
+    @Flag(help: "Print no rows, only the token of now.")
+    var now = false
+
     @OptionGroup var filter: HistoryFilterOptions
 
     @OptionGroup var outputOptions: OutputOptions
@@ -37,6 +40,10 @@ struct ChangesCommand: ParsableCommand {
         }
     }
 
+    func validate() throws {
+        if now, since != nil { throw ValidationError("--now and --since are two different places to begin") }
+    }
+
     private enum Answer {
         case page(StoreHistory.Page)
         case reset(StoreHistory.Discontinuity, HistoryToken)
@@ -44,7 +51,7 @@ struct ChangesCommand: ParsableCommand {
 
     private func answer(_ history: StoreHistory, _ position: HistoryToken?) throws -> Answer {
         do {
-            let start = try position ?? history.start()
+            let start = try now ? history.current() : position ?? history.start()
             return .page(try history.changes(after: start, limit: filter.limit, filter: filter.filter))
         } catch {
             guard let reason = error as? StoreHistory.Discontinuity else { throw error }
@@ -147,6 +154,7 @@ enum HistoryPrinter {
         var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
         summary["changes"] = .integer(Int64(page.changes.count))
         summary["more"] = .bool(!page.isLast)
+        if page.isOutdated { summary["outdated"] = true }
         summary["token"] = .string(page.token.description)
         output.record(summary, "token \(page.token)" + (page.isLast ? "" : ", and more"))
     }

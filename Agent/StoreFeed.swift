@@ -63,7 +63,7 @@ final class StoreFeed {
         self.connection = connection
         address = try ServedGroups(connection).address(of: ArgumentBytes.path(store))
         let reply = try connection.request(
-            .subscribe(address, since: token, tables: tables), deadline: Deadline(after: Self.answerTime))
+            .subscribe(SubscribeOperation(address, since: token, tables: tables)), deadline: Deadline(after: Self.answerTime))
         self.token = reply.string("token") ?? ""
         path = reply.path("path").flatMap { FilePath(bytes: $0) } ?? ArgumentBytes.path(store)
     }
@@ -94,7 +94,7 @@ final class StoreFeed {
             do throws(AgentConnectionError) {
                 let new = try AgentConnection(socket)
                 _ = try new.request(
-                    .subscribe(address, since: token, tables: tables), deadline: Deadline(after: Self.answerTime))
+                    .subscribe(SubscribeOperation(address, since: token, tables: tables)), deadline: Deadline(after: Self.answerTime))
                 return new
             } catch {
                 if giveUp.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }

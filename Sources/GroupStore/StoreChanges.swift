@@ -182,7 +182,7 @@ final class ChangeReader: Sendable {
         state.withLock { $0.wire = connection.wire }
         let since = state.withLock { $0.token }
         let reply = try connection.request(
-            .subscribe(feed.address, since: since, tables: tables.map { TableFilter($0) }),
+            .subscribe(SubscribeOperation(feed.address, since: since, tables: tables.map { TableFilter($0) })),
             deadline: Deadline(after: .seconds(10)))
         feed.connection = connection
         feed.wasTold = false

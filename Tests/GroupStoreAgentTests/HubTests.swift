@@ -22,7 +22,7 @@ import Testing
         try loop.add(pair.served.raw, token: connection)
         hub.add(connection, raw: pair.served.raw)
         hub.open(store)
-        hub.subscribe(connection, to: store, since: since, id: 1, path: [0x2F])
+        hub.subscribe(connection, SubscribeOperation(store, since: since), id: 1, path: [0x2F])
         return pair
     }
 
@@ -218,12 +218,12 @@ import Testing
         for number in 1...Hub.mostSubscriptions {
             let other = try #require(StoreAddress(group: "g", name: Array("\(number)".utf8)))
             hub.open(other)
-            hub.subscribe(1, to: other, since: nil, id: nil, path: [])
+            hub.subscribe(1, SubscribeOperation(other), id: nil, path: [])
             _ = try pair.received()
         }
         let last = try #require(StoreAddress(group: "g", name: [0x61]))
         hub.open(last)
-        hub.subscribe(1, to: last, since: nil, id: "last", path: [])
+        hub.subscribe(1, SubscribeOperation(last), id: "last", path: [])
         #expect(try pair.received().last?.object("error")?.string("code") == "too_many_subscriptions")
     }
 
