@@ -32,7 +32,8 @@ extension SubscribeOperation {
             throw WireError(code: "bad_request", "store is missing or no store", hint: "write GROUP_ID/NAME")
         }
         self.init(
-            store, since: try object.optionalString("since"), tables: try object.someNames("tables").map { TableFilter($0) })
+            store, since: try object.optionalString("since"),
+            tables: try object.someNames("tables").map { TableFilter($0) })
         filter.entities = try object.someNames("entities")
         filter.operations = try object.someNames("operations")
         filter.authors = try object.someNames("authors")

@@ -188,7 +188,7 @@ extension Hub {
         reply["history"] = .bool(cursor.position != nil)
         subscription.outlet.unanswered -= 1
         answer(.reply(id: joining.id, reply), subscription.outlet, &state)
-        subscription.passed(last)
+        if cursor.firstUntold == nil { subscription.wasTold(last) }
         for (place, event) in events.enumerated() {
             // Until the last event, or the change, is told, a token stands for no more than what the subscriber came with.
             if place < joining.events.count, place < events.count - 1 {
@@ -225,7 +225,9 @@ extension Hub {
         let ids = evenIfUntold ? subscription.barriers.map(\.id) : subscription.takeBarriers()
         if evenIfUntold { subscription.barriers = [] }
         for id in ids {
-            let number = evenIfUntold || subscription.rows != nil ? subscription.told : state.channels[subscription.store]?.number
+            let number =
+                evenIfUntold || subscription.rows != nil
+                ? subscription.told : state.channels[subscription.store]?.number
             let token = token(number ?? subscription.told, subscription.rows?.position)
             subscription.outlet.unanswered -= 1
             answer(.reply(id: id, ["token": .string(token)]), subscription.outlet, &state)

@@ -95,7 +95,8 @@ final class Subscription {
 
     func status(upTo number: UInt64) -> SubscriptionStatus {
         SubscriptionStatus(
-            peer: outlet.peer, tables: filter?.names, behind: backlog.isEmpty && rows?.firstUntold == nil ? 0 : number - min(number, told),
+            peer: outlet.peer, tables: filter?.names,
+            behind: backlog.isEmpty && rows?.firstUntold == nil ? 0 : number - min(number, told),
             waitingBytes: outlet.waitingBytes, unreadBytes: outlet.unreadBytes, lagsSince: lagsSince)
     }
 }

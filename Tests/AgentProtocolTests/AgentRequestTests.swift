@@ -30,7 +30,8 @@ import Testing
         let store = try #require(store)
         let operations: [AgentRequest.Operation] = [
             .subscribe(SubscribeOperation(store)),
-            .subscribe(SubscribeOperation(try #require(oddStore), since: "e-7", tables: TableFilter(["A"]))), .unsubscribe(store),
+            .subscribe(SubscribeOperation(try #require(oddStore), since: "e-7", tables: TableFilter(["A"]))),
+            .unsubscribe(store),
             .status(group: nil), .status(group: "group.example"), .relocate(plain), .relocate(relocate),
         ]
         for operation in operations {
