@@ -139,7 +139,8 @@ let package = Package(
             name: "FileCoordinationTests", dependencies: ["FileCoordination", "TestSupport"],
             swiftSettings: strict),
         .testTarget(
-            name: "GroupStoreTests", dependencies: ["GroupStore", "TestSupport"], swiftSettings: strict),
+            name: "GroupStoreTests", dependencies: ["GroupStore", "AgentProtocol", "TestSupport"], swiftSettings: strict
+        ),
         .testTarget(
             name: "GroupStoreGRDBTests",
             dependencies: ["GroupStoreGRDB", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],

@@ -22,6 +22,9 @@ struct ChangesCommand: ParsableCommand {
     @Option(help: "The token of what is known; without it, all that is kept.")
     var since: String?
 
+    @Flag(help: "Print no rows, only the token of now.")
+    var now = false
+
     @OptionGroup var filter: HistoryFilterOptions
 
     @OptionGroup var outputOptions: OutputOptions
@@ -37,6 +40,10 @@ struct ChangesCommand: ParsableCommand {
         }
     }
 
+    func validate() throws {
+        if now, since != nil { throw ValidationError("--now and --since are two different places to begin") }
+    }
+
     private enum Answer {
         case page(StoreHistory.Page)
         case reset(StoreHistory.Discontinuity, HistoryToken)
@@ -44,7 +51,7 @@ struct ChangesCommand: ParsableCommand {
 
     private func answer(_ history: StoreHistory, _ position: HistoryToken?) throws -> Answer {
         do {
-            let start = try position ?? history.start()
+            let start = try now ? history.current() : position ?? history.start()
             return .page(try history.changes(after: start, limit: filter.limit, filter: filter.filter))
         } catch {
             guard let reason = error as? StoreHistory.Discontinuity else { throw error }
@@ -67,11 +74,8 @@ struct ChangesCommand: ParsableCommand {
     }
 }
 
-/// Of which changes to be told.
-struct HistoryFilterOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Only of these tables, separated by commas.", valueName: "a,b"))
-    var tables: String?
-
+/// Of which rows' changes to be told.
+struct RowFilterOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Only of these entities of a Core Data store.", valueName: "a,b"))
     var entities: String?
 
@@ -84,17 +88,13 @@ struct HistoryFilterOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Not by these authors: a subscriber's own.", valueName: "a,b"))
     var exceptAuthors: String?
 
-    @Option(help: "At most this many changes.")
-    var limit = 1000
-
     func validate() throws {
-        guard (1...1_000_000).contains(limit) else { throw ValidationError("--limit is 1 to 1000000") }
         guard Self.names(operations).map({ $0.allSatisfy { Self.operation($0) != nil } }) ?? true else {
             throw ValidationError("--operations takes insert, update and delete")
         }
     }
 
-    private static func names(_ list: String?) -> Set<String>? {
+    fileprivate static func names(_ list: String?) -> Set<String>? {
         list.map { Set($0.split(separator: ",").map(String.init)) }
     }
 
@@ -104,11 +104,41 @@ struct HistoryFilterOptions: ParsableArguments {
 
     var filter: HistoryFilter {
         var filter = HistoryFilter()
-        filter.tables = Self.names(tables).map { Set($0.map { $0.lowercased() }) }
         filter.entities = Self.names(entities)
         filter.operations = Self.names(operations).map { Set($0.compactMap(Self.operation)) }
         filter.authors = Self.names(authors)
         filter.exceptAuthors = Self.names(exceptAuthors) ?? []
+        return filter
+    }
+
+    /// As it travels.
+    var wire: HistoryOperation.Filter {
+        var filter = HistoryOperation.Filter()
+        filter.entities = Self.names(entities)?.sorted()
+        filter.operations = Self.names(operations)?.sorted()
+        filter.authors = Self.names(authors)?.sorted()
+        filter.exceptAuthors = Self.names(exceptAuthors)?.sorted()
+        return filter
+    }
+}
+
+/// Of which changes to be told, and of how many.
+struct HistoryFilterOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Only of these tables, separated by commas.", valueName: "a,b"))
+    var tables: String?
+
+    @OptionGroup var rows: RowFilterOptions
+
+    @Option(help: "At most this many changes.")
+    var limit = 1000
+
+    func validate() throws {
+        guard (1...1_000_000).contains(limit) else { throw ValidationError("--limit is 1 to 1000000") }
+    }
+
+    var filter: HistoryFilter {
+        var filter = rows.filter
+        filter.tables = RowFilterOptions.names(tables).map { Set($0.map { $0.lowercased() }) }
         return filter
     }
 }
@@ -147,6 +177,7 @@ enum HistoryPrinter {
         var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
         summary["changes"] = .integer(Int64(page.changes.count))
         summary["more"] = .bool(!page.isLast)
+        if page.isOutdated { summary["outdated"] = true }
         summary["token"] = .string(page.token.description)
         output.record(summary, "token \(page.token)" + (page.isLast ? "" : ", and more"))
     }

@@ -28,6 +28,9 @@ struct FeedEvent {
     /// Whether the store may hold something else now; the others only tell of what is under way.
     var meansReading: Bool { !["relocating", "abandoned"].contains(type) }
 
+    /// Only says that the subscription has moved on.
+    var isBookmark: Bool { type == "bookmark" }
+
     /// What a person wants to see of it behind its type.
     var words: String {
         let path = object.path("to").flatMap { FilePath(bytes: $0) }.map { "to \(PrintablePath($0))" }
@@ -45,7 +48,7 @@ final class StoreFeed {
     /// Up to where everything was told.
     private(set) var token: String
     private let socket: FilePath
-    private let tables: TableFilter?
+    private var subscription: SubscribeOperation
     private var connection: AgentConnection?
 
     var name: String {
@@ -53,17 +56,21 @@ final class StoreFeed {
     }
 
     private static let patience = Duration.seconds(30)
-    private static let answerTime = Duration.seconds(10)
+    private static let answerTime = Duration.seconds(40)
 
-    /// Connects and subscribes. `store`: a path, or `GROUP_ID/NAME`. `tables`: of whose changes to be told; nil: of all.
-    init(_ store: String, since token: String?, tables: TableFilter? = nil) throws(AgentConnectionError) {
-        self.tables = tables
+    /// Connects and subscribes. `store`: a path, or `GROUP_ID/NAME`. `wish`: of what to be told; without it, of all.
+    init(
+        _ store: String, since token: String?, _ wish: (inout SubscribeOperation) -> Void = { _ in }
+    ) throws(AgentConnectionError) {
         socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
         let connection = try AgentConnection(socket)
         self.connection = connection
         address = try ServedGroups(connection).address(of: ArgumentBytes.path(store))
-        let reply = try connection.request(
-            .subscribe(address, since: token, tables: tables), deadline: Deadline(after: Self.answerTime))
+        var subscription = SubscribeOperation(address, since: token)
+        wish(&subscription)
+        subscription.wantsBookmarks = true
+        self.subscription = subscription
+        let reply = try connection.request(.subscribe(subscription), deadline: Deadline(after: Self.answerTime))
         self.token = reply.string("token") ?? ""
         path = reply.path("path").flatMap { FilePath(bytes: $0) } ?? ArgumentBytes.path(store)
     }
@@ -93,8 +100,8 @@ final class StoreFeed {
         while true {
             do throws(AgentConnectionError) {
                 let new = try AgentConnection(socket)
-                _ = try new.request(
-                    .subscribe(address, since: token, tables: tables), deadline: Deadline(after: Self.answerTime))
+                subscription.since = token
+                _ = try new.request(.subscribe(subscription), deadline: Deadline(after: Self.answerTime))
                 return new
             } catch {
                 if giveUp.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }

@@ -16,7 +16,8 @@ struct WatchCommand: ParsableCommand {
             command runs at a time; events during a run cause one more run, for all of them. A run that fails is \
             repeated, after 1 s and up to 60 s, with what came meanwhile. --token-file keeps up to where all is done, \
             so that each event is acted on at least once, whenever the command or this one is killed. With --tables, a change is told when it may be about one of \
-            them: when it names one, or when not all that it is about are known.
+            them: when it names one, or when not all that it is about are known. --entities, --operations, --authors and \
+            --except-authors are for stores that keep a history; where it doesn't say which rows, a change is told.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
@@ -27,6 +28,14 @@ struct WatchCommand: ParsableCommand {
 
     @Option(help: ArgumentHelp("Tell only of changes of these tables, separated by commas.", valueName: "a,b"))
     var tables: String?
+
+    @OptionGroup var rowFilter: RowFilterOptions
+
+    @Flag(help: "Say which rows a change is about, where the store's history tells and there are few.")
+    var rows = false
+
+    @Flag(help: "Where the store keeps a history, ask for tokens that outlive the agent.")
+    var durable = false
 
     @Option(help: ArgumentHelp("Run this with /bin/sh at each event, one run at a time.", valueName: "command"))
     var exec: String?
@@ -63,8 +72,12 @@ struct WatchCommand: ParsableCommand {
         try reporting(output) {
             do {
                 let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
-                let feed = try StoreFeed(
-                    store, since: since ?? tokens?.read(), tables: tables.map { TableFilter(tableNames($0)) })
+                let feed = try StoreFeed(store, since: since ?? tokens?.read()) { subscription in
+                    subscription.tables = tables.map { TableFilter(tableNames($0)) }
+                    subscription.filter = rowFilter.wire
+                    subscription.wantsRows = rows
+                    subscription.wantsDurableTokens = durable
+                }
                 try tokens?.write(feed.token)
                 announce(feed, output)
                 try follow(feed, tokens, output)
@@ -98,6 +111,10 @@ struct WatchCommand: ParsableCommand {
                 throw CommandFailure(
                     .busy, code: "timed_out", "no event of \(feed.name) within \(timeout.map { "\($0)" } ?? "0") s",
                     remedy: "wait longer, or without --timeout")
+            }
+            if event.isBookmark {
+                try tokens?.write(feed.token)
+                continue
             }
             output.record(event.object, "\(Self.timeOfDay())  \(event.type)  \(feed.name)  \(event.words)")
             try runner?.run(EventRun(event, feed))

@@ -11,13 +11,18 @@ With asyncio:
 
     async for event in groupstore.AsyncChanges("group.com.example.notes/Notes.sqlite", tables=["ZNOTE"]): ...
 
+Of a store that keeps a history (`groupstore history enable`) only what others wrote, with the rows where they are few:
+
+    for event in groupstore.Changes("group.com.example.notes/Notes.sqlite", except_authors=["me"], rows=True): ...
+
 Without `since` the first event is a Reset (reason "subscribed"): whoever reads the store from then on misses nothing.
 Both stay subscribed whatever becomes of the agent: a connection that ends is made anew, at first at once, later every
 two seconds, and goes on from the last event that was handed out. What happened meanwhile is told as one change, or as a
 Reset: then what you know is stale. To go on in another process, keep an event's token once you have done what it asks
 for, and give it as `since`: each change is told at least once.
 
-Run as a program, it prints one JSON object an event: groupstore.py [--async] [--since TOKEN] [--tables A,B] STORE
+Run as a program, it prints one JSON object an event: groupstore.py [--async] [--since TOKEN] [--tables A,B] STORE,
+and what else --help shows.
 """
 
 import asyncio
@@ -48,11 +53,15 @@ class Holder:
 
 @dataclass(frozen=True)
 class Changed:
-    """Something was committed, and whoever reads the store now finds it. `complete`: no other table was written."""
+    """Something was committed, and whoever reads the store now finds it. `complete`: no other table was written.
+
+    `rows`: all rows that changed and are wanted; None where that wasn't asked for, or isn't known, or they are many.
+    """
 
     token: str
     tables: Optional[List[str]]
     complete: bool
+    rows: Optional[List[dict]] = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,7 @@ def _event(message) -> Optional[Event]:
     if token is None:
         return None
     if kind == "change":
-        return Changed(token, message.get("tables"), message.get("complete", False))
+        return Changed(token, message.get("tables"), message.get("complete", False), message.get("rows"))
     if kind == "relocating":
         return Relocating(token, [_holder(each) for each in message.get("waiting_for", [])])
     if kind == "relocated":
@@ -182,24 +191,34 @@ def _parse(line: bytes):
 class _Subscription:
     """What is to be asked, and what answers mean."""
 
-    def __init__(self, store, since, tables, path):
+    FILTERS = ("tables", "entities", "operations", "authors", "except_authors")
+    WISHES = ("rows", "durable")
+
+    def __init__(self, store, since, tables, path, wishes):
+        unknown = set(wishes).difference(self.FILTERS, self.WISHES)
+        if unknown:
+            raise TypeError(f"unknown: {', '.join(sorted(unknown))}")
         self.store = os.fsencode(store)
         self.token = since
-        self.tables = tables
+        self.wishes = {**wishes, "tables": tables}
         self.path = path or socket_path()
         self.is_told = False  # that there is no agent
         self.failures = 0
 
     def request(self) -> bytes:
-        message = {"id": 1, "op": "subscribe"}
+        message = {"id": 1, "op": "subscribe", "bookmarks": True}
         try:
             message["store"] = self.store.decode("utf-8")
         except UnicodeDecodeError:
             message["store_b64"] = base64.b64encode(self.store).decode("ascii")
         if self.token is not None:
             message["since"] = self.token
-        if self.tables is not None:
-            message["tables"] = list(self.tables)
+        for name in self.FILTERS:
+            if self.wishes.get(name) is not None:
+                message[name] = list(self.wishes[name])
+        for name in self.WISHES:
+            if self.wishes.get(name):
+                message[name] = True
         return _line(message)
 
     def take(self, message) -> Optional[Event]:
@@ -212,10 +231,10 @@ class _Subscription:
                 return None
             self.token = message.get("token", "")
             return Reset(self.token, "subscribed")
-        event = _event(message)
-        if event is not None:
-            self.token = event.token
-        return event
+        # A bookmark is no event, and moves the token all the same.
+        if message.get("token") is not None:
+            self.token = message["token"]
+        return _event(message)
 
     def lost(self) -> Optional[Disconnected]:
         if self.is_told:
@@ -236,19 +255,21 @@ class _Subscription:
 class Changes:
     """A store's events, one after the other; iterating ends only with `close`, which any thread may call.
 
-    `store`: GROUP_ID/NAME. `since`: a token, to be told first of what happened after it; without one the first event is a Reset. `tables`: leave out changes
-    that are known to be of other tables. Raises Refused when the agent refuses the subscription.
+    `store`: GROUP_ID/NAME. `since`: a token, to be told first of what happened after it; without one the first event is a
+    Reset. `tables`: leave out changes that are known to be of other tables. Where the store keeps a history, `entities`,
+    `operations` (insert, update, delete), `authors` and `except_authors` leave out changes by their rows, `rows=True` asks
+    for these, and `durable=True` for tokens that are good with any agent. Raises Refused when the agent refuses.
     """
 
-    def __init__(self, store, since=None, tables=None, path=None):
-        self._subscription = _Subscription(store, since, tables, path)
+    def __init__(self, store, since=None, tables=None, path=None, **wishes):
+        self._subscription = _Subscription(store, since, tables, path, wishes)
         self._socket = None
         self._unread = None
         self._is_closed = False
 
     @property
     def token(self) -> Optional[str]:
-        """Of the last event that was handed out."""
+        """Of the last event that was handed out, or further where what followed is left out."""
         return self._subscription.token
 
     def __iter__(self):
@@ -375,15 +396,15 @@ def ask(operation, timeout=30.0, path=None, **members):
 class AsyncChanges:
     """As `Changes`, for `async for`. Cancel the task, or call `aclose`, to end it."""
 
-    def __init__(self, store, since=None, tables=None, path=None):
-        self._subscription = _Subscription(store, since, tables, path)
+    def __init__(self, store, since=None, tables=None, path=None, **wishes):
+        self._subscription = _Subscription(store, since, tables, path, wishes)
         self._reader = None
         self._writer = None
         self._is_closed = False
 
     @property
     def token(self) -> Optional[str]:
-        """Of the last event that was handed out."""
+        """Of the last event that was handed out, or further where what followed is left out."""
         return self._subscription.token
 
     def __aiter__(self):
@@ -450,15 +471,21 @@ def main():
     parser = argparse.ArgumentParser(description="Prints a JSON object for each event of a shared store.")
     parser.add_argument("store", metavar="GROUP_ID/NAME")
     parser.add_argument("--since", metavar="TOKEN")
-    parser.add_argument("--tables", metavar="A,B")
+    for name in _Subscription.FILTERS:
+        parser.add_argument("--" + name.replace("_", "-"), metavar="A,B")
+    for name in _Subscription.WISHES:
+        parser.add_argument("--" + name, action="store_true")
     parser.add_argument("--async", action="store_true", dest="is_async", help="use asyncio")
     words = parser.parse_args()
-    tables = words.tables.split(",") if words.tables else None
+    wishes = {name: getattr(words, name) for name in _Subscription.WISHES}
+    for name in _Subscription.FILTERS:
+        names = getattr(words, name)
+        wishes[name] = names.split(",") if names else None
     try:
         if words.is_async:
-            asyncio.run(_say_all(AsyncChanges(words.store, words.since, tables)))
+            asyncio.run(_say_all(AsyncChanges(words.store, words.since, **wishes)))
         else:
-            for event in Changes(words.store, words.since, tables):
+            for event in Changes(words.store, words.since, **wishes):
                 _say(event)
     except (Refused, NoAgent) as error:
         sys.exit(f"groupstore.py: {error}")

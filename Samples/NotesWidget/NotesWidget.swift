@@ -24,7 +24,7 @@ struct NotesWidget {
 
     private static func show(_ change: StoreChange) {
         switch change {
-        case .changed(let tables, let isComplete, _):
+        case .changed(let tables, let isComplete, _, _):
             say("changed: \(tables?.joined(separator: ", ") ?? "something")\(isComplete ? "" : ", maybe more")")
         case .relocating(let holders, _):
             say("relocating, waiting for \(holders.count) programs")

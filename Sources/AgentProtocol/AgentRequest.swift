@@ -1,9 +1,8 @@
 /// What a client asks of the agent: one line.
 package struct AgentRequest: Sendable, Equatable {
     package enum Operation: Sendable, Equatable {
-        /// Tell me of each change; with `since`, first of what happened after that token; with `tables`, of changes
-        /// that may be about one of these only.
-        case subscribe(StoreAddress, since: String?, tables: TableFilter? = nil)
+        /// Tell me of each change.
+        case subscribe(SubscribeOperation)
         case unsubscribe(StoreAddress)
         /// Groups and stores, one object each, before the reply. With a group: only that one.
         case status(group: String?)
@@ -84,12 +83,9 @@ extension AgentRequest.Operation {
 
     init(_ object: JSONObject) throws(WireError) {
         switch object.string("op") {
-        case "subscribe"?:
-            self = .subscribe(
-                try Self.store(of: object), since: try Self.optionalString("since", of: object),
-                tables: try Self.tables(of: object))
+        case "subscribe"?: self = .subscribe(try SubscribeOperation(object))
         case "unsubscribe"?: self = .unsubscribe(try Self.store(of: object))
-        case "status"?: self = .status(group: try Self.optionalString("group", of: object))
+        case "status"?: self = .status(group: try object.optionalString("group"))
         case "relocate"?: self = .relocate(try RelocateOperation(object))
         case "present"?: self = .present(try PresentOperation(object))
         case "unpresent"?: self = .unpresent(presenter: try object.requiredNumber("presenter", .presenter))
@@ -119,37 +115,9 @@ extension AgentRequest.Operation {
         return store
     }
 
-    private static func tables(of object: JSONObject) throws(WireError) -> TableFilter? {
-        let wrong = WireError(
-            code: "bad_request", "tables is not a list of names", hint: "write [\"NAME\"], or leave it out")
-        switch object["tables"] {
-        case nil, .null?: return nil
-        case .array(let values)? where !values.isEmpty:
-            var names: [String] = []
-            for value in values {
-                guard case .string(let name) = value, !name.isEmpty else { throw wrong }
-                names.append(name)
-            }
-            return TableFilter(names)
-        default: throw wrong
-        }
-    }
-
-    private static func optionalString(_ key: String, of object: JSONObject) throws(WireError) -> String? {
-        switch object[key] {
-        case nil, .null?: return nil
-        case .string(let value)?: return value
-        default: throw WireError(code: "bad_request", "\(key) is not a string")
-        }
-    }
-
     func write(to object: inout JSONObject) {
         switch self {
-        case .subscribe(let store, let since, let tables):
-            object["op"] = "subscribe"
-            object.setStore(store)
-            if let since { object["since"] = .string(since) }
-            if let tables { object["tables"] = .array(tables.names.map { .string($0) }) }
+        case .subscribe(let subscribe): subscribe.write(to: &object)
         case .unsubscribe(let store):
             object["op"] = "unsubscribe"
             object.setStore(store)

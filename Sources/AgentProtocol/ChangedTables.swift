@@ -51,10 +51,13 @@ package struct TableFilter: Sendable, Equatable {
 
     /// Whether a change may be about one of them.
     package func admits(_ tables: ChangedTables) -> Bool {
-        !tables.isComplete || (tables.names ?? []).contains { folded.contains(Self.fold($0)) }
+        !tables.isComplete || (tables.names ?? []).contains(where: admits)
     }
 
-    private static func fold(_ name: String) -> String {
+    package func admits(_ name: String) -> Bool { folded.contains(Self.fold(name)) }
+
+    /// In small letters.
+    package static func fold(_ name: String) -> String {
         String(decoding: name.utf8.map { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 }, as: UTF8.self)
     }
 }

@@ -30,8 +30,6 @@ package enum HistoryOperation: Sendable, Equatable {
 }
 
 extension HistoryOperation {
-    private static let filterKeys = ["tables", "entities", "operations", "authors", "except_authors"]
-
     init(_ request: Request, _ object: JSONObject) throws(WireError) {
         guard let store = object.store else {
             throw WireError(code: "bad_request", "store is missing or no store", hint: "write GROUP_ID/NAME")
@@ -48,9 +46,7 @@ extension HistoryOperation {
             filter.operations = try object.names("operations")
             filter.authors = try object.names("authors")
             filter.exceptAuthors = try object.names("except_authors")
-            guard (filter.operations ?? []).allSatisfy(["insert", "update", "delete"].contains) else {
-                throw WireError(code: "bad_request", "operations are insert, update and delete")
-            }
+            try filter.checkOperations()
             self = .changes(store, since: object.string("since"), limit: limit, filter)
         case .ack:
             guard let name = object.string("subscriber"), !name.isEmpty, name.utf8.count <= 256,
@@ -70,9 +66,7 @@ extension HistoryOperation {
             object.setStore(store)
             if let since { object["since"] = .string(since) }
             if let limit { object["limit"] = .integer(limit) }
-            for (key, names) in zip(Self.filterKeys, filter.all) {
-                if let names { object[key] = .array(names.map { .string($0) }) }
-            }
+            filter.write(to: &object)
         case .acknowledge(let store, let subscriber, let token):
             object["op"] = .string(Request.ack.rawValue)
             object.setStore(store)
@@ -83,7 +77,36 @@ extension HistoryOperation {
 }
 
 extension HistoryOperation.Filter {
-    fileprivate var all: [[String]?] { [tables, entities, operations, authors, exceptAuthors] }
+    private var all: [(key: String, names: [String]?)] {
+        [
+            ("tables", tables), ("entities", entities), ("operations", operations), ("authors", authors),
+            ("except_authors", exceptAuthors),
+        ]
+    }
+
+    /// It leaves nothing out.
+    package var isEmpty: Bool { all.allSatisfy { $0.names == nil } }
+
+    func checkOperations() throws(WireError) {
+        guard (operations ?? []).allSatisfy(["insert", "update", "delete"].contains) else {
+            throw WireError(code: "bad_request", "operations are insert, update and delete")
+        }
+    }
+
+    func write(to object: inout JSONObject) {
+        for (key, names) in all {
+            if let names { object[key] = .array(names.map { .string($0) }) }
+        }
+    }
+
+    /// Whether a subscriber is told of the row, as it travels. What has no entity may be of any.
+    package func admits(_ row: JSONObject) -> Bool {
+        if let entities, let entity = row.string("entity"), !entities.contains(entity) { return false }
+        if let operations, !operations.contains(row.string("op") ?? "") { return false }
+        let author = row.string("author")
+        if let authors, !(author.map(authors.contains) ?? false) { return false }
+        return !(author.map { exceptAuthors?.contains($0) ?? false } ?? false)
+    }
 }
 
 extension JSONObject {

@@ -38,6 +38,10 @@ package enum StoreEvent: Sendable, Equatable {
         case vanished
         /// The store can't be followed now: a program uses it in exclusive mode, or it may not be read.
         case unreadable
+        /// Changes after the token were forgotten by the store's history.
+        case historyTrimmed = "history_trimmed"
+        /// Changes may have gone unrecorded by the store's history.
+        case historyGap = "history_gap"
         /// The agent's configuration no longer has the group; it is followed again when that changes.
         case unconfigured
     }
@@ -65,6 +69,14 @@ package enum StoreEvent: Sendable, Equatable {
             object["message"] = .string(message)
         case .reset(let reason): object["reason"] = .string(reason.rawValue)
         }
+        object["token"] = .string(token)
+        return object
+    }
+
+    /// The line of what is no event: all up to the token was told, or isn't for the subscriber.
+    package static func bookmark(store: StoreAddress, token: String) -> JSONObject {
+        var object: JSONObject = ["type": "bookmark"]
+        object.setStore(store)
         object["token"] = .string(token)
         return object
     }

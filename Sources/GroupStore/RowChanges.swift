@@ -58,12 +58,8 @@ extension SharedStore {
     public func rowChanges(
         since token: String? = nil, limit: Int = 256, filter: RowFilter = RowFilter()
     ) async throws -> RowChangePage {
-        var wanted = HistoryOperation.Filter()
+        var wanted = HistoryOperation.Filter(filter)
         wanted.tables = filter.tables
-        wanted.entities = filter.entities
-        wanted.operations = filter.operations?.map(\.rawValue)
-        wanted.authors = filter.authors
-        wanted.exceptAuthors = filter.exceptAuthors
         let operation = HistoryOperation.changes(address, since: token, limit: Int64(limit), wanted)
         return try await Self.ask(.history(operation), RowChangePage.init)
     }
@@ -102,6 +98,17 @@ extension SharedStore {
     }
 }
 
+extension HistoryOperation.Filter {
+    /// All but the tables, which subscriptions are told of in another way.
+    init(_ filter: RowFilter) {
+        self.init()
+        entities = filter.entities
+        operations = filter.operations?.map(\.rawValue)
+        authors = filter.authors
+        exceptAuthors = filter.exceptAuthors
+    }
+}
+
 extension RowChangePage {
     /// `rows`: the parts of the answer that came before the reply.
     init(_ rows: [JSONObject], _ reply: JSONObject) {
@@ -115,7 +122,8 @@ extension RowChangePage {
 extension RowChange {
     /// Nil for what is no row.
     init?(_ object: JSONObject) {
-        guard object.string("type") == "row", let operation = object.string("op").flatMap(Operation.init) else {
+        guard object.string("type") ?? "row" == "row", let operation = object.string("op").flatMap(Operation.init)
+        else {
             return nil
         }
         table = object.string("table") ?? ""

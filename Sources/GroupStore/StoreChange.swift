@@ -14,8 +14,9 @@ public enum StoreChange: Sendable, Equatable {
     }
 
     /// Something was committed, and is found by who reads the store now. `tables`: which ones; nil when that isn't
-    /// said. `isComplete`: no other table changed.
-    case changed(tables: [String]?, isComplete: Bool, token: String)
+    /// said. `isComplete`: no other table changed. `rows`: which rows, all that the subscription wants; nil where it asked
+    /// for none, there are many, or the store's history doesn't say all: `rowChanges` tells what is known of them.
+    case changed(tables: [String]?, isComplete: Bool, rows: [RowChange]? = nil, token: String)
     /// A store at a legacy place is about to become this one; who is waited for. It lasts until `relocated`,
     /// `abandoned`, `reset` or `disconnected`; where it still lasts after one of the latter two, it comes again.
     case relocating(waitingFor: [Holder], token: String)
@@ -32,7 +33,7 @@ public enum StoreChange: Sendable, Equatable {
     /// What `changes(since:)` takes to go on after this; nil when there is none.
     public var token: String? {
         switch self {
-        case .changed(_, _, let token), .relocating(_, let token), .relocated(_, _, let token),
+        case .changed(_, _, _, let token), .relocating(_, let token), .relocated(_, _, let token),
             .migrated(_, _, let token), .abandoned(_, _, let token), .reset(_, let token):
             token
         case .disconnected: nil
@@ -50,7 +51,11 @@ extension StoreChange {
             if case .array(let values)? = object["tables"] {
                 tables = values.compactMap { if case .string(let name) = $0 { name } else { nil } }
             }
-            self = .changed(tables: tables, isComplete: object.bool("complete") ?? false, token: token)
+            var rows: [RowChange]?
+            if case .array(let values)? = object["rows"] {
+                rows = values.compactMap { if case .object(let row) = $0 { RowChange(row) } else { nil } }
+            }
+            self = .changed(tables: tables, isComplete: object.bool("complete") ?? false, rows: rows, token: token)
         case "relocating": self = .relocating(waitingFor: object.holders("waiting_for"), token: token)
         case "relocated":
             self = .relocated(from: object.url("from"), to: object.url("to"), token: token)

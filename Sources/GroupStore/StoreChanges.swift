@@ -10,14 +10,10 @@ import SystemPackage
 public struct StoreChanges: AsyncSequence, Sendable {
     public typealias Element = StoreChange
 
-    let address: StoreAddress
-    let token: String?
-    let tables: [String]?
+    let subscription: SubscribeOperation
     let socket: FilePath?
 
-    public func makeAsyncIterator() -> Iterator {
-        Iterator(ChangeReader(address, since: token, tables: tables, socket: socket))
-    }
+    public func makeAsyncIterator() -> Iterator { Iterator(ChangeReader(subscription, socket: socket)) }
 
     public struct Iterator: AsyncIteratorProtocol {
         private let reader: ChangeReader
@@ -33,10 +29,22 @@ extension SharedStore {
     /// The changes since a token; what happened meanwhile is told first. Without one the first is a `reset` (reason
     /// `subscribed`): whoever reads the store from then on misses nothing. A connection that is lost is made anew, and
     /// goes on where it was. `tables`: changes that are known to be of other tables alone are left out.
-    public func changes(since token: String? = nil, tables: [String]? = nil) -> StoreChanges {
-        StoreChanges(
-            address: address, token: token, tables: tables,
-            socket: AgentSocket.path(environment: AgentRegistries.environment))
+    ///
+    /// The rest is for stores that keep a history. `filter`: changes whose rows are all left out by it are left out; where
+    /// the history doesn't say which rows, all are told. `includingRows`: a change says which rows, where they are few.
+    /// `durably`: tokens are good after a restart of the agent, and with another one. Any of them makes each change wait
+    /// until the agent has read the history, some milliseconds.
+    public func changes(
+        since token: String? = nil, tables: [String]? = nil, filter: RowFilter = RowFilter(),
+        includingRows: Bool = false, durably: Bool = false
+    ) -> StoreChanges {
+        let names = tables ?? filter.tables
+        var subscription = SubscribeOperation(address, since: token, tables: names.map { TableFilter($0) })
+        subscription.filter = HistoryOperation.Filter(filter)
+        subscription.wantsRows = includingRows
+        subscription.wantsDurableTokens = durably
+        return StoreChanges(
+            subscription: subscription, socket: AgentSocket.path(environment: AgentRegistries.environment))
     }
 }
 
@@ -57,18 +65,16 @@ final class ChangeReader: Sendable {
         var token: String?
     }
 
-    private let address: StoreAddress
+    private let subscription: SubscribeOperation
     private let socket: FilePath?
-    private let tables: [String]?
     private let state: Mutex<State>
     private let demand = DispatchSemaphore(value: 0)
     private let pauseEnd = DispatchSemaphore(value: 0)
 
-    init(_ address: StoreAddress, since token: String?, tables: [String]? = nil, socket: FilePath?) {
-        self.address = address
-        self.tables = tables
+    init(_ subscription: SubscribeOperation, socket: FilePath?) {
+        self.subscription = subscription
         self.socket = socket
-        state = Mutex(State(token: token))
+        state = Mutex(State(token: subscription.since))
     }
 
     deinit { end() }
@@ -98,8 +104,8 @@ final class ChangeReader: Sendable {
         guard isFirst else { return }
         do {
             // The thread holds the reader only while it works for it.
-            _ = try SystemThread(name: "gs-changes") { [weak self, demand, address, socket] in
-                let feed = Feed(address, socket)
+            _ = try SystemThread(name: "gs-changes") { [weak self, demand, socket] in
+                let feed = Feed(socket)
                 while true {
                     demand.wait()
                     guard let reader = self, reader.serve(feed) else { return }
@@ -132,16 +138,12 @@ final class ChangeReader: Sendable {
 
     /// The connection, and what is known of it. The thread's alone.
     private final class Feed {
-        let address: StoreAddress
         let socket: FilePath?
         var connection: AgentConnection?
         var wasTold = false
         var patience = Duration.milliseconds(20)
 
-        init(_ address: StoreAddress, _ socket: FilePath?) {
-            self.address = address
-            self.socket = socket
-        }
+        init(_ socket: FilePath?) { self.socket = socket }
     }
 
     /// Brings one change; false when it is over.
@@ -154,7 +156,12 @@ final class ChangeReader: Sendable {
                     return true
                 }
                 guard let (type, object) = try connection.event(deadline: .none) else { continue }
-                guard object.store == address, let change = StoreChange(type: type, object) else { continue }
+                guard object.store == subscription.store else { continue }
+                guard let change = StoreChange(type: type, object) else {
+                    // A bookmark, or what a later agent may send.
+                    if let token = object.string("token") { state.withLock { $0.token = token } }
+                    continue
+                }
                 deliver(.change(change))
                 return true
             } catch {
@@ -181,9 +188,10 @@ final class ChangeReader: Sendable {
         let connection = try AgentConnection(socket)
         state.withLock { $0.wire = connection.wire }
         let since = state.withLock { $0.token }
-        let reply = try connection.request(
-            .subscribe(feed.address, since: since, tables: tables.map { TableFilter($0) }),
-            deadline: Deadline(after: .seconds(10)))
+        var wanted = subscription
+        wanted.since = since
+        wanted.wantsBookmarks = true
+        let reply = try connection.request(.subscribe(wanted), deadline: Deadline(after: .seconds(40)))
         feed.connection = connection
         feed.wasTold = false
         feed.patience = .milliseconds(20)

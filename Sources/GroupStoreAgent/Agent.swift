@@ -70,17 +70,18 @@ package final class Agent {
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
         let watch = Watch(source: source, log: log)
+        let feed = FeedControl(watch: watch)
         let presenters = PresenterDesk(hub: hub, configuration: current)
         let scheduler = try parts.scheduler(
-            RelocationSurroundings(feed: FeedControl(watch: watch), presenters: presenters.registry), configuration,
-            log)
+            RelocationSurroundings(feed: feed, presenters: presenters.registry), configuration, log)
         presenters.onChange { [weak scheduler] store in scheduler?.presentersChanged(of: store) }
         let status = StatusReport(
             hub: hub, configuration: current, states: states, scheduler: scheduler,
             presenters: presenters.registry, socket: socket, version: Self.version)
         let history = HistoryDesk(
-            hub: hub, configuration: current, states: states, program: parts.historyProgram, log: log)
+            hub: hub, configuration: current, states: states, feed: feed, program: parts.historyProgram, log: log)
         defer { history.stop() }
+        hub.readHistories { [weak history] store in history?.readForSubscribers(of: store) }
         let requests = RequestHandler(
             hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
             status: status, history: history, version: Self.version, log: log)

@@ -1,10 +1,15 @@
 import AgentProtocol
+import PersistentHistory
 
 /// One store's feed: how far it has come, and what a subscriber that comes back must be told. A pure value.
 struct Channel {
     struct Numbered: Equatable {
         let event: StoreEvent
         let number: UInt64
+        /// Of a subscription that reads it: up to where the store's history was told.
+        var position: HistoryToken?
+        /// The rows that a change is about, where they travel with it.
+        var rows: [JSONObject]?
     }
 
     /// Of the last event.
@@ -82,16 +87,19 @@ struct Backlog {
             switch last.event {
             case .change(let earlier):
                 entries[entries.count - 1] = Channel.Numbered(
-                    event: .change(earlier.union(tables)), number: new.number)
+                    event: .change(earlier.union(tables)), number: new.number, position: new.position)
                 return
             case .reset:
-                entries[entries.count - 1] = Channel.Numbered(event: last.event, number: new.number)
+                entries[entries.count - 1] = Channel.Numbered(
+                    event: last.event, number: new.number, position: new.position)
                 return
             case .relocating, .relocated, .migrated, .abandoned: break
             }
         }
         entries.append(new)
-        if entries.count > Self.limit { entries = [Channel.Numbered(event: .reset(.lagged), number: new.number)] }
+        if entries.count > Self.limit {
+            entries = [Channel.Numbered(event: .reset(.lagged), number: new.number, position: new.position)]
+        }
     }
 
     mutating func take() -> [Channel.Numbered] {

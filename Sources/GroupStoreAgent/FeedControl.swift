@@ -31,6 +31,15 @@ package final class FeedControl: Sendable {
         watch.perform { $0.resume(store, announcing: event) }
     }
 
+    /// Returns when all that was committed before was told; false when that takes too long.
+    func catchUp(_ store: StoreAddress, within duration: Duration = .seconds(5)) -> Bool {
+        let promise = Promise()
+        watch.perform { stores in
+            promise.fulfil { stores.catchUp(store) }
+        }
+        return promise.wait(duration)
+    }
+
     /// Tells the subscribers, after what was committed until now; after `resume` while the store is released, except
     /// for `relocating`.
     package func announce(_ event: StoreEvent, of store: StoreAddress) {

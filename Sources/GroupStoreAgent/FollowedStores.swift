@@ -233,21 +233,16 @@ extension FollowedStores {
 // MARK: - Work from other threads
 
 extension FollowedStores {
-    func subscribe(
-        _ connection: UInt64, to address: StoreAddress, since token: String?, tables: TableFilter?, id: JSONValue?
-    ) {
-        if waitsForSurvey(address) {
-            waiting[address]?.answers.append { stores in
-                stores.complete(connection, to: address, since: token, tables: tables, id: id)
-            }
+    func subscribe(_ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?) {
+        if waitsForSurvey(operation.store) {
+            waiting[operation.store]?.answers.append { $0.complete(connection, operation, id: id) }
         } else {
-            complete(connection, to: address, since: token, tables: tables, id: id)
+            complete(connection, operation, id: id)
         }
     }
 
-    private func complete(
-        _ connection: UInt64, to address: StoreAddress, since token: String?, tables: TableFilter?, id: JSONValue?
-    ) {
+    private func complete(_ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?) {
+        let address = operation.store
         follow(address)
         guard let store = stores[address] else {
             return hub.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
@@ -257,7 +252,7 @@ extension FollowedStores {
             hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
-        hub.subscribe(connection, to: address, since: token, tables: tables, id: id, path: store.path.bytes)
+        hub.subscribe(connection, operation, id: id, path: store.path.bytes, wasExpected: true)
         forgetIfUnused(address)
     }
 
@@ -273,13 +268,15 @@ extension FollowedStores {
 
     /// Answers once all that was committed before has been told: what is under way in the kernel's queue too.
     func sync(_ connection: UInt64, _ address: StoreAddress, id: JSONValue?) {
-        if let store = stores[address], released[address] == nil {
-            if readAhead(of: store) != nil { handle([]) }
-            look(store)
-        }
-        var reply: JSONObject = [:]
-        if let token = hub.status()[address]?.token { reply["token"] = .string(token) }
-        hub.answer(connection, .reply(id: id, reply), wasExpected: true)
+        catchUp(address)
+        hub.sync(connection, address, id: id)
+    }
+
+    /// Tells all that was committed before.
+    func catchUp(_ address: StoreAddress) {
+        guard let store = stores[address], released[address] == nil else { return }
+        if readAhead(of: store) != nil { handle([]) }
+        look(store)
     }
 
     /// What was committed so far is told first.

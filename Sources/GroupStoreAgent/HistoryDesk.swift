@@ -2,12 +2,15 @@ import AgentProtocol
 import Dispatch
 import LinuxSystem
 import Logging
+import PersistentHistory
 import Synchronization
 import SystemPackage
 
 /// Answers what clients ask about changed rows. A store's history is read through SQLite, which the process that feeds
 /// must not open a watched store with: a child process of the same program opens it, reads, and ends. It never holds a
 /// store that a relocation wants for longer than that.
+///
+/// So it is for the subscriptions that a store's history is read for.
 ///
 /// One thread, made with the first question, and one child at a time.
 package final class HistoryDesk: Sendable {
@@ -19,8 +22,16 @@ package final class HistoryDesk: Sendable {
         let store: StoreAddress
     }
 
+    private enum Task: Sendable {
+        case question(Question)
+        /// Somebody who is subscribed wants to know which rows changed.
+        case round(StoreAddress)
+    }
+
     private struct State {
-        var waiting: [Question] = []
+        var waiting: [Task] = []
+        /// The stores whose round waits.
+        var due: Set<StoreAddress> = []
         var isStopping = false
         var purged: [StoreAddress: ContinuousClock.Instant] = [:]
         var thread: SystemThread?
@@ -29,6 +40,7 @@ package final class HistoryDesk: Sendable {
     private let hub: Hub
     private let configuration: CurrentConfiguration
     private let states: FollowingStates
+    private let feed: FeedControl?
     private let program: FilePath?
     private let log: Logger
     private let state = Mutex(State())
@@ -40,10 +52,14 @@ package final class HistoryDesk: Sendable {
     private static let patience = Duration.seconds(30)
     /// Rows in an answer that doesn't say how many.
     private static let pageLength: Int64 = 256
+    /// Rows that are read at once for those who are subscribed; of more they are told without.
+    private static let mostRead = 4096
 
     package init(
-        hub: Hub, configuration: CurrentConfiguration, states: FollowingStates, program: FilePath?, log: Logger
+        hub: Hub, configuration: CurrentConfiguration, states: FollowingStates, feed: FeedControl?,
+        program: FilePath?, log: Logger
     ) {
+        self.feed = feed
         self.log = log
         self.hub = hub
         self.configuration = configuration
@@ -59,19 +75,28 @@ package final class HistoryDesk: Sendable {
         let question = Question(
             arguments: Self.arguments(operation, path), id: id, connection: connection, store: operation.store)
         hub.expectAnswer(connection)
-        if let refusal = enqueue(question) { answer(question, .failure(id: id, refusal)) }
+        if let refusal = enqueue(.question(question)) { answer(question, .failure(id: id, refusal)) }
+    }
+
+    /// Has the store's history read for those who are subscribed, and returns at once.
+    package func readForSubscribers(of store: StoreAddress) {
+        guard state.withLock({ $0.due.insert(store).inserted }) else { return }
+        if enqueue(.round(store)) != nil {
+            state.withLock { _ = $0.due.remove(store) }
+            settle(store) { _ in .failed }
+        }
     }
 
     /// Why it isn't done; nil when it will be.
-    private func enqueue(_ question: Question) -> WireError? {
+    private func enqueue(_ task: Task) -> WireError? {
         let refusal = state.withLock { state -> WireError? in
-            guard state.waiting.count < Self.mostWaiting else { return .tooManyQuestions }
+            if case .question = task, state.waiting.count >= Self.mostWaiting { return .tooManyQuestions }
             do throws(SystemError) {
                 if state.thread == nil { state.thread = try SystemThread(name: "gs-history") { [self] in loop() } }
             } catch {
                 return WireError(code: "system", "\(error)", hint: "too many threads?")
             }
-            state.waiting.append(question)
+            state.waiting.append(task)
             return nil
         }
         if refusal == nil { work.signal() }
@@ -159,7 +184,7 @@ package final class HistoryDesk: Sendable {
         for words in commands {
             let arguments = (["groupstore"] + words + ["--"]).map { Array($0.utf8) } + [path.bytes]
             let wish = Question(arguments: arguments, id: nil, connection: nil, store: store)
-            if let refusal = enqueue(wish) { log.warning("history is not seen to: \(refusal.message)") }
+            if let refusal = enqueue(.question(wish)) { log.warning("history is not seen to: \(refusal.message)") }
         }
     }
 
@@ -168,27 +193,76 @@ package final class HistoryDesk: Sendable {
     private func loop() {
         while true {
             work.wait()
-            let (question, isStopping) = state.withLock { state in
-                (state.waiting.isEmpty ? nil : state.waiting.removeFirst(), state.isStopping)
+            let (task, isStopping) = state.withLock { state -> (Task?, Bool) in
+                let task = state.waiting.isEmpty ? nil : state.waiting.removeFirst()
+                if case .round(let store)? = task { state.due.remove(store) }
+                return (task, state.isStopping)
             }
             if isStopping { return }
-            if let question { answer(question) }
+            switch task {
+            case .question(let question): answer(question)
+            case .round(let store): settle(store) { [self] in read(store, after: $0) }
+            case nil: break
+            }
         }
     }
 
+    /// `read`: what follows a position; of nil, where the history is.
+    private func settle(_ store: StoreAddress, _ read: (HistoryToken?) -> RowReading) {
+        guard let round = hub.beginRound(store) else { return }
+        var reading = round.position.map { RowReading.page(RowPage(token: $0)) } ?? .none
+        if round.needsReading { reading = read(round.position) }
+        let returning = round.returning.mapValues { read($0) }
+        // What was read may have been committed after the last event.
+        let isCaughtUp = feed?.catchUp(store) ?? false
+        hub.endRound(round, reading, returning: returning, isCaughtUp: isCaughtUp)
+    }
+
+    private func read(_ store: StoreAddress, after position: HistoryToken?) -> RowReading {
+        guard let path = path(of: store), program != nil else { return .none }
+        guard states[store] != .released else { return .failed }
+        let place = position.map { "--since=\($0)" } ?? "--now"
+        let words = ["groupstore", "changes", "--json", "--limit=\(Self.mostRead)", place, "--"]
+        do throws(SystemError) {
+            let found = RowReading(try messages(words.map { Array($0.utf8) } + [path.bytes]))
+            guard position == nil, let token = found.token else {
+                return if case .tooMany = found { now(store) } else { found }
+            }
+            return .position(token)
+        } catch {
+            log.warning("history: \(error)")
+            return .failed
+        }
+    }
+
+    /// More was changed than is read.
+    private func now(_ store: StoreAddress) -> RowReading {
+        let found = read(store, after: nil)
+        return found.token.map { .tooMany($0) } ?? found
+    }
+
+    /// The lines of a child that ended.
+    private func messages(_ arguments: [[UInt8]]) throws(SystemError) -> [(type: String, object: JSONObject)] {
+        guard let program else { return [] }
+        let output = try ChildProcess.output(program, arguments, deadline: Deadline(after: Self.patience))
+        var lines = LineBuffer(limit: max(output.count + 1, 1))
+        lines.append(output)
+        var messages: [(type: String, object: JSONObject)] = []
+        while let line = try? lines.next() {
+            if case .event(let type, let object)? = try? AgentMessage(parsing: line) { messages.append((type, object)) }
+        }
+        return messages
+    }
+
     private func answer(_ question: Question) {
-        guard let program else { return }
         // Its lease would make the child wait.
         guard states[question.store] != .released else {
             return answer(question, .failure(id: question.id, .relocating))
         }
         do throws(SystemError) {
-            let output = try ChildProcess.output(program, question.arguments, deadline: Deadline(after: Self.patience))
-            var lines = LineBuffer(limit: max(output.count + 1, 1))
-            lines.append(output)
             var messages: [AgentMessage] = []
-            while let line = try? lines.next() {
-                guard case .event(let type, var object)? = try? AgentMessage(parsing: line) else { continue }
+            for (type, object) in try self.messages(question.arguments) {
+                var object = object
                 if type == "summary" {
                     if let connection = question.connection { hub.send(connection, messages) }
                     return answer(question, Self.reply(object, id: question.id))

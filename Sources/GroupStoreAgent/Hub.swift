@@ -1,5 +1,6 @@
 import AgentProtocol
 import LinuxSystem
+import PersistentHistory
 import Synchronization
 
 /// Brings each store's events to its subscribers. A subscription is a cursor, not a queue: one whose socket is full
@@ -10,17 +11,23 @@ package final class Hub: Sendable {
     /// Of this run of the agent, in every token.
     package let epoch: String
     private let loop: EventLoop
-    private let state = Mutex(State())
+    let state = Mutex(State())
+    /// Has a store's history read, for the subscriptions that want it.
+    private let historyReader = Mutex<(@Sendable (StoreAddress) -> Void)?>(nil)
 
     /// More than this a connection may not have: each costs memory for as long as it is there.
     package static let mostSubscriptions = 1024
 
-    private struct State {
+    struct State {
         var outlets: [UInt64: Outlet] = [:]
         var channels: [StoreAddress: Channel] = [:]
         var subscribers: [StoreAddress: [Subscription]] = [:]
         /// Of the stores that were relocated, or tried to be; once over, for as long as they have a channel.
         var relocations: [StoreAddress: RelocationState] = [:]
+        /// Of the stores with subscriptions that the history is read for.
+        var histories: [StoreAddress: HistoryPosition] = [:]
+        /// Those whose history is to be read.
+        var unread: Set<StoreAddress> = []
         /// Every channel that was closed ended below it; a channel opened later begins here.
         var floor: UInt64 = 0
         /// Connections that the server should look at: they may be finished.
@@ -38,8 +45,10 @@ package final class Hub: Sendable {
         return String(repeating: "0", count: 12 - digits.count) + digits
     }
 
-    private func line(_ event: Channel.Numbered, _ store: StoreAddress) -> [UInt8] {
-        WireLine.bytes(event.event.json(store: store, token: token(event.number)))
+    func line(_ event: Channel.Numbered, _ store: StoreAddress) -> [UInt8] {
+        var object = event.event.json(store: store, token: token(event.number, event.position))
+        if let rows = event.rows { object["rows"] = .array(rows.map { .object($0) }) }
+        return WireLine.bytes(object)
     }
 
     /// Bounded by a backlog's length. Where a reset stands for what is left out, a relocation that lasts is named again.
@@ -47,14 +56,16 @@ package final class Hub: Sendable {
         var events = events
         let lastWord = events.last { event in if case .change = event.event { false } else { true } }
         if case .reset? = lastWord?.event, let event = state.relocations[store]?.announcement, let last = events.last {
-            events.append(Channel.Numbered(event: event, number: last.number))
+            events.append(Channel.Numbered(event: event, number: last.number, position: last.position))
         }
         return events.flatMap { line($0, store) }
     }
 
-    private func token(_ number: UInt64) -> String { FeedToken(epoch: epoch, number: number).description }
+    func token(_ number: UInt64, _ position: HistoryToken? = nil) -> String {
+        SubscriptionToken(feed: FeedToken(epoch: epoch, number: number), history: position?.description).description
+    }
 
-    private func note(_ outlet: Outlet, _ state: inout State) {
+    func note(_ outlet: Outlet, _ state: inout State) {
         if outlet.isFinished, state.finished.insert(outlet.connection).inserted { loop.wake() }
     }
 }
@@ -95,6 +106,7 @@ extension Hub {
             }
             if state.channels[store] == nil, relocation?.announcement == nil { state.relocations[store] = nil }
         }
+        readHistories()
     }
 
     private func distribute(_ event: StoreEvent, _ store: StoreAddress, _ state: inout State) {
@@ -102,11 +114,36 @@ extension Hub {
         guard let subscribers = state.subscribers[store] else { return }
         let line = line(numbered, store)
         for subscription in subscribers {
-            if subscription.admits(event) {
+            if !subscription.admits(event) {
+                subscription.passed(numbered.number)
+                mark(subscription, &state)
+            } else if subscription.rows != nil {
+                distribute(numbered, to: subscription, &state)
+            } else {
                 subscription.outlet.send(numbered, line: line, of: subscription)
                 note(subscription.outlet, &state)
-            } else {
-                subscription.passed(numbered.number)
+            }
+        }
+    }
+
+    /// Who reads stores' histories; without one, none is known.
+    package func readHistories(with reader: @escaping @Sendable (StoreAddress) -> Void) {
+        historyReader.withLock { $0 = reader }
+    }
+
+    /// Has those read that something is to be known of. Not to be called under the lock.
+    func readHistories() {
+        let stores = state.withLock { state in
+            defer { state.unread = [] }
+            return state.unread
+        }
+        guard !stores.isEmpty else { return }
+        let reader = historyReader.withLock { $0 }
+        for store in stores {
+            if let reader {
+                reader(store)
+            } else if let round = beginRound(store) {
+                endRound(round, .none, isCaughtUp: true)
             }
         }
     }
@@ -138,20 +175,22 @@ extension Hub {
 
 extension Hub {
     /// Subscribes, answers, and tells at once what happened since the token. The store must be open.
+    /// `wasExpected`: after `expectAnswer`.
     package func subscribe(
-        _ connection: UInt64, to store: StoreAddress, since token: String?, tables filter: TableFilter? = nil,
-        id: JSONValue?, path: [UInt8]
+        _ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?, path: [UInt8], wasExpected: Bool = false
     ) {
+        let (store, token) = (operation.store, operation.since)
         state.withLock { state in
+            if wasExpected { state.outlets[connection]?.unanswered -= 1 }
             guard let outlet = state.outlets[connection], let channel = state.channels[store] else { return }
             guard outlet.subscriptions.count < Self.mostSubscriptions || outlet.subscriptions[store] != nil else {
                 return answer(.failure(id: id, .tooManySubscriptions), outlet, &state)
             }
             remove(store, of: outlet, &state)
-            let subscription = Subscription(
-                store: store, outlet: outlet, filter: filter, number: channel.number)
+            let subscription = Subscription(operation, outlet: outlet, number: channel.number)
             outlet.add(subscription)
             state.subscribers[store, default: []].append(subscription)
+            if operation.readsHistory { return join(subscription, operation, channel, id: id, path: path, &state) }
             let missed = (token.map { channel.missed(since: $0, epoch: epoch) } ?? []).filter {
                 subscription.admits($0.event)
             }
@@ -166,6 +205,7 @@ extension Hub {
                 outlet.send(event, line: line(event, store), of: subscription)
             }
         }
+        readHistories()
     }
 
     /// False when there was no such subscription.
@@ -179,9 +219,11 @@ extension Hub {
     @discardableResult
     private func remove(_ store: StoreAddress, of outlet: Outlet, _ state: inout State) -> Bool {
         guard let subscription = outlet.subscriptions[store] else { return false }
+        answerBarriers(of: subscription, evenIfUntold: true, &state)
         outlet.remove(subscription)
         state.subscribers[store]?.removeAll { $0 === subscription }
         if state.subscribers[store]?.isEmpty == true { state.subscribers[store] = nil }
+        if state.subscribers[store]?.contains(where: { $0.rows != nil }) != true { state.histories[store] = nil }
         return true
     }
 }
@@ -231,7 +273,7 @@ extension Hub {
         }
     }
 
-    private func answer(_ message: AgentMessage, _ outlet: Outlet, _ state: inout State) {
+    func answer(_ message: AgentMessage, _ outlet: Outlet, _ state: inout State) {
         outlet.send(answer: WireLine.bytes(message.json))
         note(outlet, &state)
     }
@@ -239,7 +281,12 @@ extension Hub {
     package func flush(_ connection: UInt64) {
         state.withLock { state in
             guard let outlet = state.outlets[connection] else { return }
-            outlet.flush { lines($0, $1, state) }
+            var told: [Subscription] = []
+            outlet.flush { events, subscription in
+                told.append(subscription)
+                return lines(events, subscription.store, state)
+            }
+            for subscription in told { answerBarriers(of: subscription, &state) }
             note(outlet, &state)
         }
     }

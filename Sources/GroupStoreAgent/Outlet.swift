@@ -67,13 +67,13 @@ final class Outlet {
     }
 
     /// The socket takes bytes again. `lines` makes of a backlog's events their lines.
-    func flush(lines: ([Channel.Numbered], StoreAddress) -> [UInt8]) {
+    func flush(lines: ([Channel.Numbered], Subscription) -> [UInt8]) {
         let waiting = unsent
         unsent = []
         transmit(waiting)
         while unsent.isEmpty, !lagging.isEmpty {
             let subscription = lagging.removeFirst()
-            transmit(lines(subscription.take(), subscription.store))
+            transmit(lines(subscription.take(), subscription))
         }
         updateInterest()
     }

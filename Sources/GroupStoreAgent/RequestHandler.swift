@@ -49,10 +49,12 @@ package final class RequestHandler {
     ) throws(RefusedLine) {
         let id = request.id
         switch request.operation {
-        case .subscribe(let store, let token, let tables):
-            guard isServed(store) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
+        case .subscribe(let subscribe):
+            guard isServed(subscribe.store) else {
+                throw RefusedLine(id: id, error: .unknownStore(subscribe.store))
+            }
             hub.expectAnswer(connection)
-            watch.perform { $0.subscribe(connection, to: store, since: token, tables: tables, id: id) }
+            watch.perform { $0.subscribe(connection, subscribe, id: id) }
         case .unsubscribe(let store):
             hub.expectAnswer(connection)
             watch.perform { $0.unsubscribe(connection, from: store, id: id) }

@@ -1,6 +1,7 @@
 import AgentProtocol
 import FoundationEssentials
 import LinuxSystem
+import PersistentHistory
 
 /// One subscription: a connection's interest in a store. Guarded by the hub's lock.
 final class Subscription {
@@ -8,16 +9,29 @@ final class Subscription {
     /// The connection; it outlives its subscriptions.
     unowned let outlet: Outlet
     private let filter: TableFilter?
+    private let wantsBookmarks: Bool
+    /// Of one that the store's history is read for.
+    var rows: RowCursor?
+    /// Not answered yet.
+    var joining: Joining?
+    /// Requests to be answered when nothing waits to be told.
+    var barriers: [(id: JSONValue?, number: UInt64)] = []
     private(set) var backlog = Backlog()
     /// All up to this event was written to the socket, or isn't for this subscription.
-    private var told: UInt64
+    private(set) var told: UInt64
     private var lagsSince: Date?
+    /// Events that it wasn't told of since its last line.
+    private var leftOut = 0
+
+    /// After so many events that are left out comes a bookmark: the feed says of fewer than these which tables.
+    static let bookmarkInterval = 32
 
     /// `number`: of the channel's last event.
-    init(store: StoreAddress, outlet: Outlet, filter: TableFilter?, number: UInt64) {
-        self.store = store
+    init(_ operation: SubscribeOperation, outlet: Outlet, number: UInt64) {
+        store = operation.store
         self.outlet = outlet
-        self.filter = filter
+        filter = operation.tables
+        wantsBookmarks = operation.wantsBookmarks
         told = number
     }
 
@@ -27,9 +41,31 @@ final class Subscription {
     }
 
     /// An event that it isn't told of moves it on, unless earlier ones wait.
-    func passed(_ number: UInt64) { if backlog.isEmpty { told = number } }
+    func passed(_ number: UInt64) {
+        guard backlog.isEmpty, rows?.firstUntold == nil else { return }
+        told = max(told, number)
+        leftOut += 1
+    }
 
-    func wasTold(_ number: UInt64) { told = max(told, number) }
+    func wasTold(_ number: UInt64) {
+        told = max(told, number)
+        leftOut = 0
+    }
+
+    /// Whether it is time to say how far it has come.
+    func wantsBookmark() -> Bool {
+        guard wantsBookmarks, leftOut >= Self.bookmarkInterval, joining == nil else { return false }
+        leftOut = 0
+        return true
+    }
+
+    /// Those whose answer waits for nothing any more.
+    func takeBarriers() -> [JSONValue?] {
+        guard backlog.isEmpty, joining == nil else { return [] }
+        let untold = rows?.firstUntold ?? .max
+        defer { barriers.removeAll { $0.number < untold } }
+        return barriers.filter { $0.number < untold }.map(\.id)
+    }
 
     /// The socket takes nothing now.
     func queue(_ event: Channel.Numbered) {
@@ -44,9 +80,23 @@ final class Subscription {
         return events
     }
 
+    /// A subscription whose answer waits for a look into the store's history.
+    struct Joining {
+        let id: JSONValue?
+        let path: [UInt8]
+        let since: String?
+        /// The place in the history that it comes back with.
+        let position: HistoryToken?
+        /// Its feed is this one: what it missed of it is known.
+        let isKnown: Bool
+        /// To be told after the answer, before what the history brings.
+        var events: [Channel.Numbered]
+    }
+
     func status(upTo number: UInt64) -> SubscriptionStatus {
         SubscriptionStatus(
-            peer: outlet.peer, tables: filter?.names, behind: backlog.isEmpty ? 0 : number - told,
+            peer: outlet.peer, tables: filter?.names,
+            behind: backlog.isEmpty && rows?.firstUntold == nil ? 0 : number - min(number, told),
             waitingBytes: outlet.waitingBytes, unreadBytes: outlet.unreadBytes, lagsSince: lagsSince)
     }
 }

@@ -9,7 +9,7 @@ enum ExternalChanges {
     /// What an event means to an observer; nil for those that change nothing.
     static func region(of change: StoreChange) -> Region? {
         switch change {
-        case .changed(let tables?, isComplete: true, _):
+        case .changed(let tables?, isComplete: true, _, _):
             // Another schema may give each table another meaning.
             tables.contains { $0.lowercased().hasPrefix("sqlite_") } ? .everything : .tables(tables)
         case .changed, .relocated, .migrated, .reset: .everything

@@ -6,6 +6,7 @@ import PersistentStore
 /// (https://developer.apple.com/documentation/coredata/persistent_history). Apple documents nothing of its tables; the
 /// rules were found on stores.
 struct CoreDataHistory: HistorySource {
+    let isOutdated = false
     private let reader: StoreReader
     private let identifier: String
     private let entities: [Int64: CoreDataEntity]
@@ -53,7 +54,7 @@ struct CoreDataHistory: HistorySource {
         let first = try reader.integer("SELECT min(Z_PK) FROM ACHANGE")
         return StoreHistory.Summary(
             kind: .coreData, token: try current(), changes: try reader.integer("SELECT count(*) FROM ACHANGE") ?? 0,
-            first: try isEmpty ? nil : first, trimmed: try start().number, tables: tables, isOutdated: false,
+            first: try isEmpty ? nil : first, trimmed: try start().number, tables: tables, isOutdated: isOutdated,
             subscribers: [])
     }
 

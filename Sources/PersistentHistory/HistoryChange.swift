@@ -43,13 +43,13 @@ package struct HistoryFilter: Sendable, Equatable {
 
     package init() {}
 
-    /// A gap may be about anything of its table.
+    /// A gap may be about anything of its table, and what has no entity may be of any.
     package func admits(_ change: HistoryChange) -> Bool {
         if let tables, !tables.contains(change.table.lowercased()) {
             if entities == nil || change.operation != .gap { return false }
         }
         if change.operation == .gap { return true }
-        if let entities, !(change.entity.map(entities.contains) ?? false) { return false }
+        if let entities, let entity = change.entity, !entities.contains(entity) { return false }
         if let operations, !operations.contains(change.operation) { return false }
         if let authors, !(change.author.map(authors.contains) ?? false) { return false }
         return !(change.author.map(exceptAuthors.contains) ?? false)

@@ -14,9 +14,10 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
         self.nonce = nonce
     }
 
-    /// Nil for a token of another kind.
+    /// Nil for a token of another kind. That of a subscription ends with one of these, behind a slash.
     package init?(_ text: String) {
-        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        let own = text.split(separator: "/", omittingEmptySubsequences: false).last ?? ""
+        let parts = own.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 4, parts[0] == "h1", !parts[1].isEmpty, let number = Int64(parts[2]), number >= 0,
             let nonce = UInt64(parts[3], radix: 16)
         else { return nil }

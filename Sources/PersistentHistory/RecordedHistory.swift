@@ -13,7 +13,7 @@ struct RecordedHistory: HistorySource {
     private let identifier: String
     private let trimmed: Int64
     private let trimmedNonce: Int64
-    private let isOutdated: Bool
+    let isOutdated: Bool
     private let tables: [Int64: Table]
 
     /// Nil when the store has none.

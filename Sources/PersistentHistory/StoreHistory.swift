@@ -23,8 +23,10 @@ package struct StoreHistory {
         package let changes: [HistoryChange]
         /// The last change that was looked at, whether it was admitted or not.
         package let token: HistoryToken
-        /// Whether more may follow.
+        /// False: more may follow.
         package let isLast: Bool
+        /// The schema was changed since the triggers were made: changes of some tables may not be among these.
+        package let isOutdated: Bool
     }
 
     package struct Summary: Sendable, Equatable {
@@ -75,11 +77,15 @@ package struct StoreHistory {
             for change in found {
                 last = HistoryToken(history: token.history, number: change.number, nonce: change.nonce)
                 if filter.admits(change) { admitted.append(change) }
-                if admitted.count == limit { return Page(changes: admitted, token: last, isLast: false) }
+                if admitted.count == limit { return page(admitted, last, isLast: false) }
             }
             if found.count < Self.batch { break }
         }
-        return Page(changes: admitted, token: last, isLast: true)
+        return page(admitted, last, isLast: true)
+    }
+
+    private func page(_ changes: [HistoryChange], _ token: HistoryToken, isLast: Bool) -> Page {
+        Page(changes: changes, token: token, isLast: isLast, isOutdated: source.isOutdated)
     }
 
     /// The last changes, in their order.
@@ -100,6 +106,7 @@ package struct StoreHistory {
 
 /// Where changes are read from.
 protocol HistorySource {
+    var isOutdated: Bool { get }
     func summary() throws -> StoreHistory.Summary
     func current() throws -> HistoryToken
     func start() throws -> HistoryToken

@@ -29,7 +29,9 @@ import Testing
         relocate.assumeClosed = true
         let store = try #require(store)
         let operations: [AgentRequest.Operation] = [
-            .subscribe(store, since: nil), .subscribe(try #require(oddStore), since: "e-7"), .unsubscribe(store),
+            .subscribe(SubscribeOperation(store)),
+            .subscribe(SubscribeOperation(try #require(oddStore), since: "e-7", tables: TableFilter(["A"]))),
+            .unsubscribe(store),
             .status(group: nil), .status(group: "group.example"), .relocate(plain), .relocate(relocate),
         ]
         for operation in operations {

@@ -16,7 +16,13 @@ import Testing
     static func bundle(
         _ directory: TemporaryDirectory, named name: String = "Notes", _ versions: [(name: String, content: String)]
     ) throws -> FilePath {
-        let bundle = directory.path.appending(name + ".xcdatamodeld")
+        try bundle(directory.path, named: name, versions)
+    }
+
+    static func bundle(
+        _ directory: FilePath, named name: String = "Notes", _ versions: [(name: String, content: String)]
+    ) throws -> FilePath {
+        let bundle = directory.appending(name + ".xcdatamodeld")
         for version in versions {
             let folder = bundle.appending(version.name + ".xcdatamodel")
             try run("mkdir", ["-p", Word(folder)])

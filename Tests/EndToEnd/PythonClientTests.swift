@@ -140,4 +140,28 @@ import Testing
             environment: agent.environment)
         #expect(done.output == "clean\n", "\(done.errors)")
     }
+
+    @Test(arguments: [[], ["--async"]] as [[Word]])
+    func itFiltersByRowsAndItsTokensOutliveTheAgent(_ form: [Word]) throws {
+        #expect(try groupstore("history", "enable", Word(store)).status == 0)
+        let shell = try sqliteShell(store)
+        var agent = try agent()
+        let wishes: [Word] = ["--except-authors", "me", "--rows"]
+        let client = try client(agent.socket, form + wishes)
+        #expect(try next(client, "Reset").string("reason") == "subscribed")
+        try shell.execute(
+            "BEGIN; UPDATE GS_AUTHOR SET name = 'me'; INSERT INTO ZTAG VALUES ('mine'); UPDATE GS_AUTHOR SET name = NULL; COMMIT"
+        )
+        try shell.execute("INSERT INTO ZNOTE VALUES ('theirs')")
+        let change = try next(client, "Changed")
+        #expect(change.objects("rows").map { $0.string("table") } == ["ZNOTE"], "\(change.text)")
+        // Back with another agent, the rows written meanwhile are told, and no reset.
+        try agent.process.killAtOnce()
+        try next(client, "Disconnected")
+        try shell.execute("INSERT INTO ZTAG VALUES ('meanwhile')")
+        agent = try self.agent()
+        let line = try client.line { ["Changed", "Reset"].contains(JSONObject(line: $0)?.string("event") ?? "") }
+        #expect(JSONObject(line: line)?.objects("rows").map { $0.string("table") } == ["ZTAG"], "\(line)")
+        try client.killAtOnce()
+    }
 }

@@ -23,7 +23,8 @@ import Testing
 
     private func changes(since token: String? = nil) throws -> StoreChanges {
         let address = try #require(StoreAddress(group: AgentProcess.group, name: Array("Notes.sqlite".utf8)))
-        return StoreChanges(address: address, token: token, tables: nil, socket: places.scratch("agent.sock"))
+        return StoreChanges(
+            subscription: SubscribeOperation(address, since: token), socket: places.scratch("agent.sock"))
     }
 
     private func commit() throws { try sqlite(store, "INSERT INTO note VALUES ('one')") }
@@ -47,7 +48,7 @@ import Testing
         var iterator = seen.makeAsyncIterator()
         guard case .reset("subscribed", _)? = await iterator.next() else { throw Unexpected("no reset") }
         try commit()
-        guard case .changed(_, _, let token)? = await iterator.next() else { throw Unexpected("no change") }
+        guard case .changed(_, _, _, let token)? = await iterator.next() else { throw Unexpected("no change") }
 
         try agent.process.killAtOnce()
         #expect(await iterator.next() == .disconnected)

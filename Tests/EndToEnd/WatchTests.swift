@@ -192,4 +192,33 @@ import Testing
         watch.signal(SIGINT)
         #expect(try watch.wait(within: .seconds(20)).status == 130)
     }
+
+    @Test func rowsAreFilteredAndATokenFileOutlivesTheAgent() throws {
+        let scene = try Scene()
+        try sqlite(scene.store, "PRAGMA journal_mode = WAL")
+        #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
+        let shell = try sqliteShell(scene.store)
+        let tokens = Word(scene.places.scratch("token"))
+        let watch = try scene.watch("--operations", "delete", "--rows", "--token-file", tokens)
+        try scene.commit()
+        try shell.execute("DELETE FROM note WHERE text = 'later'")
+        let change = try #require(JSONObject(line: try watch.line { JSONObject(line: $0)?.type == "change" }))
+        #expect(change.objects("rows").map { $0.string("op") } == ["delete"], "\(change.text)")
+        // Kept before the next line is waited for.
+        try scene.commit()
+        try shell.execute("DELETE FROM note WHERE text = 'later'")
+        try watch.line { JSONObject(line: $0)?.type == "change" }
+        try watch.killAtOnce()
+        try scene.agent.process.killAtOnce()
+        let heir = try AgentProcess(scene.places, legacy: [scene.places.legacy.appending("Notes.sqlite")])
+        let subscriber = try heir.subscribe("Notes.sqlite")
+        let again = try scene.watch("--operations", "delete", "--rows", "--token-file", tokens)
+        try scene.commit()
+        try subscriber.next("change")
+        try shell.execute("DELETE FROM note WHERE text = 'later'")
+        let line = try again.line { ["change", "reset"].contains(JSONObject(line: $0)?.type ?? "") }
+        #expect(JSONObject(line: line)?.type == "change", "\(line)")
+        try again.killAtOnce()
+        #expect(try groupstore("watch", "x/y", "--operations", "upsert").status == 64)
+    }
 }

@@ -101,6 +101,7 @@ private final class WireStage {
             group = places.scratch(String(repeating: "a", count: 300))
         }
         isStranger = setting.contains("stranger")
+        let modelKey = setting.contains("model") ? ", model: '\(try Self.bundle(places))'" : ""
         let limit = setting.compactMap { $0.wholeMatch(of: /connections-per-user=([0-9]+)/)?.1 }.first
         let configuration = places.scratch("config.yaml")
         try write(
@@ -109,7 +110,7 @@ private final class WireStage {
             groups:
               - id: group.com.example.notes
                 directory: \(group)
-                stores: [{ name: Notes.sqlite, legacy: [\(places.legacy)/Notes.sqlite], settle: 1ms }]
+                stores: [{ name: Notes.sqlite, legacy: [\(places.legacy)/Notes.sqlite], settle: 1ms\(modelKey) }]
 
             """, to: configuration)
         if isStranger { try TestSupport.run("chmod", ["755", Word(places.scratch("."))]) }
@@ -117,6 +118,17 @@ private final class WireStage {
             "group": .string(places.group.string), "legacy": .string(places.legacy.string),
         ])
         agent = try AgentProcess(["--config", Word(configuration)], socket: socket)
+    }
+
+    /// A model of two versions.
+    private static func bundle(_ places: Places) throws -> FilePath {
+        let attribute = #"<attribute name="title" optional="YES" attributeType="String"/>"#
+        return try ModelTests.bundle(
+            places.scratch("."),
+            [
+                ("Notes", #"<entity name="Note">\#(attribute)</entity>"#),
+                ("Notes 2", #"<entity name="Folder"/><entity name="Note">\#(attribute)</entity>"#),
+            ])
     }
 
     func play(_ step: WireExample.Step) throws {
@@ -171,11 +183,25 @@ private final class WireStage {
     // MARK: Other programs
 
     private func perform(_ words: String, _ step: WireExample.Step) throws {
-        if let match = words.wholeMatch(of: /commits (.+)/) {
+        if let match = words.wholeMatch(of: /commits ([0-9]+) times (.+)/) {
+            for _ in 1...(Int(match.1) ?? 1) { try writer?.execute(String(match.2)) }
+        } else if let match = words.wholeMatch(of: /commits (.+)/) {
             try writer?.execute(String(match.1))
         } else if words == "enables the store's history" {
             let done = try groupstore("history", "enable", Word(store))
             guard done.status == 0 else { throw Unexpected("history: \(done.errors)") }
+        } else if words == "forgets all but the last change" {
+            let done = try groupstore("history", "purge", "--keep", "1", Word(store))
+            guard done.status == 0 else { throw Unexpected("history: \(done.errors)") }
+        } else if words == "opens that store" {
+            holder = try sqliteShell(places.legacy.appending("Diary.sqlite"))
+        } else if words == "puts a store of the older version at the legacy place" {
+            let elsewhere = places.scratch("Elsewhere.sqlite")
+            let model = places.scratch("Notes.xcdatamodeld")
+            let made = try groupstore("create", Word(elsewhere), "--model", Word(model), "--version", "Notes")
+            guard made.status == 0 else { throw Unexpected("create: \(made.errors)") }
+            try sqlite(elsewhere, "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTITLE) VALUES (1, 1, 1, 'old')")
+            try TestSupport.run("mv", [Word(elsewhere), Word(legacy)])
         } else if words == "keeps the legacy store open" {
             // Made elsewhere, so that it arrives whole and open.
             let elsewhere = places.scratch("Elsewhere.sqlite")

@@ -22,7 +22,7 @@ import Testing
         try loop.add(pair.served.raw, token: connection)
         hub.add(connection, raw: pair.served.raw)
         hub.open(store)
-        hub.subscribe(connection, to: store, since: since, id: 1, path: [0x2F])
+        hub.subscribe(connection, SubscribeOperation(store, since: since), id: 1, path: [0x2F])
         return pair
     }
 
@@ -218,17 +218,65 @@ import Testing
         for number in 1...Hub.mostSubscriptions {
             let other = try #require(StoreAddress(group: "g", name: Array("\(number)".utf8)))
             hub.open(other)
-            hub.subscribe(1, to: other, since: nil, id: nil, path: [])
+            hub.subscribe(1, SubscribeOperation(other), id: nil, path: [])
             _ = try pair.received()
         }
         let last = try #require(StoreAddress(group: "g", name: [0x61]))
         hub.open(last)
-        hub.subscribe(1, to: last, since: nil, id: "last", path: [])
+        hub.subscribe(1, SubscribeOperation(last), id: "last", path: [])
         #expect(try pair.received().last?.object("error")?.string("code") == "too_many_subscriptions")
     }
 
     @Test func epochsDiffer() {
         #expect(Hub.randomEpoch() != Hub.randomEpoch())
         #expect(Hub.randomEpoch().utf8.count == 12)
+    }
+
+    /// Its answer stands behind all that was told before it, also where that waits for the socket.
+    @Test func aBarrierStandsBehindWhatWaits() throws {
+        let slow = try subscriber(1, capacity: 4608)
+        for _ in 1...2000 { hub.publish(.change(.unknown), of: store) }
+        hub.expectAnswer(1)
+        hub.sync(1, store, id: "barrier")
+        var lines: [JSONObject] = []
+        while lines.last?.string("id") != "barrier" {
+            lines += try slow.received()
+            hub.flush(1)
+        }
+        #expect(numbers(lines).suffix(2) == [2000, 2000])
+        #expect(lines.dropLast().last?.string("type") == "change")
+    }
+
+    /// With nobody to read it, no filter of rows leaves anything out.
+    @Test func withoutAHistoryAFilterOfRowsLeavesNothingOut() throws {
+        let pair = try SocketPair()
+        try loop.add(pair.served.raw, token: 1)
+        hub.add(1, raw: pair.served.raw)
+        hub.open(store)
+        var operation = SubscribeOperation(store)
+        operation.filter.authors = ["nobody"]
+        hub.subscribe(1, operation, id: 1, path: [0x2F])
+        hub.publish(.change(ChangedTables(["note"], isComplete: true)), of: store)
+        hub.publish(.relocated(from: [1], to: [2]), of: store)
+        let lines = try pair.received()
+        #expect(lines.first?.bool("history") == false)
+        #expect(lines.dropFirst().map { $0.string("type") } == ["change", "relocated"])
+        #expect(numbers(lines) == [0, 1, 2])
+    }
+
+    /// Who hears nothing is told now and then how far that is.
+    @Test func whatIsLeftOutBringsABookmark() throws {
+        let pair = try SocketPair()
+        try loop.add(pair.served.raw, token: 1)
+        hub.add(1, raw: pair.served.raw)
+        hub.open(store)
+        var operation = SubscribeOperation(store, tables: TableFilter(["tag"]))
+        operation.wantsBookmarks = true
+        hub.subscribe(1, operation, id: 1, path: [0x2F])
+        let most = Subscription.bookmarkInterval
+        for _ in 1...(2 * most) { hub.publish(.change(ChangedTables(["note"], isComplete: true)), of: store) }
+        let lines = try pair.received().dropFirst()
+        #expect(lines.map { $0.string("type") } == ["bookmark", "bookmark"])
+        #expect(numbers(Array(lines)) == [UInt64(most), UInt64(2 * most)])
     }
 }

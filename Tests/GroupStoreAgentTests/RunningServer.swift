@@ -61,7 +61,8 @@ final class RunningServer {
                 let requests = RequestHandler(
                     hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
                     status: status,
-                    history: HistoryDesk(hub: hub, configuration: current, states: states, program: nil, log: log),
+                    history: HistoryDesk(
+                        hub: hub, configuration: current, states: states, feed: nil, program: nil, log: log),
                     version: "test", log: log)
                 let admission = Server.Admission(users: users, connectionsPerUser: connectionsPerUser)
                 let server = try Server(

@@ -183,7 +183,7 @@ import Testing
         #expect(connection.agent == "test")
         let store = try RunningServer.required(StoreAddress(bytes: Array("group.example/A b".utf8)))
         let deadline = Deadline(after: .seconds(10))
-        _ = try connection.request(.subscribe(store, since: nil), deadline: deadline)
+        _ = try connection.request(.subscribe(SubscribeOperation(store)), deadline: deadline)
         server.hub.publish(.change(.unknown), of: store)
         var rows: [String] = []
         // The event comes before the answer, and is kept.

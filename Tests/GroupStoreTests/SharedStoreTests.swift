@@ -1,3 +1,4 @@
+import AgentProtocol
 import FoundationEssentials
 import LinuxSystem
 import Synchronization
@@ -95,7 +96,7 @@ import Testing
 
     @Test func withoutAnAgentThatIsSaidOnceAndLookedFor() async throws {
         let changes = StoreChanges(
-            address: store.address, token: nil, tables: nil, socket: scratch.path.appending("none"))
+            subscription: SubscribeOperation(store.address), socket: scratch.path.appending("none"))
         let task = Task {
             var seen: [StoreChange] = []
             for try await change in changes { seen.append(change) }
