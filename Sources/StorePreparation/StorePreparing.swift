@@ -1,5 +1,4 @@
 import CoreDataStore
-import Dispatch
 import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
@@ -24,13 +23,14 @@ extension ModelBundle {
         let cancellation = Cancellation()
         let preparing = StorePreparing(
             bundle: self, path: path, options: options, progress: progress, isCancelled: { cancellation.isRequested })
-        return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                // It waits for disks and for other programs: not on one of the few threads that tasks share.
-                DispatchQueue.global().async { continuation.resume(with: Result { try preparing.run() }) }
+        do {
+            return try await withTaskCancellationHandler {
+                try await SystemThread.run(name: "gs-prepare") { try preparing.run() }
+            } onCancel: {
+                cancellation.request()
             }
-        } onCancel: {
-            cancellation.request()
+        } catch let error as SystemError {
+            throw StorePreparationError(code: "io_error", "\(error)", remedy: "see that there is room for a thread")
         }
     }
 }

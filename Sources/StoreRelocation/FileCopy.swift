@@ -75,7 +75,7 @@ struct FileCopy {
     private func copyAndVerify(from source: CInt, to target: CInt) throws -> String {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.chunk, alignment: 4096)
         defer { buffer.deallocate() }
-        let verification = ReadBack(descriptor: target, path: path)
+        let verification = try ReadBack(descriptor: target, path: path)
         var hash = ContentHash()
         var offset: Int64 = 0
         var isOnItsWay: Int64 = 0

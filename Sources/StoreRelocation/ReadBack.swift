@@ -20,11 +20,11 @@ final class ReadBack: Sendable {
     private let path: FilePath
     private static let chunk = 1 << 18
 
-    /// The descriptor must stay open until `finish` or `cancel` has returned.
-    init(descriptor: CInt, path: FilePath) {
+    /// The descriptor must stay open until `finish` or `cancel` has returned. Throws when there is no thread to be had.
+    init(descriptor: CInt, path: FilePath) throws(SystemError) {
         self.descriptor = descriptor
         self.path = path
-        DispatchQueue.global().async { self.run() }
+        _ = try SystemThread(name: "gs-read-back") { self.run() }
     }
 
     func advance(to offset: Int64) {
