@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+import hashes
 import history
 import oracle
 import store as stores
@@ -56,6 +57,11 @@ class Round:
         self.layouts = [Layout(self.old), Layout(self.new)]
         for name, layout in zip(("V1", "V2"), self.layouts):
             self._check_tables(self.path(name + ".sqlite"), layout, name)
+        for name, model in (("V1.sqlite", self.old), ("V2.sqlite", self.new)):
+            metadata = self._metadata(name)[1]
+            self.check(f"{name}: hashes", metadata["NSStoreModelVersionHashes"], hashes.of(model))
+            self.check(f"{name}: checksum", metadata["NSStoreModelVersionChecksumKey"], hashes.checksum(hashes.of(model)))
+        self._check_verdict()
         if self.problems:
             return "wrong"
         objects, links = stores.fill(self.path("V1.sqlite"), self.old, self.layouts[0], self.random)
@@ -92,6 +98,15 @@ class Round:
             for found, wanted in zip(history.read(self.path("M.sqlite"), width), rows, strict=True):
                 self.check("history", found, wanted)
         return "wrong" if self.problems else "migrated"
+
+    def _check_verdict(self):
+        """What `model check` says before there is a store."""
+        _, said = self.run("model", "check", self.path("V1.xcdatamodel"), self.path("V2.xcdatamodel"), "--json")
+        verdict = next(line["verdict"] for line in map(json.loads, said.splitlines()) if line["type"] == "check")
+        wanted = "refused" if oracle.refusals(self.old, self.new) else "inferred"
+        if hashes.of(self.old) == hashes.of(self.new):
+            wanted = "compatible"
+        self.check("verdict", verdict, wanted)
 
     # What is in the tables
 

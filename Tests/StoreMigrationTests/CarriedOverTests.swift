@@ -92,4 +92,41 @@ struct CarriedOverTests {
         #expect(try store.rows("SELECT Z_PK, ZN FROM ZBOOK") == ["1 2", "2 0"])
         #expect(try store.differences(from: target) == [])
     }
+
+    /// Two objects of different entities with one key, where the pair is unique and both numbers move.
+    @Test func cloudMirroringIsRenumbered() throws {
+        let entities = "<entity name='B'/><entity name='C'/><entity name='D'/>"
+        let store = try StagedStore(
+            entities,
+            [
+                "CREATE TABLE ANSCKRECORDMETADATA (Z_PK INTEGER PRIMARY KEY, ZENTITYID INTEGER, ZENTITYPK INTEGER)",
+                "CREATE UNIQUE INDEX Z_NSCKRecordMetadata_UNIQUE_entityId_entityPK ON ANSCKRECORDMETADATA "
+                    + "(ZENTITYID, ZENTITYPK)",
+                "INSERT INTO ANSCKRECORDMETADATA VALUES (1, 1, 5), (2, 2, 5), (3, 3, 5), (4, 17001, 5)",
+            ])
+        try store.migrate(to: "<entity name='A'/>" + entities)
+        #expect(
+            try store.rows("SELECT Z_PK, ZENTITYID, ZENTITYPK FROM ANSCKRECORDMETADATA ORDER BY 1")
+                == ["1 2 5", "2 3 5", "3 4 5", "4 17001 5"])
+    }
+
+    @Test func aColumnOfSomebodyElsesIsNamedWhenItIsDropped() throws {
+        let attributes = ["a", "b", "c"].map { "<attribute name='\($0)' optional='YES' attributeType='String'/>" }
+        let all = entity(attributes.joined())
+        let kept = try StagedStore(
+            all, ["ALTER TABLE ZA ADD COLUMN mine TEXT", "INSERT INTO ZA (Z_PK, mine) VALUES (1, 'x')"])
+        #expect(try kept.migrate(to: entity(attributes[0] + attributes[1])) == [])
+        #expect(try kept.rows("SELECT mine FROM ZA") == ["'x'"])
+        let dropped = try StagedStore(all, ["ALTER TABLE ZA ADD COLUMN mine TEXT"])
+        let notes = try dropped.migrate(to: entity(attributes[0]))
+        #expect(notes == ["the column ZA.mine, which is none of the model's, is dropped"])
+    }
+
+    @Test func aMissingRecordOfTheHighestKeyIsMade() throws {
+        let store = try StagedStore(
+            entity("<attribute name='a' optional='YES' attributeType='String'/>"),
+            ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (41, 1, 1)", "DELETE FROM Z_PRIMARYKEY"])
+        try store.migrate(to: entity("<attribute name='b' optional='YES' attributeType='String' elementID='a'/>"))
+        #expect(try store.rows("SELECT Z_ENT, Z_NAME, Z_MAX FROM Z_PRIMARYKEY") == ["1 'A' 41"])
+    }
 }

@@ -57,8 +57,10 @@ struct HistoryMigration {
         let changed = succession.numbers.filter { $0.key != $0.value }
         guard !changed.isEmpty else { return }
         let number = EntityNumberExpression(changed, of: column).text
+        // By way of negative numbers: where the number and a key are unique, a row must not meet one that is yet to move.
         try store.execute(
-            "UPDATE \(table) SET \(column) = \(number) WHERE \(column) IN (\(changed.keys.sorted().list))")
+            "UPDATE \(table) SET \(column) = -(\(number)) WHERE \(column) IN (\(changed.keys.sorted().list))")
+        try store.execute("UPDATE \(table) SET \(column) = -\(column) WHERE \(column) < 0")
     }
 
     // MARK: Bitmaps

@@ -11,8 +11,8 @@ struct LightweightMigration {
     let store: StoreWriter
     let succession: ModelSuccession
     let options: MigrationOptions
-    private let tables: [TableMigration]
-    private let schema: StoreSchema
+    let tables: [TableMigration]
+    let schema: StoreSchema
     private let progress: MigrationProgress
     /// What a person should know.
     private(set) var notes: [String] = []
@@ -48,6 +48,7 @@ struct LightweightMigration {
         var links = LinkMigration(store, succession)
         try links.collect(tables)
         for table in tables where !table.isUnchanged {
+            noteForeignColumns(of: table)
             try progress.step("migrating \(table.destination.rootEntity)", rows: table.source.map { try rows($0) } ?? 0)
             try objects.dropIndexes(of: table)
             try migrate(table)
@@ -63,7 +64,7 @@ struct LightweightMigration {
         progress.step("making indexes")
         try objects.restore(tables, joins: links.changedTables)
         try writeMetadata()
-        notes = objects.notes + history.notes + links.notes
+        notes += objects.notes + history.notes + links.notes
     }
 
     /// About how many, from the highest key: counting them would take as long as some migrations.
@@ -89,11 +90,24 @@ struct LightweightMigration {
         guard let source = table.source else {
             return try store.execute(table.destination.creation(as: table.temporary))
         }
+        if isAltered(table, source) { try alter(table, source) } else { try rebuild(table, source) }
+    }
+
+    private func isAltered(_ table: TableMigration, _ source: TableLayout) -> Bool {
         let isShared = tables.contains {
             $0.destination.name != table.destination.name && $0.source?.name == source.name
         }
-        let isAltered = table.canBeAltered && !isShared && (table.dropped.isEmpty || !isConstrained(source))
-        if isAltered { try alter(table, source) } else { try rebuild(table, source) }
+        return table.canBeAltered && !isShared && (table.dropped.isEmpty || !isConstrained(source))
+    }
+
+    /// A new table has the model's columns only: somebody else's are gone then, as they are with Core Data.
+    private mutating func noteForeignColumns(of table: TableMigration) {
+        guard let source = table.source, !isAltered(table, source) else { return }
+        let known = Set(["Z_PK", "Z_ENT", "Z_OPT"] + source.columns.map(\.name))
+        let foreign = (schema.columns[source.name] ?? []).map(\.name).filter { !known.contains($0) }
+        for column in foreign {
+            notes.append("the column \(source.name).\(column), which is none of the model's, is dropped")
+        }
     }
 
     /// Whether the statement says more than names and types, as Core Data's of 2015 did of unique columns: those can't be
@@ -187,36 +201,6 @@ struct LightweightMigration {
         }
     }
 
-    // MARK: Records
-
-    /// `Z_PRIMARYKEY`: an entity keeps the name that it has there, as after Core Data's own migrations, and a root entity
-    /// its highest key.
-    private func writeEntityNumbers() throws {
-        let numbers = succession.destination.numbers
-        var rows: [[SQLiteValue]] = []
-        for entity in numbers.entities {
-            let old = succession.predecessors[entity.name].map(succession.source.numbers.number)
-            let name = try old.flatMap { number in
-                try store.text("SELECT Z_NAME FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(number)])
-            }
-            let root = entity.superentityName == nil ? tables.first { $0.destination.rootEntity == entity.name } : nil
-            let oldRoot = (root?.source?.rootEntity).map(succession.source.numbers.number)
-            let highest = try oldRoot.flatMap { number in
-                try store.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(number)])
-            }
-            let parent = entity.superentityName.map(numbers.number) ?? 0
-            rows.append([
-                .integer(numbers.number(of: entity.name)), .text(name ?? entity.name), .integer(parent),
-                .integer(highest ?? 0),
-            ])
-        }
-        // Core Data's own entities, such as history's, have numbers from 16001 on.
-        try store.execute("DELETE FROM Z_PRIMARYKEY WHERE Z_ENT < 16000")
-        for row in rows {
-            try store.execute("INSERT INTO Z_PRIMARYKEY (Z_ENT, Z_NAME, Z_SUPER, Z_MAX) VALUES (?, ?, ?, ?)", row)
-        }
-    }
-
     private func deriveNewValues() throws {
         let known = Set(succession.source.derivedAttributeTriggers.map(\.name))
         for derived in succession.destination.derivedAttributeTriggers where !known.contains(derived.name) {
@@ -227,19 +211,6 @@ struct LightweightMigration {
                 "UPDATE \(derived.table) SET \(derived.column) = \(derived.value) WHERE Z_ENT IN (\(family.sorted().list))"
             )
         }
-    }
-
-    private func writeMetadata() throws {
-        let row = try store.prepare("SELECT Z_PLIST FROM Z_METADATA LIMIT 1")
-        guard try row.step(), let bytes = row.bytes(0, limit: 16 << 20), var properties = StoreProperties(bytes) else {
-            throw MigrationError(
-                CoreDataError.incompatibleSchema, "the store's metadata can't be read", remedy: "restore a backup")
-        }
-        row.reset()
-        properties.set(succession.destination.model)
-        try store.execute("UPDATE Z_METADATA SET Z_PLIST = ?", [.blob(properties.bytes)])
-        // Stores of before 2014 have none.
-        if schema.has(table: "Z_MODELCACHE") { try store.writeModelCache(succession.destination.model) }
     }
 }
 
