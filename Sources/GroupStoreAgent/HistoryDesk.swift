@@ -14,7 +14,7 @@ import SystemPackage
 ///
 /// One thread, made with the first question, and one child at a time.
 package final class HistoryDesk: Sendable {
-    private struct Question: Sendable {
+    struct Question: Sendable {
         let arguments: [[UInt8]]
         let id: JSONValue?
         /// Nil: the agent's own wish.
@@ -22,13 +22,13 @@ package final class HistoryDesk: Sendable {
         let store: StoreAddress
     }
 
-    private enum Task: Sendable {
+    enum Task: Sendable {
         case question(Question)
         /// Somebody who is subscribed wants to know which rows changed.
         case round(StoreAddress)
     }
 
-    private struct State {
+    struct State {
         var waiting: [Task] = []
         /// The stores whose round waits.
         var due: Set<StoreAddress> = []
@@ -37,13 +37,13 @@ package final class HistoryDesk: Sendable {
         var thread: SystemThread?
     }
 
-    private let hub: Hub
+    let hub: Hub
     private let configuration: CurrentConfiguration
-    private let states: FollowingStates
-    private let feed: FeedControl?
-    private let program: FilePath?
-    private let log: Logger
-    private let state = Mutex(State())
+    let states: FollowingStates
+    let feed: FeedControl?
+    let program: FilePath?
+    let log: Logger
+    let state = Mutex(State())
     private let work = DispatchSemaphore(value: 0)
 
     /// More than this don't wait; the client asks again.
@@ -52,8 +52,6 @@ package final class HistoryDesk: Sendable {
     private static let patience = Duration.seconds(30)
     /// Rows in an answer that doesn't say how many.
     private static let pageLength: Int64 = 256
-    /// Rows that are read at once for those who are subscribed; of more they are told without.
-    private static let mostRead = 4096
 
     package init(
         hub: Hub, configuration: CurrentConfiguration, states: FollowingStates, feed: FeedControl?,
@@ -78,17 +76,8 @@ package final class HistoryDesk: Sendable {
         if let refusal = enqueue(.question(question)) { answer(question, .failure(id: id, refusal)) }
     }
 
-    /// Has the store's history read for those who are subscribed, and returns at once.
-    package func readForSubscribers(of store: StoreAddress) {
-        guard state.withLock({ $0.due.insert(store).inserted }) else { return }
-        if enqueue(.round(store)) != nil {
-            state.withLock { _ = $0.due.remove(store) }
-            settle(store) { _ in .failed }
-        }
-    }
-
     /// Why it isn't done; nil when it will be.
-    private func enqueue(_ task: Task) -> WireError? {
+    func enqueue(_ task: Task) -> WireError? {
         let refusal = state.withLock { state -> WireError? in
             if case .question = task, state.waiting.count >= Self.mostWaiting { return .tooManyQuestions }
             do throws(SystemError) {
@@ -114,7 +103,7 @@ package final class HistoryDesk: Sendable {
         _ = thread?.join(within: .seconds(1))
     }
 
-    private func path(of store: StoreAddress) -> FilePath? {
+    func path(of store: StoreAddress) -> FilePath? {
         guard let name = FilePath.Component(bytes: store.name) else { return nil }
         return configuration.value.group(store.group)?.directory.appending(name)
     }
@@ -207,42 +196,8 @@ package final class HistoryDesk: Sendable {
         }
     }
 
-    /// `read`: what follows a position; of nil, where the history is.
-    private func settle(_ store: StoreAddress, _ read: (HistoryToken?) -> RowReading) {
-        guard let round = hub.beginRound(store) else { return }
-        var reading = round.position.map { RowReading.page(RowPage(token: $0)) } ?? .none
-        if round.needsReading { reading = read(round.position) }
-        let returning = round.returning.mapValues { read($0) }
-        // What was read may have been committed after the last event.
-        let isCaughtUp = feed?.catchUp(store) ?? false
-        hub.endRound(round, reading, returning: returning, isCaughtUp: isCaughtUp)
-    }
-
-    private func read(_ store: StoreAddress, after position: HistoryToken?) -> RowReading {
-        guard let path = path(of: store), program != nil else { return .none }
-        guard states[store] != .released else { return .failed }
-        let place = position.map { "--since=\($0)" } ?? "--now"
-        let words = ["groupstore", "changes", "--json", "--limit=\(Self.mostRead)", place, "--"]
-        do throws(SystemError) {
-            let found = RowReading(try messages(words.map { Array($0.utf8) } + [path.bytes]))
-            guard position == nil, let token = found.token else {
-                return if case .tooMany = found { now(store) } else { found }
-            }
-            return .position(token)
-        } catch {
-            log.warning("history: \(error)")
-            return .failed
-        }
-    }
-
-    /// More was changed than is read.
-    private func now(_ store: StoreAddress) -> RowReading {
-        let found = read(store, after: nil)
-        return found.token.map { .tooMany($0) } ?? found
-    }
-
     /// The lines of a child that ended.
-    private func messages(_ arguments: [[UInt8]]) throws(SystemError) -> [(type: String, object: JSONObject)] {
+    func messages(_ arguments: [[UInt8]]) throws(SystemError) -> [(type: String, object: JSONObject)] {
         guard let program else { return [] }
         let output = try ChildProcess.output(program, arguments, deadline: Deadline(after: Self.patience))
         var lines = LineBuffer(limit: max(output.count + 1, 1))

@@ -10,7 +10,7 @@ import Synchronization
 package final class Hub: Sendable {
     /// Of this run of the agent, in every token.
     package let epoch: String
-    private let loop: EventLoop
+    let loop: EventLoop
     let state = Mutex(State())
     /// Has a store's history read, for the subscriptions that want it.
     private let historyReader = Mutex<(@Sendable (StoreAddress) -> Void)?>(nil)
@@ -52,7 +52,7 @@ package final class Hub: Sendable {
     }
 
     /// Bounded by a backlog's length. Where a reset stands for what is left out, a relocation that lasts is named again.
-    private func lines(_ events: [Channel.Numbered], _ store: StoreAddress, _ state: State) -> [UInt8] {
+    func lines(_ events: [Channel.Numbered], _ store: StoreAddress, _ state: State) -> [UInt8] {
         var events = events
         let lastWord = events.last { event in if case .change = event.event { false } else { true } }
         if case .reset? = lastWord?.event, let event = state.relocations[store]?.announcement, let last = events.last {
@@ -94,19 +94,20 @@ extension Hub {
 
     /// Numbers the event and sends it to all subscribers; nothing when the store isn't open.
     package func publish(_ event: StoreEvent, of store: StoreAddress) {
-        state.withLock { state in
+        let isHistoryWanted = state.withLock { state in
             let before = state.relocations[store]
             let relocation = RelocationState.after(event, before)
             // Who is waited for still: nothing new.
-            if case .relocating = event, relocation == before { return }
+            if case .relocating = event, relocation == before { return false }
             state.relocations[store] = relocation
             distribute(event, store, &state)
             if case .reset = event, let announcement = relocation?.announcement {
                 distribute(announcement, store, &state)
             }
             if state.channels[store] == nil, relocation?.announcement == nil { state.relocations[store] = nil }
+            return !state.unread.isEmpty
         }
-        readHistories()
+        if isHistoryWanted { readHistories() }
     }
 
     private func distribute(_ event: StoreEvent, _ store: StoreAddress, _ state: inout State) {
@@ -217,9 +218,9 @@ extension Hub {
     }
 
     @discardableResult
-    private func remove(_ store: StoreAddress, of outlet: Outlet, _ state: inout State) -> Bool {
+    func remove(_ store: StoreAddress, of outlet: Outlet, _ state: inout State) -> Bool {
         guard let subscription = outlet.subscriptions[store] else { return false }
-        answerBarriers(of: subscription, evenIfUntold: true, &state)
+        answerAll(of: subscription, &state)
         outlet.remove(subscription)
         state.subscribers[store]?.removeAll { $0 === subscription }
         if state.subscribers[store]?.isEmpty == true { state.subscribers[store] = nil }
@@ -232,91 +233,4 @@ extension WireError {
     fileprivate static let tooManySubscriptions = WireError(
         code: "too_many_subscriptions", "a connection has at most \(Hub.mostSubscriptions) subscriptions",
         hint: "use another connection")
-}
-
-// MARK: - Connections
-
-extension Hub {
-    /// `raw` is a non-blocking socket that the event loop watches under `connection`; it stays open until `remove`.
-    package func add(_ connection: UInt64, raw: CInt, peer: PeerCredentials? = nil) {
-        state.withLock { $0.outlets[connection] = Outlet(connection: connection, raw: raw, peer: peer, loop: loop) }
-    }
-
-    /// Returns the stores that nobody is subscribed to any more.
-    package func remove(_ connection: UInt64) -> [StoreAddress] {
-        state.withLock { state in
-            guard let outlet = state.outlets.removeValue(forKey: connection) else { return [] }
-            state.finished.remove(connection)
-            let stores = Array(outlet.subscriptions.keys)
-            for store in stores { remove(store, of: outlet, &state) }
-            return stores.filter { state.subscribers[$0] == nil }
-        }
-    }
-
-    /// An answer is coming from another thread.
-    package func expectAnswer(_ connection: UInt64) { state.withLock { $0.outlets[connection]?.unanswered += 1 } }
-
-    /// Sends a whole answer, or the last line of one. `wasExpected`: after `expectAnswer`.
-    package func answer(_ connection: UInt64, _ message: AgentMessage, wasExpected: Bool = false) {
-        state.withLock { state in
-            guard let outlet = state.outlets[connection] else { return }
-            if wasExpected { outlet.unanswered -= 1 }
-            answer(message, outlet, &state)
-        }
-    }
-
-    /// Sends lines that belong to an answer; `optional` ones are left out for a client that doesn't keep up.
-    package func send(_ connection: UInt64, _ messages: [AgentMessage], optional: Bool = false) {
-        state.withLock { state in
-            guard let outlet = state.outlets[connection], !(optional && outlet.isCongested) else { return }
-            outlet.send(answer: messages.flatMap { WireLine.bytes($0.json) })
-        }
-    }
-
-    func answer(_ message: AgentMessage, _ outlet: Outlet, _ state: inout State) {
-        outlet.send(answer: WireLine.bytes(message.json))
-        note(outlet, &state)
-    }
-
-    package func flush(_ connection: UInt64) {
-        state.withLock { state in
-            guard let outlet = state.outlets[connection] else { return }
-            var told: [Subscription] = []
-            outlet.flush { events, subscription in
-                told.append(subscription)
-                return lines(events, subscription.store, state)
-            }
-            for subscription in told { answerBarriers(of: subscription, &state) }
-            note(outlet, &state)
-        }
-    }
-
-    /// The peer ended its side; the connection is kept for as long as there is something to send.
-    package func peerIsSilent(_ connection: UInt64) {
-        state.withLock { state in
-            guard let outlet = state.outlets[connection] else { return }
-            outlet.peerIsSilent = true
-            outlet.setReading(false)
-            note(outlet, &state)
-        }
-    }
-
-    /// Whether the client should take its answers before it asks more; requests aren't read meanwhile.
-    package func pausesIfCongested(_ connection: UInt64) -> Bool {
-        state.withLock { state in
-            guard let outlet = state.outlets[connection], !outlet.peerIsSilent else { return false }
-            outlet.setReading(!outlet.isCongested)
-            return outlet.isCongested
-        }
-    }
-
-    /// Connections on which nothing will ever be sent or asked again.
-    package func takeFinished() -> Set<UInt64> {
-        state.withLock { state in
-            defer { state.finished = [] }
-            return state.finished.filter { state.outlets[$0]?.isFinished == true }
-        }
-    }
-
-    package var isFlushed: Bool { state.withLock { $0.outlets.values.allSatisfy(\.isFlushed) } }
 }

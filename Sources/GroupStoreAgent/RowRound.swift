@@ -201,36 +201,3 @@ extension Hub {
         }
     }
 }
-
-// MARK: - Barriers
-
-extension Hub {
-    /// Answers when the connection was told all that is numbered now, or what isn't for it is left out.
-    func sync(_ connection: UInt64, _ store: StoreAddress, id: JSONValue?) {
-        state.withLock { state in
-            guard let outlet = state.outlets[connection] else { return }
-            let number = state.channels[store]?.number
-            guard let number, let subscription = outlet.subscriptions[store] else {
-                outlet.unanswered -= 1
-                var reply: JSONObject = [:]
-                if let number { reply["token"] = .string(token(number)) }
-                return answer(.reply(id: id, reply), outlet, &state)
-            }
-            subscription.barriers.append((id, number))
-            answerBarriers(of: subscription, &state)
-        }
-    }
-
-    func answerBarriers(of subscription: Subscription, evenIfUntold: Bool = false, _ state: inout State) {
-        let ids = evenIfUntold ? subscription.barriers.map(\.id) : subscription.takeBarriers()
-        if evenIfUntold { subscription.barriers = [] }
-        for id in ids {
-            let number =
-                evenIfUntold || subscription.rows != nil
-                ? subscription.told : state.channels[subscription.store]?.number
-            let token = token(number ?? subscription.told, subscription.rows?.position)
-            subscription.outlet.unanswered -= 1
-            answer(.reply(id: id, ["token": .string(token)]), subscription.outlet, &state)
-        }
-    }
-}

@@ -146,6 +146,7 @@ import Testing
         #expect(try groupstore("history", "enable", Word(store)).status == 0)
         let shell = try sqliteShell(store)
         var agent = try agent()
+        let watcher = try awaitCompleteChanges(agent) { try shell.execute("INSERT INTO ZTAG VALUES ('before')") }
         let wishes: [Word] = ["--except-authors", "me", "--rows"]
         let client = try client(agent.socket, form + wishes)
         #expect(try next(client, "Reset").string("reason") == "subscribed")
@@ -155,6 +156,7 @@ import Testing
         try shell.execute("INSERT INTO ZNOTE VALUES ('theirs')")
         let change = try next(client, "Changed")
         #expect(change.objects("rows").map { $0.string("table") } == ["ZNOTE"], "\(change.text)")
+        withExtendedLifetime(watcher) {}
         // Back with another agent, the rows written meanwhile are told, and no reset.
         try agent.process.killAtOnce()
         try next(client, "Disconnected")

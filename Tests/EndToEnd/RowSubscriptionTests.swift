@@ -5,6 +5,14 @@ import SystemPackage
 import TestSupport
 import Testing
 
+/// Subscribes to the tests' store, and returns once the agent knows which of its tables a change is about: until then
+/// changes are told that a filter would leave out.
+func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) throws -> WireConnection {
+    let watcher = try agent.subscribe("Notes.sqlite")
+    repeat { try commit() } while try watcher.next("change").bool("complete") != true
+    return watcher
+}
+
 /// Subscriptions that a store's history is read for.
 @Suite(.timeLimit(.minutes(10))) struct RowSubscriptionTests {
     private final class Scene {
@@ -13,6 +21,8 @@ import Testing
         var agent: AgentProcess
         /// Has the store open all the time.
         let writer: RunningProcess
+        /// Somebody who is subscribed to all, so that the agent knows which tables change.
+        var watcher: WireConnection?
         static let name = "\(AgentProcess.group)/Notes.sqlite"
 
         init(history: Bool = true) throws {
@@ -24,6 +34,7 @@ import Testing
             if history { #expect(try groupstore("history", "enable", Word(store)).status == 0) }
             writer = try sqliteShell(store)
             agent = try Self.agent(places)
+            watcher = try awaitCompleteChanges(agent) { try self.writer.execute("INSERT INTO tag VALUES ('x')") }
         }
 
         static func agent(_ places: Places) throws -> AgentProcess {

@@ -65,6 +65,29 @@ import Testing
         guard case .reset? = try await late.next() else { throw Unexpected("no reset") }
     }
 
+    @Test func ownRowsAreLeftOutAndOthersAreNamed() async throws {
+        #expect(try groupstore("history", "enable", Word(store)).status == 0)
+        let shell = try sqliteShell(store)
+        let agent = try agent()
+        let watcher = try awaitCompleteChanges(agent) { try shell.execute("INSERT INTO note VALUES ('before')") }
+        let address = try #require(StoreAddress(group: AgentProcess.group, name: Array("Notes.sqlite".utf8)))
+        var subscription = SubscribeOperation(address)
+        var filter = RowFilter()
+        filter.exceptAuthors = ["me"]
+        subscription.filter = HistoryOperation.Filter(filter)
+        subscription.wantsRows = true
+        var iterator = StoreChanges(subscription: subscription, socket: agent.socket).makeAsyncIterator()
+        guard case .reset("subscribed", _)? = try await iterator.next() else { throw Unexpected("no reset") }
+        try shell.execute(
+            "BEGIN; UPDATE GS_AUTHOR SET name = 'me'; INSERT INTO note VALUES ('mine'); UPDATE GS_AUTHOR SET name = NULL; COMMIT"
+        )
+        try shell.execute("UPDATE note SET rowid = rowid WHERE 0; INSERT INTO note VALUES ('theirs')")
+        let change = try await iterator.next()
+        guard case .changed(_, _, let rows?, _)? = change else { throw Unexpected("\(String(describing: change))") }
+        #expect(rows.map(\.operation) == [.insert] && rows[0].table == "note" && rows[0].author == nil)
+        withExtendedLifetime(watcher) {}
+    }
+
     @Test func itGoesOnFromAToken() async throws {
         let agent = try agent()
         let subscriber = try agent.subscribe("Notes.sqlite")

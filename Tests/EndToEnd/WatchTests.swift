@@ -198,12 +198,16 @@ import Testing
         try sqlite(scene.store, "PRAGMA journal_mode = WAL")
         #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
         let shell = try sqliteShell(scene.store)
+        let watcher = try awaitCompleteChanges(scene.agent) {
+            try shell.execute("INSERT INTO note (text) VALUES ('before')")
+        }
         let tokens = Word(scene.places.scratch("token"))
         let watch = try scene.watch("--operations", "delete", "--rows", "--token-file", tokens)
         try scene.commit()
         try shell.execute("DELETE FROM note WHERE text = 'later'")
         let change = try #require(JSONObject(line: try watch.line { JSONObject(line: $0)?.type == "change" }))
         #expect(change.objects("rows").map { $0.string("op") } == ["delete"], "\(change.text)")
+        withExtendedLifetime(watcher) {}
         // Kept before the next line is waited for.
         try scene.commit()
         try shell.execute("DELETE FROM note WHERE text = 'later'")

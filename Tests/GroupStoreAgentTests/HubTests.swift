@@ -264,6 +264,21 @@ import Testing
         #expect(numbers(lines) == [0, 1, 2])
     }
 
+    /// Replaced before it was answered, a subscription is answered all the same.
+    @Test func aReplacedSubscriptionIsAnswered() throws {
+        let pair = try SocketPair()
+        try loop.add(pair.served.raw, token: 1)
+        hub.add(1, raw: pair.served.raw)
+        hub.open(store)
+        hub.readHistories { _ in }
+        var operation = SubscribeOperation(store)
+        operation.wantsRows = true
+        hub.subscribe(1, operation, id: "first", path: [0x2F])
+        #expect(try pair.received().isEmpty)
+        hub.subscribe(1, SubscribeOperation(store), id: "second", path: [0x2F])
+        #expect(try pair.received().map { $0.string("id") } == ["first", "second"])
+    }
+
     /// Who hears nothing is told now and then how far that is.
     @Test func whatIsLeftOutBringsABookmark() throws {
         let pair = try SocketPair()
