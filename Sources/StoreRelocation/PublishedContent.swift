@@ -42,6 +42,14 @@ enum PublishedContent {
     /// Whether the store itself is not what is published.
     var isNew: Bool { if case .same = self { false } else { true } }
 
+    /// What is done to a store whose place it takes.
+    func sentence(inPlace store: FilePath) -> String {
+        guard case .replaced(let replacement, let reason) = self else {
+            return "change \(PrintablePath(store)) at its place"
+        }
+        return "archive \(PrintablePath(store)) (\(reason)), and make \(replacement.description) instead"
+    }
+
     /// Why the store is set aside; nil when it isn't.
     var reason: String? { if case .replaced(_, let reason) = self { reason } else { nil } }
 }
@@ -65,12 +73,14 @@ extension RelocationEngine {
         guard failure.isIncompatible, let replacement = request.replacement else { throw failure }
         if let transform = request.transform { try checkPresenters(transform) }
         try replacement.check()
-        return .replaced(replacement, reason: "it was set aside: " + failure.message)
+        return .replaced(replacement, reason: "it can't be migrated: " + failure.message)
     }
 
-    /// Gives the store the place that is asked for, as what it is to be: changed, or replaced where that can't be.
+    /// Gives the store the place that is asked for, with that content; and where it turns out that it can't be made of it,
+    /// gives the place to what replaces it.
     func publish(
-        _ store: StoreLocation, _ sighting: StoreSighting, _ decision: RelocationDecision, inPlace: Bool = false
+        _ content: PublishedContent, _ store: StoreLocation, _ sighting: StoreSighting, _ decision: RelocationDecision,
+        inPlace: Bool = false
     ) throws -> StoreTransfer.Done {
         func run(_ content: PublishedContent) throws -> StoreTransfer.Done {
             let name = decision.places.group.name.database
@@ -78,13 +88,18 @@ extension RelocationEngine {
                 .publish(as: StoredPath(FilePath(root: nil, [name]))), store, sighting, decision, content: content,
                 inPlace: inPlace)
         }
-        let content = try content(of: store) ?? .same
         do {
             return try noting(run(content))
         } catch let failure as RelocationFailure {
             // What was found only when each row was looked at.
             return try noting(run(replacement(after: failure)))
         }
+    }
+
+    /// What is decided, in words.
+    func sentence(_ decision: RelocationDecision, _ content: PublishedContent) -> String {
+        if case .replaced = content { return content.sentence(inPlace: decision.places.legacy.path) }
+        return decision.sentence
     }
 
     private func noting(_ done: StoreTransfer.Done) -> StoreTransfer.Done {
@@ -112,34 +127,28 @@ extension RelocationEngine {
     func prospect(_ decision: RelocationDecision) throws -> RelocationSummary {
         let places = decision.places
         var summary = RelocationSummary(.alreadyRelocated, from: request.source, to: places.group.path)
-        let store: StoreLocation
+        var store = places.group
         switch decision.plan {
-        case .conflict, .refuse: throw try decision.failure()
-        case .alreadyRelocated, .archiveLegacy, .retireLegacy: store = places.group
-        case .nothingToDo:
-            summary.outcome = .nothingToDo
-            store = places.group
+        case .conflict, .refuse:
+            report(.plan(decision.sentence, bytesToCopy: 0))
+            throw try decision.failure()
+        case .alreadyRelocated, .archiveLegacy, .retireLegacy: break
+        case .nothingToDo: summary.outcome = .nothingToDo
         case .relocate:
             summary.outcome = .relocated
             summary.method = decision.needsCopy ? .copy : .rename
             store = places.legacy
         }
-        guard let content = try content(of: store) else { return summary }
-        switch content {
-        case .same: break
-        case .transformed:
-            summary.method = .migrate
-            if summary.outcome != .relocated {
-                if summary.outcome == .nothingToDo || places.areOne { summary.outcome = .migrated }
-                report(.plan("change \(PrintablePath(store.path)) at its place", bytesToCopy: 0))
-            }
-        case .replaced(let replacement, let reason):
-            (summary.outcome, summary.method) = (.setAside, .replace)
-            report(
-                .plan(
-                    "archive \(PrintablePath(store.path)) (\(reason)), and make \(replacement.description) in its place",
-                    bytesToCopy: decision.bytesToCopy))
+        let content = try content(of: store) ?? .same
+        let isInPlace = summary.outcome != .relocated
+        report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
+        guard content.isNew else { return summary }
+        if isInPlace {
+            report(.plan(content.sentence(inPlace: store.path), bytesToCopy: decision.bytesToCopy))
+            if summary.outcome == .nothingToDo || places.areOne { summary.outcome = .migrated }
         }
+        summary.method = .migrate
+        if content.reason != nil { (summary.outcome, summary.method) = (.setAside, .replace) }
         return summary
     }
 

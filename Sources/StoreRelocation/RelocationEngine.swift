@@ -87,7 +87,6 @@ package struct RelocationEngine {
             relinquish(places)
             defer { reacquire(places) }
             let decision = try RelocationDecision(places, request)
-            report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
             return try prospect(decision)
         } catch is RelocationPlaces.NoLegacyDirectory {
             return noLegacyDirectory
@@ -156,7 +155,8 @@ package struct RelocationEngine {
         // Each round looks anew: archiving what is in the way is a transfer of its own.
         while true {
             let decision = try decide(places)
-            report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
+            let content = decision.plan.movesLegacyStore ? try content(of: places.legacy) ?? .same : .same
+            report(.plan(sentence(decision, content), bytesToCopy: decision.bytesToCopy))
             switch decision.plan {
             case .nothingToDo(let adopted):
                 var summary = summary(.nothingToDo, places)
@@ -171,7 +171,7 @@ package struct RelocationEngine {
                 let done = try transfer(.discard, places.legacy, decision.legacy, decision)
                 return finished(.alreadyRelocated, places, notes + done.notes, nil)
             case .relocate(.none):
-                let done = try publish(places.legacy, decision.legacy, decision)
+                let done = try publish(content, places.legacy, decision.legacy, decision)
                 return finished(.relocated, places, notes + done.notes, done)
             case .relocate(.remains):
                 let id = TransferIdentifier()

@@ -61,7 +61,7 @@ extension RelocationEngine {
     /// Changes the group's store where that is needed, and says so in the summary.
     func transformInPlace(_ places: RelocationPlaces, _ summary: inout RelocationSummary) throws {
         let seen = try StoreSighting(places.group)
-        guard try content(of: places.group) != nil else { return }
+        guard let content = try content(of: places.group) else { return }
         guard seen.status?.links == 1 else { throw RelocationFailure.severalNames(places.group.path) }
         var request = request
         request.source = places.group.path
@@ -69,8 +69,8 @@ extension RelocationEngine {
         request.retirement = .delete
         let decision = try RelocationDecision(RelocationPlaces(request), request)
         try RelocationPreconditions(decision).check()
-        report(.plan("change \(PrintablePath(places.group.path)) at its place", bytesToCopy: decision.bytesToCopy))
-        let done = try publish(places.group, seen, decision, inPlace: true)
+        report(.plan(content.sentence(inPlace: places.group.path), bytesToCopy: decision.bytesToCopy))
+        let done = try publish(content, places.group, seen, decision, inPlace: true)
         summary.setAside = done.setAside
         if done.setAside != nil {
             summary.outcome = .setAside
