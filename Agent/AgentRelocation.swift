@@ -1,6 +1,7 @@
 import AgentProtocol
 import GroupStore
 import LinuxSystem
+import StorePreparation
 import StoreRelocation
 import SystemPackage
 
@@ -14,14 +15,18 @@ struct AgentRelocation {
 
     /// Nil when no agent answers, or when it serves neither this group nor the one that the store is in: then the relocation
     /// is the command's own.
-    init?(_ request: RelocationRequest, dryRun: Bool, environment: [String: String]) {
+    init?(
+        _ request: RelocationRequest, _ migration: MigrationRequest?, dryRun: Bool, environment: [String: String]
+    ) {
         guard let socket = try? AgentConnection.standardSocket(environment: environment),
             let connection = try? AgentConnection(socket),
             let groups = try? ServedGroups(connection),
             [request.group, request.source.removingLastComponent()].contains(where: { groups.group(at: $0) != nil })
         else { return nil }
         self.connection = connection
-        operation = RelocateOperation(request, dryRun: dryRun)
+        var operation = RelocateOperation(request, dryRun: dryRun)
+        if let migration { operation.add(migration) }
+        self.operation = operation
     }
 
     /// The summary's members; nil when the agent can't do it after all, or died on the way. What it had begun, the
@@ -45,6 +50,25 @@ extension RelocateOperation {
         opaque = request.opaque
         assumeClosed = request.assumeClosed
         self.dryRun = dryRun
+        journalMode = request.journalMode?.word
+    }
+
+    /// The agent reads the model, the mapping models and the default store itself.
+    mutating func add(_ migration: MigrationRequest) {
+        model = NamedFile(migration.model)
+        modelVersion = migration.version
+        mappings = migration.mappings.map { NamedFile($0) }
+        renamings = migration.renamings.map(\.description)
+        allowsPartialHistory = migration.allowsPartialHistory
+        onIncompatible = migration.onIncompatible.rawValue
+        defaultStore = migration.defaultStore.map { NamedFile($0) }
+    }
+}
+
+extension RelocateOperation.NamedFile {
+    init(_ path: FilePath) {
+        self.init(
+            path: path.bytes, identity: FileStatus(following: path).map { RelocateOperation.Identity($0.identity) })
     }
 }
 

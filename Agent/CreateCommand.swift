@@ -68,6 +68,8 @@ struct CreateCommand: ParsableCommand {
 /// How a store keeps its log.
 enum JournalModeArgument: String, ExpressibleByArgument, CaseIterable {
     case wal, delete
+
+    var mode: DatabaseHeader.JournalMode { self == .wal ? .writeAhead : .rollback }
 }
 
 /// Runs `body`, and turns what stores, models and the system throw into `CommandFailure`.

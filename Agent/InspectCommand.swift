@@ -16,7 +16,9 @@ struct InspectCommand: ParsableCommand {
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
-    @Option(help: "A model: say which of its versions the store is of.", completion: .file())
+    @Option(
+        help: "A model: say which of its versions the store is of; else the one of the configuration is used.",
+        completion: .file())
     var model: String?
 
     @OptionGroup var outputOptions: OutputOptions
@@ -24,23 +26,37 @@ struct InspectCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let description = try describe()
-            let version = try model.map { try StoreVersion(of: description, $0) }
+            let (description, location) = try describe()
+            let named = model ?? (description.coreData == nil ? nil : configuredModel(location))
+            let version = try named.map { try StoreVersion(of: description, $0) }
+            let entities = try storeFailures { try EntityReport(location, version?.version) }
             if output.json {
-                var lines = description.json
+                var lines = description.json(entities)
                 // The summary stays the last one.
                 if let version { lines.insert(version.record, at: lines.count - 1) }
                 for line in lines { output.record(line, "") }
             } else {
-                for line in description.lines { output.record([:], line) }
+                for line in description.lines(entities) { output.record([:], line) }
                 if let version { output.record([:], "\n" + version.sentence) }
             }
         }
     }
 
-    private func describe() throws -> StoreDescription {
+    /// The model that the standard configuration names for the store; nil for none, or for a configuration that can't be
+    /// read: nobody has asked for it.
+    private func configuredModel(_ location: StoreLocation) -> String? {
+        let environment = ProcessVariables.all
+        guard let path = ConfigurationFile.standardPath(environment: environment),
+            let configuration = try? ConfigurationFile(path, environment: environment).load()
+        else { return nil }
+        let model = configuration.migration(of: location.path)?.model
+        return model.flatMap { FileStatus(following: $0) == nil ? nil : $0.string }
+    }
+
+    private func describe() throws -> (StoreDescription, StoreLocation) {
         do {
-            return try StoreDescription(StoreArgument(store).location())
+            let location = try StoreArgument(store).location()
+            return (try StoreDescription(location), location)
         } catch let error as StoreError {
             throw CommandFailure(error)
         } catch let error as SystemError {

@@ -31,6 +31,9 @@ struct MigrateCommand: ParsableCommand {
     @Option(help: "Leave the store alone, and make the migrated one here.", completion: .file())
     var to: String?
 
+    @Option(help: "How the migrated store keeps its log: wal or delete; as it did, unless given.")
+    var journalMode: JournalModeArgument?
+
     @Flag(help: "Say what would be done, and change nothing.")
     var dryRun = false
 
@@ -43,6 +46,7 @@ struct MigrateCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
+        try modelOptions.validate(beside: model)
         guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
     }
 
@@ -94,7 +98,7 @@ struct MigrateCommand: ParsableCommand {
             staged: new.path, trace: try modelOptions.trace(), progress: reporter.report)
         reporter.finish()
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
-        try new.publish(mode: mode, writeAhead: writeAhead)
+        try new.publish(mode: mode, writeAhead: journalMode.map { $0 == .wal } ?? writeAhead)
         return notes
     }
 
@@ -103,6 +107,7 @@ struct MigrateCommand: ParsableCommand {
         var request = RelocationRequest(source: job.location.path, group: job.location.directory.path)
         request.deadline = .milliseconds(Int64(deadline * 1000))
         request.assumeClosed = assumeClosed
+        request.journalMode = journalMode?.mode
         request.transform = try modelOptions.transform(job)
         FileLease.ignoreBreakSignal()
         let engine = RelocationEngine(

@@ -27,6 +27,21 @@ struct MigrationModelOptions: ParsableArguments {
     @Option(help: "1 for the statements; 3 for the values in them too.")
     var traceLevel = 1
 
+    /// Throws `ValidationError` for what means nothing.
+    func validate(beside model: String?) throws {
+        guard (1...3).contains(traceLevel) else { throw ValidationError("--trace-level is 1 to 3") }
+        for text in renameOptions.renamings where ModelRenaming(text) == nil {
+            throw ValidationError("--rename \(text): write Car=Automobile or Car.color=paintColor")
+        }
+        let isModelUsed =
+            version != nil || traceSql != nil || allowPartialHistory || !renameOptions.renamings.isEmpty
+            || !mappingOptions.mappings.isEmpty
+        guard model != nil || !isModelUsed else {
+            throw ValidationError(
+                "--version, --rename, --mapping, --allow-partial-history and --trace-sql need a --model")
+        }
+    }
+
     /// Nil when no trace is asked for. Throws `CommandFailure`.
     func trace() throws -> StatementTrace? {
         guard let traceSql else { return nil }
@@ -41,30 +56,34 @@ struct MigrationModelOptions: ParsableArguments {
         return StatementTrace(level: traceLevel) { Output.write(Self.line($0, $1), to: raw) }
     }
 
+    /// The same for a model that is read where the relocation is done.
+    func request(_ model: String) -> MigrationRequest {
+        var request = MigrationRequest(path(model))
+        request.version = version
+        request.mappings = mappingOptions.mappings.map { path($0) }
+        request.renamings = renameOptions.renamings.compactMap { ModelRenaming($0) }
+        request.allowsPartialHistory = allowPartialHistory
+        return request
+    }
+
+    /// An absolute path; a store may be named as `GROUP_ID/NAME`.
+    func path(_ text: String) -> FilePath {
+        let path = ArgumentBytes.path(text).absolute(in: FilePath(workingDirectory()))
+        guard FileStatus(following: path) == nil, let store = try? StoreArgument(text).location() else { return path }
+        return store.path
+    }
+
+    /// One for each relocation's thread. Throws `CommandFailure`.
+    func traces() throws -> @Sendable () -> StatementTrace? {
+        let trace = UncheckedTrace(trace: try trace())
+        return { trace.trace }
+    }
+
     /// The same migration, as relocations take it. Throws `CommandFailure`.
     func transform(_ job: MigrationJob) throws -> MigrationTransform {
-        try transform(to: job.target, in: job.bundle, job.mappings)
-    }
-
-    /// To the model's version that is asked for. Throws `CommandFailure`.
-    func transform(toModel model: String) throws -> MigrationTransform {
-        let argument = try ModelArgument(model)
-        let named = try argument.version(named: version, .none)
-        let target =
-            try named.version ?? ModelVersion(name: named.name, model: named.knownModel, path: argument.path)
-        let mappings = try mappingOptions.files(beside: argument.path)
-        guard case .bundle(let bundle) = argument else { return try transform(to: target, in: nil, mappings) }
-        return try transform(to: target, in: bundle, mappings)
-    }
-
-    private func transform(
-        to target: ModelVersion, in bundle: ModelBundle?, _ mappings: [MappingModelFile]
-    ) throws -> MigrationTransform {
-        let trace = UncheckedTrace(trace: try trace())
-        return MigrationTransform(
-            to: target, in: bundle, mappings: mappings,
-            options: MigrationOptions(allowsPartialHistory: allowPartialHistory),
-            trace: { trace.trace })
+        MigrationTransform(
+            to: job.target, in: job.bundle, mappings: job.mappings,
+            options: MigrationOptions(allowsPartialHistory: allowPartialHistory), trace: try traces())
     }
 
     /// A command runs on one thread.

@@ -4,6 +4,7 @@ import Glibc
 import LinuxSystem
 import ManagedObjectModel
 import StoreMigration
+import StorePreparation
 import SystemPackage
 
 struct ModelMappingCommand: ParsableCommand {
@@ -26,16 +27,8 @@ struct MappingModelOptions: ParsableArguments {
     /// Those named, then those that lie beside the model or in it. Throws `CommandFailure`.
     func files(beside model: FilePath) throws -> [MappingModelFile] {
         do {
-            var found = try mappings.map { try MappingModelFile(reading: ArgumentBytes.path($0)) }
-            let places = [model, model.removingLastComponent().isEmpty ? "." : model.removingLastComponent()]
-            for place in places where FileStatus(following: place)?.kind == .directory {
-                for file in try MappingModelFile.all(in: place)
-                where !found.contains(where: { $0.path.lexicallyNormalized() == file.path.lexicallyNormalized() }) {
-                    found.append(file)
-                }
-            }
-            return found
-        } catch let error as MappingModelError {
+            return try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: model)
+        } catch {
             throw CommandFailure(error)
         }
     }

@@ -4,6 +4,8 @@ import Glibc
 import GroupContainer
 import GroupStoreAgent
 import LinuxSystem
+import ManagedObjectModel
+import StorePreparation
 import StoreRelocation
 import SystemPackage
 
@@ -46,6 +48,18 @@ struct RelocateCommand: ParsableCommand {
 
     @OptionGroup var modelOptions: MigrationModelOptions
 
+    @Option(
+        help:
+            "When a store can't be migrated: \(list(RelocationRequest.IncompatiblePolicy.self)) (it is archived, and another one has its place)."
+    )
+    var onIncompatible: RelocationRequest.IncompatiblePolicy = .refuse
+
+    @Option(help: "The store that is installed then, instead of an empty one of the model.", completion: .file())
+    var defaultStore: String?
+
+    @Option(help: "How the store keeps its log where it arrives: wal or delete; as it did, unless given.")
+    var journalMode: JournalModeArgument?
+
     @Flag(help: "Take the store's last relocation back, while nobody has written to it since.")
     var undo = false
 
@@ -56,6 +70,13 @@ struct RelocateCommand: ParsableCommand {
 
     func validate() throws {
         guard !undo || !dryRun else { throw ValidationError("--undo has no --dry-run") }
+        guard onIncompatible == .refuse || model != nil else {
+            throw ValidationError("--on-incompatible set-aside needs a --model")
+        }
+        guard defaultStore == nil || onIncompatible == .setAside else {
+            throw ValidationError("--default-store needs --on-incompatible set-aside")
+        }
+        try modelOptions.validate(beside: model)
         guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
     }
 
@@ -65,14 +86,16 @@ struct RelocateCommand: ParsableCommand {
         let started = ContinuousClock.now
         do {
             var request = try request()
-            try reporting(output) {
-                try storeFailures { request.transform = try model.map(modelOptions.transform(toModel:)) }
-            }
-            // An agent has a model of its own, where its configuration names one.
-            let agent =
-                model == nil ? AgentRelocation(request, dryRun: dryRun, environment: ProcessVariables.all) : nil
+            let migration = migration()
+            let agent = AgentRelocation(
+                request, migration, dryRun: dryRun, environment: ProcessVariables.all)
             guard agent == nil || !undo else { throw Self.undoBesideAgent }
+            guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceBesideAgent }
             if let summary = agent?.run(progress) { return try progress.finish(summary) }
+            try reporting(output) {
+                let traces = try modelOptions.traces()
+                try migration.map { try request.migrate($0, trace: traces) }
+            }
             FileLease.ignoreBreakSignal()
             let engine = RelocationEngine(request, report: { progress.report($0) })
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
@@ -88,6 +111,20 @@ struct RelocateCommand: ParsableCommand {
     private static let undoBesideAgent = RelocationFailure(
         .busy, code: "agent_serves", "an agent serves this group, and would relocate the store again at once",
         remedy: "stop the agent, or take the legacy store out of its configuration, then run this again")
+
+    /// The statements are run in the agent.
+    private static let traceBesideAgent = RelocationFailure(
+        .busy, code: "agent_serves", "an agent serves this group and does the migration: it can't be traced from here",
+        remedy: "leave --trace-sql out, or stop the agent")
+
+    /// Nil without a model.
+    private func migration() -> MigrationRequest? {
+        guard let model else { return nil }
+        var migration = modelOptions.request(model)
+        migration.onIncompatible = onIncompatible
+        migration.defaultStore = defaultStore.map { modelOptions.path($0) }
+        return migration
+    }
 
     private func request() throws(RelocationFailure) -> RelocationRequest {
         let working = FilePath(workingDirectory())
@@ -105,6 +142,7 @@ struct RelocateCommand: ParsableCommand {
         request.deadline = .milliseconds(Int64(deadline * 1000))
         request.opaque = opaque
         request.assumeClosed = assumeClosed
+        request.journalMode = journalMode?.mode
         return request
     }
 }
@@ -113,5 +151,6 @@ private func list<Value: CaseIterable & RawRepresentable>(_ type: Value.Type) ->
     type.allCases.map(\.rawValue).joined(separator: ", ")
 }
 
+extension RelocationRequest.IncompatiblePolicy: ExpressibleByArgument {}
 extension RelocationRequest.ConflictPolicy: ExpressibleByArgument {}
 extension Transfer.Retirement: ExpressibleByArgument {}

@@ -118,6 +118,7 @@ final class RelocationProgress {
         case .undone: return "undone: the store is \(to) again"
         case .alreadyRelocated: return "already relocated: \(to)"
         case .migrated: return "migrated \(to)"
+        case .setAside: return "set aside \(summary.setAside.map { "\(PrintablePath($0.store))" } ?? ""); \(to) is new"
         case .nothingToDo: return "nothing to do: no store at \(from)"
         }
     }

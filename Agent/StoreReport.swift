@@ -5,9 +5,9 @@ import PersistentStore
 
 /// A store's description for people.
 extension StoreDescription {
-    var lines: [String] {
+    func lines(_ entities: EntityReport?) -> [String] {
         [PrintablePath(path).description] + facts.lines(indent: "  ") + [""] + tableLines
-            + (coreData.map { [""] + $0.lines } ?? [])
+            + (coreData.map { [""] + $0.lines(entities) } ?? [])
     }
 
     private var facts: TextTable {
@@ -49,7 +49,7 @@ extension StoreDescription {
 }
 
 extension CoreDataMetadata {
-    fileprivate var lines: [String] {
+    fileprivate func lines(_ report: EntityReport?) -> [String] {
         var facts = TextTable()
         facts.add(.text("store UUID"), .text(uuid ?? "none"))
         if let problem { facts.add(.text("metadata"), .text(problem)) }
@@ -63,13 +63,15 @@ extension CoreDataMetadata {
             facts.add(.text("app's keys"), .text(applicationKeys.joined(separator: ", ")))
         }
         var table = TextTable()
-        table.add(.number("Z_ENT"), .number("Z_MAX"), .text("entity"), .text("version hash"))
+        table.add(.number("Z_ENT"), .number("Z_MAX"), .number("objects"), .text("entity"), .text("version hash"))
         for entity in entities {
             table.add(
                 .number(entity.number.map(String.init) ?? "-"), .number(entity.highestKey.map(String.init) ?? "-"),
+                .number(report?.objects(of: entity).map(String.init) ?? "-"),
                 .text(entity.name), .text(entity.hash ?? "none"))
         }
         return ["Core Data"] + facts.lines(indent: "  ") + [""] + table.lines(indent: "  ")
+            + (report?.lines(entities) ?? [])
     }
 }
 

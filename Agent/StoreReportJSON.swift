@@ -4,13 +4,13 @@ import PersistentStore
 
 /// A store's description for scripts: one object a line.
 extension StoreDescription {
-    var json: [JSONObject] {
+    func json(_ report: EntityReport?) -> [JSONObject] {
         var summary: JSONObject = ["type": "summary", "outcome": "described"]
         summary.setPath("path", bytes: path.bytes)
         summary["tables"] = .integer(Int64(tables.count))
         summary["rows"] = .integer(rows)
         summary["entities"] = .integer(Int64(coreData?.entities.count ?? 0))
-        return [store] + tables.map(\.json) + (coreData?.entities.map(\.json) ?? []) + [summary]
+        return [store] + tables.map(\.json) + (coreData?.entities.map { $0.json(report) } ?? []) + [summary]
     }
 
     private var store: JSONObject {
@@ -91,11 +91,13 @@ extension CoreDataMetadata {
 }
 
 extension CoreDataMetadata.Entity {
-    fileprivate var json: JSONObject {
+    fileprivate func json(_ report: EntityReport?) -> JSONObject {
         var object: JSONObject = ["type": "entity", "name": .string(name)]
         object["number"] = number.map { .integer($0) } ?? .null
         object["parent"] = parent.map { .integer($0) } ?? .null
         object["highest_key"] = highestKey.map { .integer($0) } ?? .null
+        object["objects"] = report?.objects(of: self).map { .integer($0) } ?? .null
+        object["relationships"] = report?.json(self)
         object["hash"] = hash.map { .string($0) } ?? .null
         return object
     }

@@ -8,7 +8,7 @@ import PersistentStore
 struct StoreVersion {
     private let bundle: ModelBundle
     /// Nil when no version has the store's hashes.
-    private let version: ModelVersion?
+    let version: ModelVersion?
 
     /// Throws `CommandFailure`.
     init(of store: StoreDescription, _ model: String) throws {

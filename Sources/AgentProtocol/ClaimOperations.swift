@@ -53,6 +53,10 @@ package struct PresentOperation: Sendable, Equatable {
     /// What the process calls itself, for those in another PID namespace: the kernel doesn't name it there.
     package var pid: Int32?
     package var program: String?
+    /// The versions of the model that it can open, each by its name, an identifier or its checksum; nil: any.
+    package var models: [String]?
+
+    package static let mostModels = 256
 
     package init(item: ItemAddress, pid: Int32? = nil, program: String? = nil) {
         self.item = item
@@ -64,12 +68,29 @@ package struct PresentOperation: Sendable, Equatable {
         item = try object.requiredItem()
         pid = object.integer("pid").flatMap { Int32(exactly: $0) }
         program = object.string("program").map { String($0.prefix(64)) }
+        guard let value = object["models"] else { return }
+        guard case .array(let values) = value, values.count <= Self.mostModels else { throw .badModels }
+        var names: [String] = []
+        for value in values {
+            guard case .string(let name) = value, !name.isEmpty, name.utf8.count <= 256 else { throw .badModels }
+            names.append(name)
+        }
+        models = names
     }
 
     func write(to object: inout JSONObject) {
         object.setPath("store", bytes: item.bytes)
         object["pid"] = pid.map { .integer(Int64($0)) }
         object["program"] = program.map { .string($0) }
+        object["models"] = models.map { .array($0.map { .string($0) }) }
+    }
+}
+
+extension WireError {
+    fileprivate static var badModels: WireError {
+        WireError(
+            code: "bad_request", "models is no list of at most \(PresentOperation.mostModels) versions",
+            hint: "name each by its name, an identifier or its checksum")
     }
 }
 

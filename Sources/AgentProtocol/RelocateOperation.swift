@@ -12,6 +12,18 @@ package struct RelocateOperation: Sendable, Equatable {
         }
     }
 
+    /// A file or directory of the client's, by its absolute path.
+    package struct NamedFile: Sendable, Equatable {
+        package var path: [UInt8]
+        /// Nil when the client sees nothing there.
+        package var identity: Identity?
+
+        package init(path: [UInt8], identity: Identity?) {
+            self.path = path
+            self.identity = identity
+        }
+    }
+
     /// The legacy store's database, an absolute path.
     package var source: [UInt8]
     /// Nil when the client sees nothing there.
@@ -29,6 +41,20 @@ package struct RelocateOperation: Sendable, Equatable {
     package var dryRun = false
     package var opaque = false
     package var assumeClosed = false
+    /// As on the command line; nil: as it is.
+    package var journalMode: String?
+    /// The model that the store is migrated to; nil: the one of the agent's configuration.
+    package var model: NamedFile?
+    package var modelVersion: String?
+    package var mappings: [NamedFile] = []
+    /// As on the command line, such as `Car=Automobile`.
+    package var renamings: [String] = []
+    package var allowsPartialHistory = false
+    package var onIncompatible: String?
+    package var defaultStore: NamedFile?
+
+    /// Of mapping models, and of renamings.
+    package static let mostNames = 256
 
     package init(source: [UInt8], group: [UInt8]) {
         self.source = source
@@ -55,9 +81,48 @@ extension RelocateOperation {
         dryRun = object.bool("dry_run") ?? false
         opaque = object.bool("opaque") ?? false
         assumeClosed = object.bool("assume_closed") ?? false
+        journalMode = object.string("journal_mode")
+        model = try Self.file("model", of: object)
+        modelVersion = object.string("model_version")
+        for value in try Self.list("mappings", of: object) {
+            guard case .object(let mapping) = value else {
+                throw WireError(code: "bad_request", "mappings holds something that is no object")
+            }
+            mappings.append(try NamedFile(mapping))
+        }
+        for value in try Self.list("renamings", of: object) {
+            guard case .string(let text) = value else {
+                throw WireError(code: "bad_request", "renamings holds something that is no text")
+            }
+            renamings.append(text)
+        }
+        allowsPartialHistory = object.bool("allow_partial_history") ?? false
+        onIncompatible = object.string("on_incompatible")
+        defaultStore = try Self.file("default_store", of: object)
+        guard model != nil || (modelVersion == nil && mappings.isEmpty && onIncompatible == nil && defaultStore == nil)
+        else {
+            throw WireError(code: "bad_request", "a migration without a model", hint: "name it, or leave the rest out")
+        }
     }
 
-    private static func absolutePath(_ key: String, of object: JSONObject) throws(WireError) -> [UInt8] {
+    /// Nil where the key is missing.
+    private static func file(_ key: String, of object: JSONObject) throws(WireError) -> NamedFile? {
+        guard let value = object[key] else { return nil }
+        guard case .object(let file) = value else {
+            throw WireError(code: "bad_request", "\(key) is no object", hint: "write {\"path\":…,\"file\":…}")
+        }
+        return try NamedFile(file)
+    }
+
+    private static func list(_ key: String, of object: JSONObject) throws(WireError) -> [JSONValue] {
+        guard let value = object[key] else { return [] }
+        guard case .array(let values) = value, values.count <= mostNames else {
+            throw WireError(code: "bad_request", "\(key) is no list of at most \(mostNames)")
+        }
+        return values
+    }
+
+    fileprivate static func absolutePath(_ key: String, of object: JSONObject) throws(WireError) -> [UInt8] {
         guard let path = object.path(key), path.first == UInt8(ascii: "/"), !path.contains(0), path.count < 4096 else {
             throw WireError(code: "bad_request", "\(key) is missing or no absolute path")
         }
@@ -65,7 +130,7 @@ extension RelocateOperation {
     }
 
     /// Device and inode as strings: numbers above 2^53 break in other languages.
-    private static func identity(_ key: String, of object: JSONObject) throws(WireError) -> Identity? {
+    fileprivate static func identity(_ key: String, of object: JSONObject) throws(WireError) -> Identity? {
         guard let value = object.object(key) else { return nil }
         guard let device = value.string("dev").flatMap({ UInt64($0) }),
             let inode = value.string("ino").flatMap({ UInt64($0) })
@@ -85,9 +150,31 @@ extension RelocateOperation {
         for (key, flag) in [("dry_run", dryRun), ("opaque", opaque), ("assume_closed", assumeClosed)] where flag {
             object[key] = true
         }
+        object["journal_mode"] = journalMode.map { .string($0) }
+        object["model"] = model.map { .object($0.json) }
+        object["model_version"] = modelVersion.map { .string($0) }
+        if !mappings.isEmpty { object["mappings"] = .array(mappings.map { .object($0.json) }) }
+        if !renamings.isEmpty { object["renamings"] = .array(renamings.map { .string($0) }) }
+        if allowsPartialHistory { object["allow_partial_history"] = true }
+        object["on_incompatible"] = onIncompatible.map { .string($0) }
+        object["default_store"] = defaultStore.map { .object($0.json) }
     }
 }
 
 extension RelocateOperation.Identity {
     var json: JSONObject { ["dev": .string(String(device)), "ino": .string(String(inode))] }
+}
+
+extension RelocateOperation.NamedFile {
+    fileprivate init(_ object: JSONObject) throws(WireError) {
+        path = try RelocateOperation.absolutePath("path", of: object)
+        identity = try RelocateOperation.identity("file", of: object)
+    }
+
+    fileprivate var json: JSONObject {
+        var object = JSONObject()
+        object.setPath("path", bytes: path)
+        object["file"] = identity.map { .object($0.json) }
+        return object
+    }
 }

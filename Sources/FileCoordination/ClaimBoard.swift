@@ -102,7 +102,12 @@ extension ClaimBoard {
 
     /// Who presents the item itself.
     package func holders(presenting item: ClaimedItem) -> [FileHolder] {
-        presenters.sorted { $0.key < $1.key }.map(\.value).filter { $0.item == item }.map(\.holder)
+        presenters(of: item).map(\.holder)
+    }
+
+    /// Those who present the item itself, in the order in which they came.
+    package func presenters(of item: ClaimedItem) -> [(number: PresenterNumber, holder: FileHolder)] {
+        presenters.sorted { $0.key < $1.key }.filter { $0.value.item == item }.map { ($0.key, $0.value.holder) }
     }
 
     /// What it was asked and has not answered; nil when nothing.

@@ -13,6 +13,11 @@ public protocol FilePresenter: AnyObject, Sendable {
     /// Where the item is. Nil while there is none.
     var presentedItemURL: URL? { get }
 
+    /// Which versions of its model the presented store may be of for this program to open it, each by the version's name
+    /// (`Notes 3`), one of its identifiers, or its checksum as `groupstore model hash` prints it. A migration to another
+    /// one is refused while this presenter is registered. Nil: any.
+    var openableModelVersions: Set<String>? { get }
+
     /// Somebody waits to read the item: don't write to it until the reacquirer that is returned is called.
     func relinquishPresentedItemToReader() async throws -> Reacquirer?
 
@@ -44,6 +49,7 @@ public protocol FilePresenter: AnyObject, Sendable {
 }
 
 extension FilePresenter {
+    public var openableModelVersions: Set<String>? { nil }
     public func relinquishPresentedItemToReader() async throws -> Reacquirer? { nil }
     public func relinquishPresentedItemToWriter() async throws -> Reacquirer? { nil }
     public func savePresentedItemChanges() async throws {}

@@ -19,6 +19,13 @@ package enum ClaimSettlement: Sendable, Equatable {
     case failed(String)
 }
 
+/// A file presenter, as others see it.
+package struct PresenterDescription: Sendable, Equatable {
+    package let holder: FileHolder
+    /// The versions of the model that it can open, each by its name, an identifier or its checksum; nil: it didn't say.
+    package let versions: Set<String>?
+}
+
 /// Where file presenters are known. In the agent it holds those of all processes; in an app it speaks to the agent, or
 /// knows the process's own where there is none.
 package protocol PresenterRegistry: AnyObject, Sendable {
@@ -26,9 +33,12 @@ package protocol PresenterRegistry: AnyObject, Sendable {
     /// the presenter's number and the claims under way: the item is not to be touched until each of them is told to be
     /// over (`reacquire`).
     func add(
-        _ item: ClaimedItem, _ holder: FileHolder, receive: @escaping @Sendable (PresenterMessage) -> Void
+        _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>?,
+        receive: @escaping @Sendable (PresenterMessage) -> Void
     ) throws -> (presenter: UInt64, waitsFor: [UInt64])
     func remove(_ presenter: UInt64)
+    /// Those who present the item, as far as they are known here.
+    func presenters(of item: ClaimedItem) -> [PresenterDescription]
 
     /// False when that was not asked of it, or is no longer.
     @discardableResult
@@ -49,6 +59,7 @@ package final class MemoryRegistry: PresenterRegistry {
     private struct State {
         var board = ClaimBoard()
         var receivers: [UInt64: @Sendable (PresenterMessage) -> Void] = [:]
+        var versions: [UInt64: Set<String>] = [:]
         var claimants: [UInt64: @Sendable (ClaimSettlement) -> Void] = [:]
         var next: UInt64 = 1
 
@@ -77,20 +88,23 @@ package final class MemoryRegistry: PresenterRegistry {
     package init() {}
 
     package func add(
-        _ item: ClaimedItem, _ holder: FileHolder, receive: @escaping @Sendable (PresenterMessage) -> Void
+        _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>? = nil,
+        receive: @escaping @Sendable (PresenterMessage) -> Void
     ) -> (presenter: UInt64, waitsFor: [UInt64]) {
-        add(item, holder, receive: receive, announce: { _, _ in })
+        add(item, holder, versions: versions, receive: receive, announce: { _, _ in })
     }
 
     /// `announce` is called with the result before anything is received.
     @discardableResult
     package func add(
-        _ item: ClaimedItem, _ holder: FileHolder, receive: @escaping @Sendable (PresenterMessage) -> Void,
+        _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>? = nil,
+        receive: @escaping @Sendable (PresenterMessage) -> Void,
         announce: (_ presenter: UInt64, _ waitsFor: [UInt64]) -> Void
     ) -> (presenter: UInt64, waitsFor: [UInt64]) {
         state.withLock { state in
             let number = state.number()
             state.receivers[number] = receive
+            state.versions[number] = versions
             let waitsFor = state.board.add(number, item, holder)
             announce(number, waitsFor)
             return (number, waitsFor)
@@ -100,6 +114,7 @@ package final class MemoryRegistry: PresenterRegistry {
     package func remove(_ presenter: UInt64) {
         state.withLock { state in
             state.receivers[presenter] = nil
+            state.versions[presenter] = nil
             state.perform(state.board.remove(presenter))
         }
     }
@@ -108,6 +123,14 @@ package final class MemoryRegistry: PresenterRegistry {
 
     package func holders(presenting item: ClaimedItem) -> [FileHolder] {
         state.withLock { $0.board.holders(presenting: item) }
+    }
+
+    package func presenters(of item: ClaimedItem) -> [PresenterDescription] {
+        state.withLock { state in
+            state.board.presenters(of: item).map {
+                PresenterDescription(holder: $0.holder, versions: state.versions[$0.number])
+            }
+        }
     }
 
     /// What the presenter owes for the claim now; nil when nothing.

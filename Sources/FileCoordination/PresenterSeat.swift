@@ -38,7 +38,9 @@ package final class PresenterSeat: Sendable {
         state = Mutex(State(item: item))
         let (stream, continuation) = AsyncStream<PresenterMessage>.makeStream()
         messages = continuation
-        let added = try registry.add(item, ProcessIdentity.current.holder) { continuation.yield($0) }
+        let added = try registry.add(
+            item, ProcessIdentity.current.holder, versions: presenter.openableModelVersions
+        ) { continuation.yield($0) }
         state.withLock { state in
             state.number = added.presenter
             state.waitsFor = Set(added.waitsFor)

@@ -24,6 +24,8 @@ package struct RelocationReceipt: Codable, Sendable, Equatable {
     package var retirement: Transfer.Retirement
     /// The move was made without proof that nobody had the store open.
     package var assumedClosed: Bool
+    /// Whether write-ahead logging was on, where it was asked to be otherwise from then on.
+    package var hadWAL: Bool?
     /// The version of the model that the store was of, and that it was migrated to on the way.
     package var modelBefore: String?
     package var modelAfter: String?

@@ -22,6 +22,8 @@ package struct Transfer: Codable, Sendable, Equatable {
         case rename, reflink, copy
         /// A copy whose content was changed.
         case migrate
+        /// Another store, made where this one couldn't be changed; this one is in the archive.
+        case replace
     }
 
     package enum Retirement: String, Codable, Sendable, CaseIterable {
@@ -41,6 +43,8 @@ package struct Transfer: Codable, Sendable, Equatable {
     package var retirement: Retirement
     /// Write-ahead logging was on, and is put on again.
     package var hadWAL: Bool
+    /// Whether it is on at the new place; nil: as it was.
+    package var arrivesInWAL: Bool?
 
     package init(
         id: TransferIdentifier, purpose: Purpose, directory: FilePath, name: FilePath.Component,

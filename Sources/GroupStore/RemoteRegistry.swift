@@ -15,6 +15,7 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
     private struct Presenter {
         let item: ClaimedItem
         let holder: FileHolder
+        let versions: Set<String>?
         let receive: @Sendable (PresenterMessage) -> Void
         /// The agent's number, in this connection.
         var remote: UInt64?
@@ -61,14 +62,15 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
     // MARK: Presenters
 
     func add(
-        _ item: ClaimedItem, _ holder: FileHolder, receive: @escaping @Sendable (PresenterMessage) -> Void
+        _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>?,
+        receive: @escaping @Sendable (PresenterMessage) -> Void
     ) -> (presenter: UInt64, waitsFor: [UInt64]) {
         link.start()
-        let inProcess = local.add(item, holder) { receive($0.numbered { $0 << 1 }) }
+        let inProcess = local.add(item, holder, versions: versions) { receive($0.numbered { $0 << 1 }) }
         let number = state.withLock { state in
             let number = state.number()
             state.presenters[number] = Presenter(
-                item: item, holder: holder, receive: receive, local: inProcess.presenter)
+                item: item, holder: holder, versions: versions, receive: receive, local: inProcess.presenter)
             return number
         }
         let answered = DispatchSemaphore(value: 0)
@@ -87,8 +89,9 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
             let generation = link.generation
         else { return done([]) }
         let holder = presenter.holder
-        link.request(.present(PresentOperation(item: address, pid: holder.pid, program: holder.program))) {
-            [weak self] result in
+        var operation = PresentOperation(item: address, pid: holder.pid, program: holder.program)
+        operation.models = presenter.versions?.sorted()
+        link.request(.present(operation)) { [weak self] result in
             guard let self, case .success(let reply) = result,
                 let remote = reply.string("presenter").flatMap({ WireNumber($0, .presenter) })
             else { return done([]) }
@@ -102,6 +105,9 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
             done(claims)
         }
     }
+
+    /// Those of this process: whoever migrates a store asks the agent, which knows all.
+    func presenters(of item: ClaimedItem) -> [PresenterDescription] { local.presenters(of: item) }
 
     func remove(_ presenter: UInt64) {
         guard let found = state.withLock({ $0.presenters.removeValue(forKey: presenter) }) else { return }

@@ -16,6 +16,7 @@ public final class StorePresentation: FilePresenter {
     }
 
     private let store: SharedStore
+    public let openableModelVersions: Set<String>?
     private let open: @Sendable (URL) async throws -> Void
     private let close: @Sendable () async throws -> Void
     private let failed: @Sendable (any Error) async -> Void
@@ -25,11 +26,12 @@ public final class StorePresentation: FilePresenter {
     private static let patience = Duration.seconds(30)
 
     init(
-        _ store: SharedStore, open: @escaping @Sendable (URL) async throws -> Void,
+        _ store: SharedStore, _ versions: Set<String>?, open: @escaping @Sendable (URL) async throws -> Void,
         close: @escaping @Sendable () async throws -> Void,
         failed: @escaping @Sendable (any Error) async -> Void
     ) {
         self.store = store
+        openableModelVersions = versions
         self.open = open
         self.close = close
         self.failed = failed
@@ -112,17 +114,19 @@ extension SharedStore {
     /// same, and presented as soon as there is one.
     ///
     /// - Parameters:
+    ///   - openableModelVersions: see `FilePresenter`: no migration locks this program out while it presents the store.
     ///   - open: opens the database at the URL.
     ///   - close: closes it, all connections; what it throws fails the relocation, and the store stays open.
     ///   - failed: told when the store could not be opened again after a relocation; it is tried again.
     ///
     /// Throws `GroupStoreError`, `FileCoordinationError`, and what `open` throws.
     public func present(
+        openableModelVersions: Set<String>? = nil,
         open: @escaping @Sendable (URL) async throws -> Void,
         close: @escaping @Sendable () async throws -> Void,
         failed: @escaping @Sendable (any Error) async -> Void = { _ in }
     ) async throws -> StorePresentation {
-        let presentation = StorePresentation(self, open: open, close: close, failed: failed)
+        let presentation = StorePresentation(self, openableModelVersions, open: open, close: close, failed: failed)
         try await presentation.begin()
         return presentation
     }

@@ -12,7 +12,7 @@ public enum RelocationProgress: Sendable {
     /// Presenters and programs that are waited for.
     case waiting(for: [StoreChange.Holder])
     case copied(bytes: Int64, of: Int64)
-    /// The end. `outcome`: `relocated`, `already_relocated`, `nothing_to_do`.
+    /// The end. `outcome`: `relocated`, `already_relocated`, `nothing_to_do`, `migrated`, `set_aside`.
     case finished(outcome: String, from: URL, to: URL)
 }
 

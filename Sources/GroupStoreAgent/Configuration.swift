@@ -2,6 +2,7 @@ import GroupContainer
 import Glibc
 import LinuxSystem
 import PersistentStore
+import StorePreparation
 import StoreRelocation
 import SystemPackage
 
@@ -40,20 +41,23 @@ package struct Configuration: Sendable, Equatable {
         package var history: History?
         /// How long no part of a store that is being copied in may have come before it counts as whole.
         package var settle: Duration
-        /// Stores of older versions of it are migrated when they are relocated; nil for none.
-        package var model: FilePath?
+        /// A store of an older version of its model is migrated, when it is relocated or where it is; nil for none.
+        package var migration: MigrationRequest?
+        /// How a store that arrives keeps its log; nil: as it did.
+        package var journalMode: DatabaseHeader.JournalMode?
 
         package init(
             name: StoreName, legacy: [FilePath] = [], onConflict: RelocationRequest.ConflictPolicy = .refuse,
             retirement: Transfer.Retirement = .delete, settle: Duration = .seconds(1),
-            model: FilePath? = nil
+            migration: MigrationRequest? = nil, journalMode: DatabaseHeader.JournalMode? = nil
         ) {
             self.name = name
             self.legacy = legacy
             self.onConflict = onConflict
             self.retirement = retirement
             self.settle = settle
-            self.model = model
+            self.migration = migration
+            self.journalMode = journalMode
         }
     }
 
@@ -81,6 +85,21 @@ package struct Configuration: Sendable, Equatable {
 
     /// A thousand subscribers, and some who look at them.
     package static let defaultConnectionsPerUser = 1100
+
+    /// What a store is migrated to that is at `path`, in a group's directory or at a legacy place; nil when nothing is said.
+    package func migration(of path: FilePath) -> MigrationRequest? {
+        guard let identity = FileStatus(following: path)?.identity else { return nil }
+        for group in groups {
+            for store in group.stores {
+                let places = [group.directory.appending(store.name.database)] + store.legacy
+                guard places.contains(where: { FileStatus(following: $0)?.identity == identity }) else {
+                    continue
+                }
+                return store.migration
+            }
+        }
+        return nil
+    }
 
     package func group(_ identifier: String) -> Group? { groups.first { $0.identifier.rawValue == identifier } }
 }

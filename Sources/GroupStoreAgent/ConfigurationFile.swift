@@ -11,7 +11,7 @@ import Yams
 /// is an error with its line; nothing is guessed.
 package struct ConfigurationFile {
     package let path: FilePath
-    private let environment: [String: String]
+    let environment: [String: String]
     private var source: String { PrintablePath(path).description }
 
     package init(_ path: FilePath, environment: [String: String]) {
@@ -79,7 +79,7 @@ package struct ConfigurationFile {
         }
     }
 
-    private func invalid(_ line: Int?, _ message: String, _ remedy: String) -> ConfigurationError {
+    func invalid(_ line: Int?, _ message: String, _ remedy: String) -> ConfigurationError {
         ConfigurationError(source: source, line: line, message, remedy: remedy)
     }
 }
@@ -127,154 +127,5 @@ extension ConfigurationFile {
             line: section["directory"]?.line ?? group.line)
         guard let stores = section["stores"] else { return }
         for store in try list(stores, "stores") { try read(store: store, &builder) }
-    }
-
-    private func read(store node: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
-        let section = try section(
-            node, "a store", keys: ["name", "legacy", "on-conflict", "retire", "settle", "model", "history"],
-            later: ["mappings"])
-        let nameNode = try section.required("name")
-        let text = try string(nameNode, "name")
-        guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.init) else {
-            throw invalid(nameNode.line, "\(text) is no file name", "the name only, without a directory")
-        }
-        var store = Configuration.Store(name: name)
-        if let value = section["on-conflict"] { store.onConflict = try choice(value, "on-conflict") }
-        if let value = section["retire"] { store.retirement = try choice(value, "retire") }
-        if let value = section["settle"] { store.settle = try duration(value) }
-        if let value = section["model"] { store.model = try absolute(value) }
-        if let value = section["history"] { store.history = try history(value) }
-        try builder.add(store, line: nameNode.line)
-        guard let legacy = section["legacy"] else { return }
-        for path in try list(legacy, "legacy") { try builder.add(legacy: absolute(path), line: path.line) }
-    }
-}
-
-extension ConfigurationFile {
-    /// `true`, `false`, or a mapping with `keep`.
-    private func history(_ node: Node) throws(ConfigurationError) -> Configuration.History? {
-        if node.scalar != nil {
-            switch try string(node, "history") {
-            case "true": return Configuration.History()
-            case "false": return nil
-            default: throw invalid(node.line, "history is neither true, false nor a mapping", "write { keep: 7d }")
-            }
-        }
-        let section = try section(node, "history", keys: ["keep"])
-        guard let keep = section["keep"] else { return Configuration.History() }
-        return Configuration.History(keep: try duration(keep))
-    }
-}
-
-// MARK: - Values
-
-extension ConfigurationFile {
-    /// A mapping whose keys were all known.
-    private struct Section {
-        let name: String
-        let values: [String: Node]
-        let missing: (String) -> ConfigurationError
-
-        subscript(key: String) -> Node? { values[key] }
-
-        func required(_ key: String) throws(ConfigurationError) -> Node {
-            guard let value = values[key] else { throw missing(key) }
-            return value
-        }
-    }
-
-    private func section(
-        _ node: Node, _ name: String, keys: Set<String>, later: Set<String> = []
-    ) throws(ConfigurationError) -> Section {
-        guard let mapping = node.mapping else {
-            throw invalid(node.line, "\(name) is not a mapping", "write KEY: VALUE lines")
-        }
-        var values: [String: Node] = [:]
-        for (keyNode, value) in mapping {
-            let key = keyNode.scalar?.string ?? "?"
-            if later.contains(key) {
-                throw invalid(keyNode.line, "\(key) is not supported by this version", "remove it")
-            }
-            guard keys.contains(key) else {
-                throw invalid(
-                    keyNode.line, "unknown key \(key) in \(name)", "one of: \(keys.sorted().joined(separator: ", "))")
-            }
-            values[key] = value
-        }
-        return Section(name: name, values: values) { key in
-            self.invalid(node.line, "\(name) has no \(key)", "add \(key):")
-        }
-    }
-
-    private func list(_ node: Node, _ key: String) throws(ConfigurationError) -> [Node] {
-        guard let sequence = node.sequence else {
-            throw invalid(node.line, "\(key) is not a list", "write [A, B], or one '- A' a line")
-        }
-        return Array(sequence)
-    }
-
-    private func string(_ node: Node, _ key: String) throws(ConfigurationError) -> String {
-        guard let scalar = node.scalar, node.null == nil, !scalar.string.isEmpty else {
-            throw invalid(node.line, "\(key) is not a text", "write one value behind \(key):")
-        }
-        return scalar.string
-    }
-
-    private func choice<Choice: RawRepresentable & CaseIterable>(
-        _ node: Node, _ key: String
-    ) throws(ConfigurationError) -> Choice where Choice.RawValue == String {
-        let text = try string(node, key)
-        guard let choice = Choice(rawValue: text) else {
-            let all = Choice.allCases.map(\.rawValue).joined(separator: ", ")
-            throw invalid(node.line, "\(key) can't be \(text)", "one of: \(all)")
-        }
-        return choice
-    }
-
-    private func duration(_ node: Node) throws(ConfigurationError) -> Duration {
-        let text = try string(node, "the duration")
-        guard let duration = Duration(configuration: text) else {
-            throw invalid(node.line, "\(text) is no duration", "a number with ms, s, m, h or d behind it, such as 30s")
-        }
-        return duration
-    }
-
-    /// `~` is the user's home; everything else begins at the root.
-    private func absolute(_ node: Node) throws(ConfigurationError) -> FilePath {
-        let text = try string(node, "the path")
-        if text == "~" || text.hasPrefix("~/") {
-            guard let home = environment["HOME"], home.hasPrefix("/") else {
-                throw invalid(node.line, "\(text) can't be resolved: HOME is not set", "write the whole path")
-            }
-            return FilePath(home + text.dropFirst()).lexicallyNormalized()
-        }
-        guard text.hasPrefix("/"), !text.utf8.contains(0) else {
-            throw invalid(node.line, "\(text) is not an absolute path", "begin it with / or ~/")
-        }
-        return FilePath(text).lexicallyNormalized()
-    }
-}
-
-extension Node {
-    fileprivate var line: Int? { mark?.line }
-}
-
-extension Duration {
-    /// A whole number with its unit: `500ms`, `30s`, `1m`, `2h`, `7d`. Nil for anything else, and beyond 366 days.
-    init?(configuration text: String) {
-        let digits = text.prefix { $0.isASCII && $0.isNumber }
-        guard let count = Int64(digits), count <= 31_622_400_000 else { return nil }
-        let milliseconds: Int64
-        switch text.dropFirst(digits.count) {
-        case "ms": milliseconds = 1
-        case "s": milliseconds = 1000
-        case "m": milliseconds = 60_000
-        case "h": milliseconds = 3_600_000
-        case "d": milliseconds = 86_400_000
-        default: return nil
-        }
-        let total = count.multipliedReportingOverflow(by: milliseconds)
-        guard !total.overflow, total.partialValue <= 31_622_400_000 else { return nil }
-        self = .milliseconds(total.partialValue)
     }
 }

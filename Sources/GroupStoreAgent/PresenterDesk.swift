@@ -74,7 +74,7 @@ extension PresenterDesk {
                 hint: "use another connection")
         }
         let number = Mutex<UInt64>(0)
-        registry.add(item, Self.holder(operation, peer)) { [self] message in
+        registry.add(item, Self.holder(operation, peer), versions: operation.models.map { Set($0) }) { [self] message in
             if let line = event(message, to: number.withLock { $0 }, presented: operation.item) {
                 hub.send(connection, [line])
             }

@@ -3,6 +3,18 @@ package struct DatabaseHeader: Equatable, Sendable {
     package enum JournalMode: String, Sendable {
         case rollback
         case writeAhead = "wal"
+
+        /// `wal` or `delete`, as SQLite calls what a file can say of itself; nil for all else.
+        package init?(word: String) {
+            switch word {
+            case "wal": self = .writeAhead
+            case "delete": self = .rollback
+            default: return nil
+            }
+        }
+
+        /// The word that `init(word:)` takes.
+        package var word: String { self == .writeAhead ? "wal" : "delete" }
     }
 
     /// Bytes, a power of two between 512 and 65,536.

@@ -6,8 +6,15 @@ import SystemPackage
 extension NewStore {
     /// Copies another store's folder of external data, where it has one, for this one's. Throws `SystemError`.
     package func copySupport(of store: StoreLocation) throws {
-        guard try store.directory.status(store.name.support) != nil else { return }
-        try store.directory.copyTree(store.name.support, to: staged.name.support, in: staged.directory)
+        try store.copySupport(to: staged)
+    }
+}
+
+extension StoreLocation {
+    /// Copies the folder of external data, where the store has one, to another store's place. Throws `SystemError`.
+    package func copySupport(to other: StoreLocation) throws(SystemError) {
+        guard try directory.status(name.support) != nil else { return }
+        try directory.copyTree(name.support, to: other.name.support, in: other.directory)
     }
 }
 

@@ -169,8 +169,10 @@ public struct MigrationManager: Sendable {
             let code = error.code == .unknownPolicy ? CoreDataError.entityMigrationPolicy : CoreDataError.migration
             throw MigrationError(code, "\(error)", remedy: error.remedy)
         } catch let error as SystemError {
+            // SQLITE_FULL and SQLITE_IOERR: what SQLite would have said.
             throw MigrationError(
-                CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "see that there is space")
+                CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "see that there is space",
+                sqliteCode: error.errno == .noSpace ? 13 : 10)
         }
     }
 

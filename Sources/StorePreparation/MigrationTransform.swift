@@ -8,8 +8,9 @@ import SystemPackage
 
 /// The migration of a store to a version of its model, as relocations take it.
 package struct MigrationTransform: StoreTransform {
-    private let target: ModelVersion
+    private let version: ModelVersion
     private let bundle: ModelBundle?
+    private let renamings: [ModelRenaming]
     private let mappings: [MappingModelFile]
     private let stages: [MigrationStage]
     private let options: MigrationOptions
@@ -17,14 +18,16 @@ package struct MigrationTransform: StoreTransform {
     private let trace: @Sendable () -> StatementTrace?
     private let isCancelled: @Sendable () -> Bool
 
-    /// `bundle` holds the versions that lie between; nil where the target is one of a kind.
+    /// `bundle` holds the versions that lie between; nil where the target is one of a kind. `renamings` say what its
+    /// renaming identifiers don't.
     package init(
-        to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
-        stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions(),
+        to version: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
+        renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions(),
         trace: @escaping @Sendable () -> StatementTrace? = { nil },
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) {
-        self.target = target
+        self.version = version
+        self.renamings = renamings
         self.bundle = bundle
         self.mappings = mappings
         self.stages = stages
@@ -39,19 +42,38 @@ package struct MigrationTransform: StoreTransform {
         try StoreReader.read(store) { reader in
             guard let model = try StoreModel(reader) else { return nil }
             let manager = try MigrationManager(
-                for: model, to: target, in: bundle, mappings: mappings, stages: stages, options: options)
+                for: model, to: renamed(from: model), in: bundle, mappings: mappings, stages: stages, options: options)
             if checkingObjects { try manager.check(reader) }
             return manager
         }
     }
 
+    /// The version with the renamings that are meant from the store's own one on.
+    private func renamed(from store: StoreModel) throws -> ModelVersion {
+        guard !renamings.isEmpty, let old = store.model(in: bundle) else { return version }
+        do { return version.replacing(try version.model.renamed(renamings, from: old)) } catch let fault as ModelFault {
+            throw RelocationFailure(
+                .badData, code: "bad_renaming", (fault.element.map { $0 + ": " } ?? "") + fault.message,
+                remedy: fault.remedy)
+        }
+    }
+
+    package var target: String { version.name }
+
+    package func isOpenable(knowing versions: Set<String>) -> Bool {
+        let names = version.model.versionIdentifiers.union([version.name, version.model.versionChecksum])
+        return !names.isDisjoint(with: versions)
+    }
+
     package func isNeeded(_ store: StoreLocation) throws -> Bool {
-        try failing(store) {
+        try failing({ $0.isOfTheStore }) {
             guard let manager = try manager(for: store) else {
-                throw RelocationFailure(
+                var failure = RelocationFailure(
                     .badData, code: "not_core_data",
                     "\(PrintablePath(store.path)): a model is asked for, and this store is not Core Data's",
                     remedy: "leave the model out, or name a store that has the table Z_METADATA")
+                failure.isIncompatible = true
+                throw failure
             }
             return !manager.steps.isEmpty
         }
@@ -60,7 +82,7 @@ package struct MigrationTransform: StoreTransform {
     package func run(
         on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore {
-        try failing(staged) {
+        try failing({ $0.isOfTheObjects }) {
             // Looked at anew: the copy may be of a later moment than the plan.
             let before = try versionName(of: staged)
             guard let manager = try manager(for: staged, checkingObjects: false) else {
@@ -70,22 +92,26 @@ package struct MigrationTransform: StoreTransform {
                 try manager.migrate(
                     staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace(), progress: progress)
             }
-            return TransformedStore(before: before, after: target.name, notes: notes)
+            return TransformedStore(before: before, after: version.name, notes: notes)
         }
     }
 
     /// What developers call the store's version; its identifiers where no version has its hashes.
-    private func versionName(of store: StoreLocation) throws -> String {
+    package func versionName(of store: StoreLocation) throws -> String {
         let metadata = try StoreModel.read(store)?.metadata
         let known = metadata.flatMap { bundle?.version(matching: $0.versionHashes)?.name }
         return known ?? metadata?.versionIdentifiers.joined(separator: ", ") ?? ""
     }
 
-    private func failing<Result>(_ store: StoreLocation, _ body: () throws -> Result) throws -> Result {
+    private func failing<Result>(
+        _ isIncompatible: (MigrationError) -> Bool, _ body: () throws -> Result
+    ) throws -> Result {
         do {
             return try body()
         } catch let error as MigrationError {
-            throw RelocationFailure(error)
+            var failure = RelocationFailure(error)
+            failure.isIncompatible = isIncompatible(error)
+            throw failure
         }
     }
 }
@@ -96,5 +122,30 @@ extension RelocationFailure {
         let kind: Kind = error.isOfTheDisk ? .failed : .badData
         let reasons = error.findings.dropFirst().map { "; " + $0.message }.joined()
         self.init(kind, code: "core_data_\(error.code)", error.description + reasons, remedy: error.remedy)
+    }
+}
+
+extension MigrationError {
+    /// Found by looking: there is no way from the store's version to the one that is asked for.
+    fileprivate var isOfTheStore: Bool {
+        guard !isOfTheDisk else { return false }
+        switch code {
+        case CoreDataError.incompatibleVersionHash, CoreDataError.incompatibleSchema, CoreDataError.missingSourceModel,
+            CoreDataError.missingMappingModel, CoreDataError.inferredMappingModel:
+            return true
+        case CoreDataError.migration: return sqliteCode == nil
+        default: return isOfTheObjects
+        }
+    }
+
+    /// Found while it ran: objects that the new version can't hold. Whatever else may go wrong then, such as a full disk, is
+    /// not the store's fault.
+    fileprivate var isOfTheObjects: Bool {
+        switch code {
+        case CoreDataError.migrationConstraintViolation, CoreDataError.missingMandatoryProperty,
+            CoreDataError.relationshipLacksMinimumCount, CoreDataError.relationshipExceedsMaximumCount:
+            true
+        default: false
+        }
     }
 }

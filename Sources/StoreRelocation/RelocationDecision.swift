@@ -84,8 +84,10 @@ struct RelocationDecision {
     var bytesToCopy: Int64 {
         if let transform = request.transform {
             // A copy, and what is made anew in it.
-            if plan == .alreadyRelocated { return 2 * group.bytes }
-            if plan.movesLegacyStore, (try? transform.isNeeded(places.legacy)) == true { return 2 * legacy.bytes }
+            if plan == .alreadyRelocated { return 2 * group.bytes + (request.replacement?.bytes ?? 0) }
+            if plan.movesLegacyStore, (try? transform.isNeeded(places.legacy)) ?? (request.replacement != nil) {
+                return 2 * legacy.bytes + (request.replacement?.bytes ?? 0)
+            }
         }
         guard plan.movesLegacyStore, needsCopy || request.retirement == .archive else { return 0 }
         let support = try? places.legacy.directory.bytes(under: places.legacy.name.support)

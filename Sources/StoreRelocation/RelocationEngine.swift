@@ -8,8 +8,8 @@ import SystemPackage
 /// Relocates one store: claims it, so that its presenters let go; takes the group's lock; finishes or undoes what an
 /// earlier run left; looks, decides, and does it.
 package struct RelocationEngine {
-    let request: RelocationRequest
-    private let registry: any PresenterRegistry
+    var request: RelocationRequest
+    let registry: any PresenterRegistry
     let opener: (any StoreOpener)?
     private let isCancelled: @Sendable () -> Bool
     let report: (RelocationEvent) -> Void
@@ -37,12 +37,13 @@ package struct RelocationEngine {
     package func run() throws(RelocationFailure) -> RelocationSummary {
         do {
             let places = try RelocationPlaces(request)
-            let isOutdated = try request.transform?.isNeeded(orMissing: places.group) ?? false
+            if request.transform != nil { relinquish(places) }
+            let isOutdated = try content(of: places.group) != nil
             guard try isOutdated || places.isThereAnything() else { return summary(.nothingToDo, places) }
             guard try isOutdated || !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
             return try claimed(places.group.name.database, in: places.container).run(in: places.container)
         } catch is RelocationPlaces.NoLegacyDirectory {
-            return noLegacyDirectory
+            return try withoutLegacyDirectory()
         } catch {
             throw RelocationFailure(error, request)
         }
@@ -67,7 +68,7 @@ package struct RelocationEngine {
             let places = try RelocationPlaces(request)
             var summary = try relocate(places)
             // What came before, or was there already, may be of an older model.
-            if summary.outcome != .relocated {
+            if summary.outcome != .relocated, summary.outcome != .setAside {
                 relinquish(places)
                 defer { reacquire(places) }
                 try transformInPlace(places, &summary)
@@ -86,13 +87,7 @@ package struct RelocationEngine {
             relinquish(places)
             defer { reacquire(places) }
             let decision = try RelocationDecision(places, request)
-            report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
-            switch decision.plan {
-            case .conflict, .refuse: throw try decision.failure()
-            case .alreadyRelocated, .archiveLegacy, .retireLegacy: return summary(.alreadyRelocated, places)
-            case .nothingToDo: return summary(.nothingToDo, places)
-            case .relocate: return summary(.relocated, places, method: decision.needsCopy ? .copy : .rename)
-            }
+            return try prospect(decision)
         } catch is RelocationPlaces.NoLegacyDirectory {
             return noLegacyDirectory
         } catch {
@@ -160,7 +155,8 @@ package struct RelocationEngine {
         // Each round looks anew: archiving what is in the way is a transfer of its own.
         while true {
             let decision = try decide(places)
-            report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
+            let content = decision.plan.movesLegacyStore ? try content(of: places.legacy) ?? .same : .same
+            report(.plan(sentence(decision, content), bytesToCopy: decision.bytesToCopy))
             switch decision.plan {
             case .nothingToDo(let adopted):
                 var summary = summary(.nothingToDo, places)
@@ -172,12 +168,10 @@ package struct RelocationEngine {
                 notes += try archive(places.legacy, decision.legacy, reason, decision, places)
                 return finished(.alreadyRelocated, places, notes, nil)
             case .retireLegacy:
-                let done = try transfer(.discard, places.legacy, decision.legacy, decision, places)
+                let done = try transfer(.discard, places.legacy, decision.legacy, decision)
                 return finished(.alreadyRelocated, places, notes + done.notes, nil)
             case .relocate(.none):
-                let done = try transfer(
-                    .publish(as: StoredPath(FilePath(root: nil, [places.group.name.database]))), places.legacy,
-                    decision.legacy, decision, places)
+                let done = try publish(content, places.legacy, decision.legacy, decision)
                 return finished(.relocated, places, notes + done.notes, done)
             case .relocate(.remains):
                 let id = TransferIdentifier()
@@ -208,7 +202,8 @@ package struct RelocationEngine {
     private func finished(
         _ outcome: RelocationSummary.Outcome, _ places: RelocationPlaces, _ notes: [String], _ done: StoreTransfer.Done?
     ) -> RelocationSummary {
-        var summary = summary(outcome, places, method: done?.method)
+        var summary = summary(done?.setAside == nil ? outcome : .setAside, places, method: done?.method)
+        summary.setAside = done?.setAside
         summary.bytes = done?.bytes ?? 0
         summary.transformed = done?.transformed
         summary.notes = notes
@@ -219,43 +214,30 @@ package struct RelocationEngine {
         _ store: StoreLocation, _ sighting: StoreSighting, _ reason: String, _ decision: RelocationDecision,
         _ places: RelocationPlaces, id: TransferIdentifier = TransferIdentifier()
     ) throws -> [String] {
-        let done = try transfer(.archive(reason: reason), store, sighting, decision, places, id: id)
+        let done = try transfer(.archive(reason: reason), store, sighting, decision, id: id)
         let archive = places.container.archivePath(id)
         return ["\(PrintablePath(store.path)) is archived in \(PrintablePath(archive)): \(reason)"] + done.notes
     }
 
-    private func transfer(
+    /// `content` is what is published in its place, for a transfer that publishes. A store that gets its own name again
+    /// keeps its external data, unless it is another store that gets it.
+    func transfer(
         _ purpose: Transfer.Purpose, _ store: StoreLocation, _ sighting: StoreSighting,
-        _ decision: RelocationDecision, _ places: RelocationPlaces, id: TransferIdentifier = TransferIdentifier()
+        _ decision: RelocationDecision, id: TransferIdentifier = TransferIdentifier(),
+        content: PublishedContent = .same, inPlace: Bool = false
     ) throws -> StoreTransfer.Done {
         guard let database = sighting.status?.identity else { throw StoreTransfer.Setback.changed }
-        var copies = false
-        if case .publish = purpose { copies = try request.transform?.isNeeded(store) ?? false }
-        let transfer = Transfer(
+        let keepsSupport = inPlace && content.reason == nil
+        var transfer = Transfer(
             id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
-            database: database, support: sighting.support?.identity, copies: copies, retirement: request.retirement,
+            database: database, support: keepsSupport ? nil : sighting.support?.identity, copies: content.isNew,
+            retirement: inPlace ? .delete : request.retirement,
             hadWAL: sighting.header?.journalMode == .writeAhead)
-        return try run(transfer, store, decision, opaque: sighting.header == nil)
-    }
-
-    /// The store stays at its place, its support folder too: only the database is another one.
-    func transfer(
-        _ purpose: Transfer.Purpose, _ store: StoreLocation, _ sighting: StoreSighting, _ database: FileIdentity,
-        _ decision: RelocationDecision
-    ) throws -> StoreTransfer.Done {
-        let transfer = Transfer(
-            id: TransferIdentifier(), purpose: purpose, directory: store.directory.path, name: store.name.database,
-            database: database, support: nil, copies: true, retirement: .delete,
-            hadWAL: sighting.header?.journalMode == .writeAhead)
-        return try run(transfer, store, decision, opaque: false)
-    }
-
-    private func run(
-        _ transfer: Transfer, _ store: StoreLocation, _ decision: RelocationDecision, opaque: Bool
-    ) throws -> StoreTransfer.Done {
-        let purpose = transfer.purpose
-        var options = options(opaque: opaque)
-        options.transform = transfer.copies ? request.transform : nil
+        if case .publish = purpose, sighting.header != nil {
+            transfer.arrivesInWAL = request.journalMode.map { $0 == .writeAhead }
+        }
+        var options = options(opaque: sighting.header == nil)
+        options.content = content
         return try StoreTransfer(
             transfer, source: store, container: decision.places.container, options: options,
             isStillWanted: { try decision.stillHolds(for: purpose, store) }, report: report

@@ -74,9 +74,11 @@ struct RelocationPlaces {
 
     /// The old name leads to the new one by a symbolic link, and nothing was interrupted.
     func isRelocatedByLink() throws -> Bool {
-        try container.journal() == nil && legacy.directory.identity == group.directory.identity
-            && legacy.name == group.name
+        try container.journal() == nil && areOne
     }
+
+    /// The old name leads to the new one.
+    var areOne: Bool { legacy.directory.identity == group.directory.identity && legacy.name == group.name }
 
     /// How the two names relate; meaningful when both are there.
     func relation(_ legacy: StoreSighting, _ group: StoreSighting) -> RelocationEvidence.Relation {

@@ -1,5 +1,6 @@
 import GroupContainer
 import LinuxSystem
+import PersistentStore
 import SystemPackage
 
 /// What is asked for: this store, into that group container, and what to do where it isn't plain.
@@ -11,6 +12,13 @@ package struct RelocationRequest: Sendable {
         case keepGroup = "keep-group"
         /// Archive the group's store, and relocate the legacy one.
         case keepLegacy = "keep-legacy"
+    }
+
+    package enum IncompatiblePolicy: String, Sendable, CaseIterable {
+        /// Change nothing, say why.
+        case refuse
+        /// Archive the store, and give its place to another one.
+        case setAside = "set-aside"
     }
 
     /// The legacy store's main database; may not exist.
@@ -36,6 +44,10 @@ package struct RelocationRequest: Sendable {
 
     /// A change of the store's content on the way; nil for none.
     package var transform: (any StoreTransform)?
+    /// What takes the place of a store that `transform` can't change, which goes to the archive; nil: it is refused.
+    package var replacement: (any StoreReplacement)?
+    /// How the store keeps its log where it arrives; nil: as it did.
+    package var journalMode: DatabaseHeader.JournalMode?
 
     package init(source: FilePath, group: FilePath) {
         self.source = source
@@ -51,6 +63,8 @@ package struct RelocationSummary: Sendable {
         case nothingToDo = "nothing_to_do"
         /// The store stayed at its place, and its content was changed.
         case migrated
+        /// The store couldn't be changed and is in the archive; another one has its place.
+        case setAside = "set_aside"
         /// A relocation was taken back.
         case undone
     }
@@ -63,6 +77,8 @@ package struct RelocationSummary: Sendable {
     package var bytes: Int64 = 0
     /// What its content was and is, where it was changed.
     package var transformed: TransformedStore?
+    /// What was put aside because it couldn't be changed.
+    package var setAside: SetAsideStore?
     /// What a person should know: what was archived and where, what was found unfinished.
     package var notes: [String] = []
 
@@ -96,6 +112,8 @@ package struct RelocationFailure: Error, Sendable {
     package var message: String
     package var remedy: String
     package var holders: [FileHolder] = []
+    /// The store's content can't become what was asked for, whoever asks and however often.
+    package var isIncompatible = false
     /// Both stores, where they are in conflict.
     package var sides: [ConflictSide] = []
 

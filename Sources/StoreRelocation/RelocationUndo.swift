@@ -30,13 +30,17 @@ extension RelocationEngine {
             receipt.from.path == places.legacy.path
         else { throw RelocationFailure.noReceipt(places) }
         guard receipt.method != .migrate else { throw RelocationFailure.migratedOnTheWay(places) }
+        guard receipt.method != .replace else {
+            throw RelocationFailure.setAside(places, container.archivePath(receipt.id))
+        }
         try places.checkLegacyPlaceIsFree()
         try places.checkNothingWritten(since: receipt)
         let sentence = "take \(PrintablePath(places.group.path)) back to \(PrintablePath(places.legacy.path))"
         report(.plan(sentence, bytesToCopy: 0))
         let done = try restoration(
             of: places.group, to: places.legacy, taken: receipt.id,
-            hadWAL: StoreSighting(places.group).header?.journalMode == .writeAhead, container,
+            hadWAL: StoreSighting(places.group).header?.journalMode == .writeAhead, arrivesInWAL: receipt.hadWAL,
+            container,
             isStillWanted: {
                 try places.checkNothingWritten(since: receipt)
                 return true
@@ -116,6 +120,13 @@ extension RelocationFailure {
             .badData, code: "migrated",
             "\(PrintablePath(places.group.path)) was migrated when it was relocated: the old program can't open it",
             remedy: "relocate with --retire archive to keep the old store")
+    }
+
+    static func setAside(_ places: UndoPlaces, _ archive: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "set_aside",
+            "\(PrintablePath(places.group.path)) is another store: the one that was relocated couldn't be migrated",
+            remedy: "the old one is in \(PrintablePath(archive)): copy it to where it is to be")
     }
 
     static func noLegacyDirectory(_ source: FilePath) -> RelocationFailure {

@@ -39,17 +39,18 @@ extension RelocationEngine {
     /// The transfer that gives a set its former place again.
     func restoration(
         of source: StoreLocation, to destination: StoreLocation, taken: TransferIdentifier, hadWAL: Bool,
-        _ container: GroupContainer, isStillWanted: @escaping () throws -> Bool = { true }
+        arrivesInWAL: Bool? = nil, _ container: GroupContainer, isStillWanted: @escaping () throws -> Bool = { true }
     ) throws -> StoreTransfer {
         let seen = try StoreSighting(source)
         guard let database = seen.status?.identity else { throw StoreTransfer.Setback.changed }
-        let transfer = Transfer(
+        var transfer = Transfer(
             id: TransferIdentifier(),
             purpose: .restore(
                 to: StoredPath(destination.directory.path),
                 as: StoredPath(FilePath(root: nil, [destination.name.database])), taken: taken),
             directory: source.directory.path, name: source.name.database, database: database,
             support: seen.support?.identity, copies: false, retirement: .delete, hadWAL: hadWAL)
+        transfer.arrivesInWAL = arrivesInWAL
         return try StoreTransfer(
             transfer, source: source, container: container, options: options(opaque: seen.header == nil),
             isStillWanted: isStillWanted, report: report)

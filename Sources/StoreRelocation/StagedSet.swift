@@ -29,7 +29,7 @@ struct StagedSet {
     /// Makes the copies, in place of earlier ones. Throws when the source changed meanwhile, or on a full disk.
     init(
         of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPlaces,
-        container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, transform: (any StoreTransform)?,
+        container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, content: PublishedContent,
         report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.fingerprint = fingerprint
@@ -43,14 +43,22 @@ struct StagedSet {
             try container.write(
                 ArchiveNote(
                     id: transfer.id, name: source.name.database, from: source.path, at: Date(),
-                    reason: "a copy of the store as it was when it was relocated"))
+                    reason: content.reason ?? "a copy of the store as it was when it was relocated"))
         }
         if copies, let destination = places.destination {
             let staged = StoreLocation(directory: try places.staging(), name: destination.name)
-            let copy = try writer.run(to: staged)
-            transformed = try transform.map { try $0.run(staged, report) }
-            // The hash stays that of the copied bytes: by it the old store is known, should it come back.
-            self.copy = transform == nil ? copy : copy.transformed
+            switch content {
+            case .same: (copy, transformed) = (try writer.run(to: staged), nil)
+            case .transformed(let transform):
+                // The hash stays that of the copied bytes: by it the old store is known, should it come back.
+                copy = try writer.run(to: staged).transformed
+                transformed = try transform.run(staged, report)
+            case .replaced(let replacement, _):
+                transformed = try replacement.run(staged, instead: source, report)
+                copy = Copy(
+                    method: .replace, hash: nil, database: try staged.identity(),
+                    support: try staged.directory.identity(staged.name.support))
+            }
         } else {
             copy = nil
             transformed = nil
@@ -148,10 +156,74 @@ extension StoreTransform {
     /// Changes the copy and puts the result on the disk.
     fileprivate func run(_ staged: StoreLocation, _ report: (RelocationEvent) -> Void) throws -> TransformedStore {
         let done = try run(on: staged) { report(.transforming(fraction: $0, doing: $1)) }
-        for name in staged.name.sideFiles { try staged.directory.removeFile(name) }
-        let file = try staged.directory.open(staged.name.database, flags: O_RDWR)
-        try file.synchronize(path: staged.path)
-        try staged.directory.synchronize()
+        try staged.synchronize()
         return done
+    }
+}
+
+extension StoreLocation {
+    fileprivate func identity() throws -> FileIdentity {
+        guard let identity = try directory.identity(name.database) else { throw StoreTransfer.Setback.changed }
+        return identity
+    }
+
+    /// Puts what was written through SQLite on the disk.
+    fileprivate func synchronize() throws {
+        for name in name.sideFiles { try directory.removeFile(name) }
+        let file = try directory.open(name.database, flags: O_RDWR)
+        try file.synchronize(path: path)
+        try directory.synchronize()
+    }
+}
+
+extension StoreReplacement {
+    /// Makes the store, with the owner, mode and other attributes of the one that it replaces, on the disk.
+    fileprivate func run(
+        _ staged: StoreLocation, instead old: StoreLocation, _ report: (RelocationEvent) -> Void
+    ) throws -> TransformedStore {
+        try staged.directory.removeTree(staged.name.database)
+        try staged.directory.removeTree(staged.name.support)
+        let from = try old.directory.open(old.name.database, flags: O_RDONLY)
+        let status = try from.status(path: old.path)
+        try create(staged)
+        let done = try make(at: staged, instead: old) { report(.transforming(fraction: $0, doing: $1)) }
+        let file = try staged.directory.open(staged.name.database, flags: O_RDWR)
+        // The two bytes say whether SQLite uses a write-ahead log (https://sqlite.org/fileformat2.html, §1.3.3).
+        try file.write([1, 1], at: 18, path: staged.path)
+        try keepOwner(status, of: file.raw, path: staged.path)
+        let raw = file.raw
+        try retrying("fchmod", path: staged.path) { fchmod(raw, status.permissions) }
+        try ExtendedAttributes.removeInheritedLists(of: raw, path: staged.path)
+        try ExtendedAttributes.copy(from: from.raw, to: raw, path: staged.path)
+        try staged.directory.give(staged.name.support, status, old.directory.status().permissions & 0o777)
+        try staged.synchronize()
+        return done
+    }
+
+    /// An empty file that nobody else can read yet.
+    private func create(_ staged: StoreLocation) throws {
+        _ = try staged.directory.open(staged.name.database, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
+    }
+}
+
+extension Directory {
+    /// Gives what goes by the name, a directory with all in it, the owner and mode of a file beside it: whoever may write to
+    /// the store must be able to write to its external data. Nothing where there is no such name.
+    fileprivate func give(_ name: FilePath.Component, _ status: FileStatus, _ directoryMode: mode_t) throws(SystemError)
+    {
+        guard let found = try self.status(name) else { return }
+        let path = path.appending(name)
+        guard found.kind == .directory else {
+            let file = try open(name, flags: O_RDONLY)
+            let raw = file.raw
+            try keepOwner(status, of: raw, path: path)
+            try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
+            return
+        }
+        let directory = try self.directory(name)
+        for child in try directory.names() { try directory.give(child, status, directoryMode) }
+        try keepOwner(status, of: directory.raw, path: path)
+        try retrying("fchmod", path: path) { fchmod(directory.raw, directoryMode) }
+        try directory.synchronize()
     }
 }

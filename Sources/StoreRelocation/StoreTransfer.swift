@@ -26,8 +26,8 @@ final class StoreTransfer {
         var assumeClosed: Bool
         /// Not a database as far as anybody can see: SQLite isn't asked.
         var opaque: Bool
-        /// Of the content, for a transfer that copies.
-        var transform: (any StoreTransform)?
+        /// What is published, for a transfer that copies.
+        var content = PublishedContent.same
         /// Called once the store is at its new place, ready to be opened: what follows is only book-keeping.
         var published: () -> Void
     }
@@ -37,6 +37,7 @@ final class StoreTransfer {
         var bytes: Int64
         var notes: [String]
         var transformed: TransformedStore?
+        var setAside: SetAsideStore?
     }
 
     /// Why an attempt ended without the store having moved; everything is where it was.
@@ -216,12 +217,13 @@ final class StoreTransfer {
         if let staged, staged.fingerprint == fingerprint { return }
         staged = try StagedSet(
             of: source, fingerprint: fingerprint, transfer: transfer, places: places, container: container,
-            copies: needsCopy, archives: keepsArchive, opaque: options.opaque, transform: options.transform,
+            copies: needsCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
             report: report)
     }
 
     private var keepsArchive: Bool {
-        if case .publish = transfer.purpose { transfer.retirement == .archive } else { false }
+        guard case .publish = transfer.purpose else { return false }
+        return transfer.retirement == .archive || options.content.reason != nil
     }
 
     /// What the database is once its old name is withdrawn and it is proved closed.
@@ -309,7 +311,7 @@ final class StoreTransfer {
     /// (https://sqlite.org/fileformat2.html, §1.3.3). Without one, nobody can lose a commit in a log that has lost
     /// its database. Written under the lease only: no connection has them in memory.
     private func setVersion(_ raw: CInt, writeAhead: Bool) throws(SystemError) {
-        guard transfer.hadWAL, !options.opaque else { return }
+        guard transfer.hadWAL || writeAhead, !options.opaque else { return }
         let version: [UInt8] = writeAhead ? [2, 2] : [1, 1]
         let count = try retrying("pwrite", path: source.path) { pwrite(raw, version, 2, 18) }
         guard count == 2 else { throw SystemError("pwrite", .ioError, path: source.path) }
@@ -330,7 +332,7 @@ final class StoreTransfer {
                 else { throw Setback.changed }
                 try decide(withdrawn, receipt)
                 // Nobody has it open yet. Where this fails, `finish` tries.
-                if end.isForUse, !transfer.copies { try? setVersion(raw, writeAhead: true) }
+                if end.arrivesInWAL, !transfer.copies { try? setVersion(raw, writeAhead: true) }
             }
         } catch let setback as Setback {
             // Somebody had looked the old name up before it was withdrawn, and uses the database: it has it again.
@@ -340,7 +342,7 @@ final class StoreTransfer {
         hasCommitted = true
         report(.published)
         if case .publish = transfer.purpose {
-            if transfer.copies, transfer.hadWAL, let destination = places.destination {
+            if transfer.copies, end.arrivesInWAL, let destination = places.destination {
                 _ = try? JournalMode.writeAhead(at: destination)
             }
             options.published()
@@ -348,7 +350,7 @@ final class StoreTransfer {
         let notes = try end.finish(receipt: receipt)
         return Done(
             method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size,
-            notes: (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed)
+            notes: (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed, setAside: setAside)
     }
 
     private func decide(_ withdrawn: Withdrawn, _ receipt: RelocationReceipt?) throws {
@@ -356,6 +358,12 @@ final class StoreTransfer {
         let support = staged?.copy != nil ? staged?.copy?.support : withdrawn.support
         try writeJournal(.committing(database: database, support: support, receipt: receipt))
         try arrive()
+    }
+
+    private var setAside: SetAsideStore? {
+        options.content.reason.map {
+            SetAsideStore(store: source.path, archive: container.archivePath(transfer.id), reason: $0)
+        }
     }
 
     private var method: Transfer.Method { staged?.copy?.method ?? .rename }
@@ -369,6 +377,7 @@ final class StoreTransfer {
         let origin = transfer.copies ? try places.staging() : source.directory
         let supportName = transfer.copies ? destination.name.support : source.name.support
         let databaseName = transfer.copies ? destination.name.database : places.hidden
+        try moveOldSupportAside(of: destination)
         if try origin.status(supportName) != nil {
             try origin.rename(supportName, to: destination.name.support, in: destination.directory, .refuse)
             try destination.directory.synchronize()
@@ -378,6 +387,19 @@ final class StoreTransfer {
             replacesLink(destination) || places.isInPlace ? .exchange : .refuse)
         try destination.directory.synchronize()
         try origin.synchronize()
+    }
+
+    /// Where the set gets its own name again with other content, its external data makes room first, into what is staged:
+    /// undoing gives it back, finishing removes it with the rest.
+    private func moveOldSupportAside(of destination: StoreLocation) throws {
+        guard places.isInPlace, let support = transfer.support,
+            try destination.directory.identity(destination.name.support) == support
+        else { return }
+        let staging = try places.staging()
+        try destination.directory.rename(
+            destination.name.support, to: TransferEnd.oldSupportName(transfer.id), in: staging, .refuse)
+        try staging.synchronize()
+        try destination.directory.synchronize()
     }
 
     /// Where a store is restored to, the link that its relocation left may stand; it gives way in the same step.
@@ -394,8 +416,10 @@ final class StoreTransfer {
         var receipt = RelocationReceipt(
             id: transfer.id, name: destination.name.database, from: source.path, at: Date(), method: method,
             bytes: withdrawn.fingerprint.size + supportBytes, hash: staged?.copy?.hash,
-            changeCounter: withdrawn.fingerprint.changeCounter ?? 0, storeUUID: storeUUID,
+            changeCounter: withdrawn.fingerprint.changeCounter ?? 0,
+            storeUUID: options.content.reason == nil ? storeUUID : nil,
             retirement: transfer.retirement, assumedClosed: options.assumeClosed)
+        if transfer.arrivesInWAL != nil { receipt.hadWAL = transfer.hadWAL }
         receipt.modelBefore = staged?.transformed?.before
         receipt.modelAfter = staged?.transformed?.after
         return receipt

@@ -21,6 +21,13 @@ package struct TransformedStore: Sendable, Equatable {
 /// A change of a store's content that goes with its relocation, such as a migration to another model. What it means is
 /// not known here: a copy is made, changed, and published in the store's place.
 package protocol StoreTransform: Sendable {
+    /// What the content is afterwards, in the words of whoever changes it.
+    var target: String { get }
+
+    /// Whether a program that can open stores of these versions only can open what is made. A version goes by its name, one
+    /// of its identifiers or its checksum.
+    func isOpenable(knowing versions: Set<String>) -> Bool
+
     /// Whether the store is to be changed at all; nothing of it is. Throws `RelocationFailure` where it can't be.
     func isNeeded(_ store: StoreLocation) throws -> Bool
 
@@ -28,15 +35,6 @@ package protocol StoreTransform: Sendable {
     func run(
         on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore
-}
-
-extension StoreTransform {
-    /// False where there is no store.
-    func isNeeded(orMissing store: StoreLocation) throws -> Bool {
-        let seen = try StoreSighting(store)
-        guard case .sqlite = seen.database else { return false }
-        return try isNeeded(store)
-    }
 }
 
 extension RelocationEngine {
@@ -62,9 +60,8 @@ extension RelocationEngine {
 
     /// Changes the group's store where that is needed, and says so in the summary.
     func transformInPlace(_ places: RelocationPlaces, _ summary: inout RelocationSummary) throws {
-        guard let transform = request.transform else { return }
         let seen = try StoreSighting(places.group)
-        guard let database = seen.status?.identity, try transform.isNeeded(orMissing: places.group) else { return }
+        guard let content = try content(of: places.group) else { return }
         guard seen.status?.links == 1 else { throw RelocationFailure.severalNames(places.group.path) }
         var request = request
         request.source = places.group.path
@@ -72,12 +69,15 @@ extension RelocationEngine {
         request.retirement = .delete
         let decision = try RelocationDecision(RelocationPlaces(request), request)
         try RelocationPreconditions(decision).check()
-        report(.plan("change \(PrintablePath(places.group.path)) at its place", bytesToCopy: decision.bytesToCopy))
-        let done = try transfer(
-            .publish(as: StoredPath(FilePath(root: nil, [places.group.name.database]))), places.group, seen, database,
-            decision)
-        summary.outcome = summary.outcome == .nothingToDo ? .migrated : summary.outcome
-        summary.method = .migrate
+        report(.plan(content.sentence(inPlace: places.group.path), bytesToCopy: decision.bytesToCopy))
+        let done = try publish(content, places.group, seen, decision, inPlace: true)
+        summary.setAside = done.setAside
+        if done.setAside != nil {
+            summary.outcome = .setAside
+        } else if summary.outcome == .nothingToDo || places.areOne {
+            summary.outcome = .migrated
+        }
+        summary.method = done.method
         summary.bytes = done.bytes
         summary.notes += done.notes
         summary.transformed = done.transformed

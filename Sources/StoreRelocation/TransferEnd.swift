@@ -55,6 +55,7 @@ struct TransferEnd {
             // From now on a crash finds "not committed", whatever of the copies is gone by then.
             try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
         }
+        try returnOldSupport()
         try returnDatabase()
         notes += try returnSideFiles()
         try directory.synchronize()
@@ -78,6 +79,19 @@ struct TransferEnd {
         try destination.directory.synchronize()
         try target.synchronize()
     }
+
+    /// What had made room for the external data of another content.
+    private func returnOldSupport() throws {
+        let name = Self.oldSupportName(transfer.id)
+        guard let support = transfer.support, let staging = try places.existingStaging(),
+            try staging.identity(name) == support
+        else { return }
+        try staging.rename(name, to: source.name.support, in: directory, .refuse)
+        try directory.synchronize()
+        try staging.synchronize()
+    }
+
+    static func oldSupportName(_ id: TransferIdentifier) -> FilePath.Component { id.hiddenName("-support") }
 
     private func returnDatabase() throws {
         let atOldName = try directory.status(oldName)
@@ -146,7 +160,7 @@ struct TransferEnd {
         notes += try retireOldName()
         notes += try returnSideFiles()
         try directory.synchronize()
-        if transfer.hadWAL, isForUse, let destination = places.destination,
+        if arrivesInWAL, let destination = places.destination,
             try !turnWriteAheadOn(at: destination)
         {
             notes.append("write-ahead logging stays off until the next program turns it on: somebody has it open")
@@ -164,6 +178,9 @@ struct TransferEnd {
         case .archive, .discard: false
         }
     }
+
+    /// Whether write-ahead logging is to be on where the set arrives.
+    var arrivesInWAL: Bool { isForUse && (transfer.arrivesInWAL ?? transfer.hadWAL) }
 
     /// The receipt gets what the store is now, so that a later write shows; what a restored set came out of goes.
     private func settleRecords(_ receipt: RelocationReceipt?) throws {

@@ -77,6 +77,7 @@ private final class WireStage {
     private var clients: [Int: any WireClient] = [:]
     private var placeholders: Placeholders
     /// Has the legacy store open.
+    private var models: ModelStores?
     private var holder: RunningProcess?
     /// Has the store open all the time: a program that opens, writes and closes it before the agent has looked leaves
     /// nothing that would say which tables.
@@ -219,6 +220,15 @@ private final class WireStage {
             try TestSupport.run("mv", [Word(elsewhere), Word(legacy)])
         } else if words == "removes the store" {
             try TestSupport.run("rm", [Word(store)])
+        } else if words.hasPrefix("makes a Core Data store of Notes at <group>/Tasks.sqlite") {
+            let tasks = places.group.appending("Tasks.sqlite")
+            let stores = try ModelStores()
+            try stores.makeOld(tasks)
+            models = stores
+            placeholders["model"] = .string(stores.model.string)
+            placeholders["tasks"] = try identity(tasks)
+            placeholders["bundle"] = try identity(stores.model)
+            placeholders["directory"] = try identity(places.group)
         } else if words.hasPrefix("makes a store at <legacy>/Diary.sqlite") {
             let diary = places.legacy.appending("Diary.sqlite")
             try sqlite(diary, "CREATE TABLE ZNOTE (text); INSERT INTO ZNOTE VALUES ('old')")

@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSystem
+import StorePreparation
 import StoreRelocation
 import SystemPackage
 import TestSupport
@@ -56,6 +57,10 @@ import Testing
                     retire: symlink
                     settle: 250ms
                     model: ~/Notes.xcdatamodeld
+                    mappings: [~/Loud.xcmappingmodel, /usr/share/notes/two.yaml]
+                    on-incompatible: set-aside
+                    default-store: /usr/share/notes/Default.sqlite
+                    journal-mode: delete
                   - name: data.data
               - id: group.com.example.empty
             """, ["GROUPSTORE_CONTAINERS": "/containers"])
@@ -71,13 +76,19 @@ import Testing
         #expect(notes.onConflict == .keepGroup)
         #expect(notes.retirement == .symlink)
         #expect(notes.settle == .milliseconds(250))
-        #expect(notes.model == home.appending("Notes.xcdatamodeld"))
+        var migration = MigrationRequest(home.appending("Notes.xcdatamodeld"))
+        migration.mappings = [home.appending("Loud.xcmappingmodel"), "/usr/share/notes/two.yaml"]
+        migration.onIncompatible = .setAside
+        migration.defaultStore = "/usr/share/notes/Default.sqlite"
+        #expect(notes.migration == migration)
+        #expect(notes.journalMode == .rollback)
         let data = try #require(configuration.groups.first?.stores.last)
         #expect(data.legacy.isEmpty)
         #expect(data.onConflict == .refuse)
         #expect(data.retirement == .delete)
         #expect(data.settle == .seconds(1))
-        #expect(data.model == nil)
+        #expect(data.migration == nil)
+        #expect(data.journalMode == nil)
     }
 
     struct Mistake: CustomTestStringConvertible, Sendable {
@@ -115,8 +126,16 @@ import Testing
         Mistake(line: 5, word: "name is not a text", text: store("name:")),
         Mistake(line: 6, word: "can't be burn", text: store("name: A\n        retire: burn")),
         Mistake(line: 6, word: "can't be overwrite", text: store("name: A\n        on-conflict: overwrite")),
+        Mistake(line: 6, word: "mappings without a model", text: store("name: A\n        mappings: []")),
         Mistake(
-            line: 6, word: "mappings is not supported by this version", text: store("name: A\n        mappings: []")),
+            line: 6, word: "on-incompatible without a model", text: store("name: A\n        on-incompatible: refuse")),
+        Mistake(
+            line: 7, word: "default-store without on-incompatible: set-aside",
+            text: store("name: A\n        model: /M\n        default-store: /D")),
+        Mistake(
+            line: 7, word: "on-incompatible can't be delete",
+            text: store("name: A\n        model: /M\n        on-incompatible: delete")),
+        Mistake(line: 6, word: "journal-mode can't be memory", text: store("name: A\n        journal-mode: memory")),
         Mistake(line: 6, word: "two stores for one file", text: store("name: A\n      - name: A")),
         Mistake(
             line: 6, word: "two stores for one file", text: store("name: A\n        legacy: [HOME/x, HOME/y, HOME/x]")),

@@ -5,6 +5,7 @@ import ManagedObjectModel
 import PersistentStore
 import StoreMigration
 import StorePreparation
+import Synchronization
 import SystemPackage
 import TestSupport
 import Testing
@@ -117,6 +118,41 @@ import Testing
             try await bundle(old, version("Notes 0", [])).prepareStore(at: store)
         }
         #expect(refused?.code == "core_data_134130")
+    }
+
+    /// Asked to end at each of these, it ends, or was done; in both cases no row is missing and nothing is left behind.
+    @Test func aMigrationIsCancelledAtEachPercent() async throws {
+        var cancelled = 0
+        for percent in stride(from: 0, through: 100, by: 5) {
+            try? Directory(directory.path).removeTree("Notes.sqlite")
+            _ = try await bundle(old).prepareStore(at: store)
+            try fill(5000)
+            let both = try bundle(old, version("Notes 2", ["body"]))
+            let task = Mutex<Task<StorePreparation, any Error>?>(nil)
+            let isKnown = DispatchSemaphore(value: 0)
+            let running = Task { [store] in
+                try await both.prepareStore(at: store) { fraction, _ in
+                    isKnown.wait()
+                    isKnown.signal()
+                    if fraction * 100 >= Double(percent) { task.withLock { $0 }?.cancel() }
+                }
+            }
+            task.withLock { $0 = running }
+            isKnown.signal()
+            let title: String
+            do {
+                let done = try await running.value
+                #expect(done == .migrated(through: ["Notes 2"], notes: []), "at \(percent) %")
+                title = "ZBODY IS NULL"
+            } catch is CancellationError {
+                cancelled += 1
+                title = "ZTITLE = 'x'"
+            }
+            #expect(try StoreWriter(store).integer("SELECT count(*) FROM ZNOTE WHERE \(title)") == 5000, "\(percent) %")
+            let names = try Directory(directory.path).names()
+            #expect(Set(names).isSubset(of: [".groupstore", "Notes.sqlite"]), "at \(percent) %: \(names)")
+        }
+        #expect(cancelled > 5)
     }
 
     @Test func aCancelledTaskLeavesTheStoreAsItWas() async throws {

@@ -24,6 +24,8 @@ final class LegacyStore {
     let configuration: Configuration.Store
     let path: FilePath
     let directory: FilePath
+    /// It is the group's own store, which may be of an older model.
+    let isGroupStore: Bool
     let name: StoreName
     var state = State.absent {
         didSet { if state == .relocated { wasRelocated = true } }
@@ -68,6 +70,7 @@ final class LegacyStore {
         self.group = group
         self.configuration = configuration
         directory = path.removingLastComponent()
+        isGroupStore = path == group.appending(configuration.name.database)
         arrival = Arrival(settle: configuration.settle)
     }
 
@@ -119,12 +122,14 @@ final class LegacyStore {
             kinds.subtract([.deleted, .movedOut])
             kinds.insert(.movedIn)
         }
-        arrival.note(part, kinds, at: .now, isOpen: { self.isOpen() })
+        arrival.note(part, kinds, at: .now, isOpen: { self.isGroupStore || self.isOpen() })
         if part == .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) {
             settle(arrival.wholeAt == nil ? .absent : .arriving)
         }
         if part != .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) { retry() }
         if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) {
+            // Once it is of the model, nobody's close makes it another.
+            guard !isGroupStore || state == .waiting else { return }
             wasClosed = true
             beginRechecking()
         }
@@ -156,6 +161,8 @@ final class LegacyStore {
         if case .failed = state { return retriesAt.map { $0 <= .now } ?? false }
         let isDue = [asksAgainAt, looksAgainAt].compactMap { $0 }.contains { $0 <= .now }
         if let looksAgainAt, looksAgainAt <= .now { self.looksAgainAt = nil }
+        // What an attempt in vain has closed itself is told as well.
+        if isGroupStore, !mayAsk, !isDue { return false }
         return (wasClosed || state == .arriving || isDue) && arrival.isWhole(at: .now)
     }
 
@@ -253,7 +260,10 @@ final class LegacyStore {
     private static let restFactor = 20
     private static let longestRest = Duration.seconds(1)
 
-    var status: LegacyStatus {
+    /// Nil for the group's own store while there is nothing to say of it.
+    var status: LegacyStatus? {
+        if isGroupStore, [.absent, .arriving, .relocated].contains(state) { return nil }
+
         let (word, detail): (String, String?) =
             switch state {
             case .absent: (wasRelocated ? "relocated" : "absent", nil)

@@ -17,8 +17,9 @@ struct LegacyStores {
 
     private static func stores(of configuration: Configuration) -> [LegacyStore] {
         configuration.groups.flatMap { group in
-            group.stores.flatMap { store in
-                store.legacy.compactMap { path in
+            group.stores.flatMap { (store: Configuration.Store) -> [LegacyStore] in
+                let own = store.migration == nil ? [] : [group.directory.appending(store.name.database)]
+                return (store.legacy + own).compactMap { path in
                     StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes).flatMap {
                         LegacyStore(path, of: $0, in: group.directory, store)
                     }

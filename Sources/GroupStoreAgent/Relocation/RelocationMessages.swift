@@ -1,6 +1,9 @@
 import AgentProtocol
 import GroupContainer
 import LinuxSystem
+import ManagedObjectModel
+import PersistentStore
+import StorePreparation
 import StoreRelocation
 import SystemPackage
 
@@ -18,6 +21,10 @@ extension RelocationSummary {
         if let transformed {
             object["from_model"] = .string(transformed.before)
             object["to_model"] = .string(transformed.after)
+        }
+        if let setAside {
+            object["reason"] = .string(setAside.reason)
+            object.setPath("archive", bytes: setAside.archive.bytes)
         }
         object["notes"] = notes.isEmpty ? nil : .array(notes.map { .string($0) })
         return object
@@ -117,9 +124,15 @@ extension RelocationRequest {
         deadline = operation.deadline.map { .milliseconds(Int64($0 * 1000)) } ?? .seconds(30)
         opaque = operation.opaque
         assumeClosed = operation.assumeClosed
+        if let word = operation.journalMode {
+            guard let mode = DatabaseHeader.JournalMode(word: word) else {
+                throw WireError(code: "bad_request", "journal_mode: \(word) is not known", hint: "wal or delete")
+            }
+            journalMode = mode
+        }
     }
 
-    private static func word<Word: RawRepresentable<String>>(
+    fileprivate static func word<Word: RawRepresentable<String>>(
         _ text: String?, _ key: String
     ) throws(WireError) -> Word? {
         guard let text else { return nil }
@@ -129,8 +142,41 @@ extension RelocationRequest {
         return word
     }
 
-    private static func isSame(_ identity: RelocateOperation.Identity?, _ path: FilePath) -> Bool {
+    fileprivate static func isSame(_ identity: RelocateOperation.Identity?, _ path: FilePath) -> Bool {
         let here = FileStatus(following: path)?.identity
         return identity?.device == here?.device && identity?.inode == here?.inode
+    }
+}
+
+extension RelocateOperation {
+    /// The migration that a client asks for; nil for none.
+    var migration: MigrationRequest? {
+        get throws(WireError) {
+            guard let model else { return nil }
+            var migration = MigrationRequest(try Self.path(model))
+            migration.version = modelVersion
+            for mapping in mappings { migration.mappings.append(try Self.path(mapping)) }
+            for text in renamings {
+                guard let renaming = ModelRenaming(text) else {
+                    throw WireError(code: "bad_request", "renamings: \(text) is none", hint: "Car=Automobile")
+                }
+                migration.renamings.append(renaming)
+            }
+            migration.allowsPartialHistory = allowsPartialHistory
+            migration.onIncompatible = try RelocationRequest.word(onIncompatible, "on_incompatible") ?? .refuse
+            if let defaultStore { migration.defaultStore = try Self.path(defaultStore) }
+            return migration
+        }
+    }
+
+    private static func path(_ file: NamedFile) throws(WireError) -> FilePath {
+        guard let path = FilePath(bytes: file.path) else {
+            throw WireError(code: "bad_request", "a path holds a NUL")
+        }
+        guard RelocationRequest.isSame(file.identity, path) else {
+            throw WireError(
+                code: "not_visible", "the agent sees another \(PrintablePath(path)): it is in another mount namespace")
+        }
+        return path
     }
 }

@@ -6,7 +6,6 @@ import Foundation
 import GroupContainer
 import LinuxSystem
 import Logging
-import ManagedObjectModel
 import PersistentStore
 import StorePreparation
 import StoreRelocation
@@ -122,16 +121,41 @@ package final class RelocationScheduler: RelocationScheduling {
         _ = arrived.wait(timeout: .now() + .nanoseconds(Int(left.nanoseconds)))
     }
 
-    private func publishStatus(_ stores: LegacyStores) { rows.withLock { $0 = stores.all.map(\.status) } }
+    private func publishStatus(_ stores: LegacyStores) { rows.withLock { $0 = stores.all.compactMap(\.status) } }
 
     private func relocateDue(_ stores: inout LegacyStores) {
         for store in stores.all where store.takeTurn() {
-            if store.isOpen(), !Self.isGroupStore(store), !canBeAskedFor(store) {
+            if store.isGroupStore {
+                migrate(store, claimDeadline: stores.configuration.claimDeadline)
+                publishStatus(stores)
+            } else if store.isOpen(), !Self.isGroupStore(store), !canBeAskedFor(store) {
                 awaitClosing(store)
             } else {
                 relocate(store, claimDeadline: stores.configuration.claimDeadline)
                 publishStatus(stores)
             }
+        }
+    }
+
+    /// The group's own store, where it is of an older model: as soon as those who have it open are gone, or presenters let
+    /// go of it.
+    private func migrate(_ store: LegacyStore, claimDeadline: Duration) {
+        guard Self.isThere(store) else { return store.find() }
+        let opener = FeedOpener(feed: feed, store: store.address)
+        do throws(RelocationFailure) {
+            let isOutdated = try engine(request(for: store, claimDeadline), opener).isOutdated()
+            opener.resume(announcing: nil)
+            guard isOutdated else { return store.succeeded() }
+        } catch {
+            opener.resume(announcing: nil)
+            return failed(error, store)
+        }
+        let known = Set(presenting(store).map(\.pid))
+        if store.holders().allSatisfy({ known.contains($0.pid) }) {
+            relocate(store, claimDeadline: claimDeadline)
+        } else {
+            store.sawStrangers()
+            awaitClosing(store)
         }
     }
 
@@ -166,18 +190,9 @@ package final class RelocationScheduler: RelocationScheduling {
         let asked = presenting(store)
         announcements.relocating(store.address, waitingFor: asked)
         store.state = .relocating
-        var request = RelocationRequest(source: store.path, group: store.group)
-        request.name = store.configuration.name.database
-        request.onConflict = store.configuration.onConflict
-        request.retirement = store.configuration.retirement
-        request.identifier = GroupIdentifier(store.address.group)
-        request.claimDeadline = claimDeadline
-        // Whoever opens it in this instant is waited for by their close's event, not here, while presenters wait.
-        request.deadline = .milliseconds(asked.isEmpty ? 100 : 1000)
         let opener = FeedOpener(feed: feed, store: store.address)
         do throws(RelocationFailure) {
-            request.transform = try store.configuration.transform(isStopping: { [isStopping] in isStopping.isSet })
-            let summary = try engine(request, opener).run()
+            let summary = try engine(request(for: store, claimDeadline), opener).run()
             announcements.ended(store.address)
             opener.resume(announcing: summary.event)
             if let migration = summary.migration { feed.announce(migration, of: store.address) }
@@ -189,6 +204,25 @@ package final class RelocationScheduler: RelocationScheduling {
             opener.resume(announcing: isOver ? error.event : nil)
             failed(error, store)
         }
+    }
+
+    private func request(
+        for store: LegacyStore, _ claimDeadline: Duration
+    ) throws(RelocationFailure) -> RelocationRequest {
+        let configuration = store.configuration
+        var request = RelocationRequest(source: store.path, group: store.group)
+        request.name = configuration.name.database
+        request.onConflict = configuration.onConflict
+        request.retirement = configuration.retirement
+        request.journalMode = configuration.journalMode
+        request.identifier = GroupIdentifier(store.address.group)
+        request.claimDeadline = claimDeadline
+        // Whoever opens it in this instant is waited for by their close's event, not here, while presenters wait.
+        request.deadline = .milliseconds(presenting(store).isEmpty ? 100 : 1000)
+        if let migration = configuration.migration {
+            try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet })
+        }
+        return request
     }
 
     private func engine(
@@ -236,7 +270,7 @@ package final class RelocationScheduler: RelocationScheduling {
         if failure.kind == .busy {
             store.state = .waiting
             store.waitingFor = failure.holders
-            if !presenting(store).isEmpty {
+            if !presenting(store).isEmpty || store.isGroupStore {
                 logger.notice("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
                 return store.askedInVain()
             }
@@ -311,23 +345,6 @@ private final class FeedOpener: StoreOpener {
     }
 }
 
-extension Configuration.Store {
-    /// The migration to the model that is configured; nil for none. Throws `RelocationFailure` when that can't be read.
-    fileprivate func transform(
-        isStopping: @escaping @Sendable () -> Bool
-    ) throws(RelocationFailure) -> MigrationTransform? {
-        guard let model else { return nil }
-        do {
-            let bundle = try ModelBundle(reading: model)
-            return MigrationTransform(to: bundle.current, in: bundle, isCancelled: isStopping)
-        } catch {
-            throw RelocationFailure(
-                .badData, code: "bad_model", "the configured model can't be read: \(error)",
-                remedy: "correct model: in the configuration, or install the model")
-        }
-    }
-}
-
 extension RelocationSummary {
     /// What they are told besides, where the store is of another version now.
     fileprivate var migration: StoreEvent? {
@@ -336,7 +353,9 @@ extension RelocationSummary {
 
     /// What subscribers of the store are told.
     fileprivate var event: StoreEvent {
-        outcome == .relocated
+        // What was set aside where it is comes from nowhere: that its content is another one is told besides.
+        let hasArrived = outcome == .relocated || setAside.map { $0.store != to } ?? false
+        return hasArrived
             ? .relocated(from: from.bytes, to: to.bytes)
             : .abandoned(outcome: outcome.rawValue, message: notes.joined(separator: "; "))
     }
@@ -363,16 +382,20 @@ extension RelocationScheduler {
             if let store, !operation.dryRun { announcements.relocating(store, waitingFor: []) }
             let started = ContinuousClock.now
             let opener = FeedOpener(feed: feed, store: store, source: configuration.address(of: request.source))
+            let asked = try operation.migration ?? configured?.migration
             var announced: StoreEvent?
-            var migration: StoreEvent?
+            var migrated: StoreEvent?
             do throws(RelocationFailure) {
-                request.transform = try configured?.transform(isStopping: { [isStopping] in isStopping.isSet })
+                if let migration = asked {
+                    try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet })
+                }
+                request.journalMode = request.journalMode ?? configured?.journalMode
                 let engine = engine(request, opener) { event in
                     if let line = event.line { events(.progress(type: line.type, line.members)) }
                 }
                 let summary = operation.dryRun ? try engine.dryRun() : try engine.run()
                 announced = summary.event
-                migration = summary.migration
+                migrated = summary.migration
                 events(
                     .summary(
                         summary.members(seconds: started.duration(to: .now).seconds, dryRun: operation.dryRun)))
@@ -382,7 +405,7 @@ extension RelocationScheduler {
             }
             if let store, !operation.dryRun { announcements.ended(store) }
             opener.resume(announcing: operation.dryRun ? nil : announced)
-            if let store, let migration { feed.announce(migration, of: store) }
+            if let store, let migrated { feed.announce(migrated, of: store) }
         } catch {
             events(.refused(error))
         }

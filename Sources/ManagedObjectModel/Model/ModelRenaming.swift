@@ -26,6 +26,11 @@ public struct ModelRenaming: Equatable, Sendable {
     }
 }
 
+extension ModelRenaming: CustomStringConvertible {
+    /// The text that it is made of.
+    public var description: String { entity + (property.map { "." + $0 } ?? "") + "=" + newName }
+}
+
 extension ManagedObjectModel {
     /// This model with the renaming identifiers that make it the successor of `old` by these renamings. Throws
     /// `ModelFault` where a name is in neither.

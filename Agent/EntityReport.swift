@@ -1,0 +1,67 @@
+import AgentProtocol
+import CoreDataStore
+import ManagedObjectModel
+import PersistentStore
+
+/// What `inspect` says of a Core Data store's entities.
+struct EntityReport {
+    private let counts: ObjectCounts
+    /// The store's own; nil where nothing tells it.
+    private let model: ManagedObjectModel?
+
+    /// Nil when the store isn't Core Data's. `version` is what the store was found to be of. Throws `StoreError`,
+    /// `SystemError`.
+    init?(_ location: StoreLocation, _ version: ModelVersion?) throws {
+        let found = try StoreReader.read(location) { reader in
+            try StoreModel(reader).map { ($0, try ObjectCounts(reader, $0.metadata.entities)) }
+        }
+        guard let (store, counts) = found else { return nil }
+        self.counts = counts
+        model = version?.model ?? store.cachedModel
+    }
+
+    func objects(of entity: CoreDataMetadata.Entity) -> Int64? { counts[entity] }
+
+    /// What the entity declares itself.
+    private func relationships(of entity: CoreDataMetadata.Entity) -> [RelationshipDescription] {
+        model?.entity(named: entity.name)?.relationships.sorted { $0.name.precedes($1.name) } ?? []
+    }
+
+    func lines(_ entities: [CoreDataMetadata.Entity]) -> [String] {
+        var table = TextTable()
+        for entity in entities {
+            for relationship in relationships(of: entity) {
+                table.add(
+                    .text("\(entity.name).\(relationship.name)"), .text("→ " + relationship.destinationEntityName),
+                    .text(relationship.words))
+            }
+        }
+        let lines = table.lines(indent: "  ")
+        return lines.isEmpty ? [] : ["", "  relationships"] + lines
+    }
+
+    /// Nil where no model tells them.
+    func json(_ entity: CoreDataMetadata.Entity) -> JSONValue? {
+        guard model?.entity(named: entity.name) != nil else { return nil }
+        return .array(relationships(of: entity).map { .object($0.json) })
+    }
+}
+
+extension RelationshipDescription {
+    fileprivate var words: String {
+        var words = [isToMany ? "to-many" : "to-one"]
+        if isOrdered { words.append("ordered") }
+        if isOptional { words.append("optional") }
+        words.append(inverseName.map { "inverse \($0)" } ?? "no inverse")
+        words.append("delete rule \(deleteRule.name)")
+        return words.joined(separator: ", ")
+    }
+
+    fileprivate var json: JSONObject {
+        [
+            "name": .string(name), "destination": .string(destinationEntityName), "to_many": .bool(isToMany),
+            "ordered": .bool(isOrdered), "optional": .bool(isOptional),
+            "inverse": inverseName.map { .string($0) } ?? .null, "delete_rule": .string(deleteRule.name),
+        ]
+    }
+}
