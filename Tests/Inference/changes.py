@@ -72,6 +72,8 @@ class Author:
 
     def pair(self, model):
         one, other = (self.random.choice(list(model.entities.values())) for _ in range(2))
+        if self.random.random() < 0.15:
+            return self.mutual(model, one)
         there = self.fresh(model.names(one.name) | model.names(other.name), tables=True)
         back = self.fresh(model.names(one.name) | model.names(other.name) | {there}, tables=True)
         first, second = Relationship(there, other.name, back), Relationship(back, one.name, there)
@@ -83,6 +85,14 @@ class Author:
             first.inverse = None
             return
         other.relationships.append(second)
+
+    def mutual(self, model, entity):
+        """A relationship that is its own inverse."""
+        name = self.fresh(model.names(entity.name), tables=True)
+        one = Relationship(name, entity.name, name)
+        one.many = self.random.random() < 0.7
+        one.ordered = one.many and self.random.random() < 0.3
+        entity.relationships.append(one)
 
     # The next one
 

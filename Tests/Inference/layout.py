@@ -106,11 +106,15 @@ class Layout:
                 number, across = self.numbers[entity.name], self.numbers[other]
                 name = f"Z_{number}{relationship.name.upper()}"
                 own = column(f"Z_{number}{inverse.name.upper()}", entity.name)
-                far = column(f"Z_{across}{relationship.name.upper()}", other)
+                is_mutual = inverse is relationship
+                far = "REFLEXIVE" if is_mutual else column(f"Z_{across}{relationship.name.upper()}", other)
                 own_place = f"Z_FOK_{number}{inverse.name.upper()}" if inverse.ordered else None
                 far_place = f"Z_FOK_{across}{relationship.name.upper()}" if relationship.ordered else None
+                if far_place and is_mutual:
+                    far_place = "FOK_REFLEXIVE"
                 self.joins[entity.name, relationship.name] = (name, own, far, far_place, own_place)
-                self.joins[other, inverse.name] = (name, far, own, own_place, far_place)
+                if not is_mutual:
+                    self.joins[other, inverse.name] = (name, far, own, own_place, far_place)
                 self.columns[name] = {own: "INTEGER", far: "INTEGER"}
                 for place in (own_place, far_place):
                     if place:

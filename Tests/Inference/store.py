@@ -66,6 +66,8 @@ def _link(model, layout, entity, one, objects, links, columns, joins, random):
     declaring = back and model.declaring(one.destination, one.inverse)
     owners = [each for each, (name, _, _) in objects.items() if name in model.family(entity.name)]
     targets = [each for each, (name, _, _) in objects.items() if name in model.family(one.destination)]
+    if back is one:
+        return _link_mutually(layout, entity, one, owners, objects, links, columns, joins, random)
     found = []
     for _ in range(random.randint(0, 12)) if owners and targets else ():
         pair = (random.choice(owners), random.choice(targets))
@@ -118,6 +120,29 @@ def _link(model, layout, entity, one, objects, links, columns, joins, random):
         if "place" in parts:
             other = (declaring, back.name) if side is one else (entity.name, one.name)
             links[other] = inverse
+
+
+def _link_mutually(layout, entity, one, members, objects, links, columns, joins, random):
+    """Each link leads both ways."""
+    found = []
+    for _ in range(random.randint(0, 6)) if members else ():
+        pair = (random.choice(members), random.choice(members))
+        linked = {each for link in found for each in link}
+        if pair in found or not one.many and (pair[0] in linked or pair[1] in linked):
+            continue
+        found += [pair] if pair[0] == pair[1] else [pair, pair[::-1]]
+    links[entity.name, one.name] = found
+    for index, (owner, target) in enumerate(found):
+        place = 2048 + 1024 * index
+        if one.many:
+            table, own, far, far_place, own_place = layout.joins[entity.name, one.name]
+            row = {own: owner[1], far: target[1]}
+            joins.append((table, row | ({far_place: place, own_place: place} if one.ordered else {})))
+            continue
+        parts = layout.place[entity.name, one.name]
+        columns[owner][parts["value"]] = target[1]
+        if "entity" in parts:
+            columns[owner][parts["entity"]] = layout.numbers[objects[target][0]]
 
 
 def read(path, model, layout):

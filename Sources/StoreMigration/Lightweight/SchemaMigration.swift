@@ -75,7 +75,7 @@ struct SchemaMigration {
         let layouts = [succession.source, succession.destination]
         let tables = layouts.flatMap { $0.tables.map(\.name) + $0.joinTables.map(\.name) }
         let entities = layouts.flatMap { $0.model.entities.map(\.name) }
-        return tables.contains { index.name.hasPrefix($0 + "_Z") }
+        return tables.contains { index.name.hasPrefix($0 + "_Z") || index.name == $0 + "_REFLEXIVE_INDEX" }
             || entities.contains { index.name.hasPrefix("Z_" + $0 + "_") }
     }
 
