@@ -125,9 +125,10 @@ import Testing
         var cancelled = 0
         for percent in stride(from: 0, through: 100, by: 5) {
             try? Directory(directory.path).removeTree("Notes.sqlite")
-            _ = try await bundle(old).prepareStore(at: store)
+            _ = try await bundle(new).prepareStore(at: store)
             try fill(5000)
-            let both = try bundle(old, version("Notes 2", ["body"]))
+            // Without two attributes, the table is made anew.
+            let both = try bundle(new, version("Notes 3", ["body"]))
             let task = Mutex<Task<StorePreparation, any Error>?>(nil)
             let isKnown = DispatchSemaphore(value: 0)
             let running = Task { [store] in
@@ -142,7 +143,7 @@ import Testing
             let title: String
             do {
                 let done = try await running.value
-                #expect(done == .migrated(through: ["Notes 2"], notes: []), "at \(percent) %")
+                #expect(done == .migrated(through: ["Notes 3"], notes: []), "at \(percent) %")
                 title = "ZBODY IS NULL"
             } catch is CancellationError {
                 cancelled += 1
@@ -156,10 +157,9 @@ import Testing
     }
 
     @Test func aCancelledTaskLeavesTheStoreAsItWas() async throws {
-        _ = try await bundle(old).prepareStore(at: store)
+        _ = try await bundle(new).prepareStore(at: store)
         try fill(20_000)
-        // Without one attribute, the table is made anew.
-        let both = try bundle(old, version("Notes 2", ["body"]))
+        let both = try bundle(new, version("Notes 3", ["body"]))
         let (started, tell) = AsyncStream.makeStream(of: Void.self)
         let turnstile = DispatchSemaphore(value: 0)
         let task = Task { [store] in
