@@ -87,7 +87,8 @@ def another_part(options):
             stores.other_directory(options) as other:
         master = os.path.join(place, "master")
         stores.make_store(master, options.size)
-        names = {"groupstore relocate": relocation, "cp + fsync": ways.copy, "sqlite3 .backup + fsync": ways.backup,
+        names = {"groupstore relocate": relocation, "cp + fsync": ways.copy, "cp + fsync + rm": ways.move,
+                 "sqlite3 .backup + fsync": ways.backup,
                  "VACUUM INTO + fsync": ways.vacuum}
         seconds = {name: [] for name in names}
         for round in range(options.rounds):

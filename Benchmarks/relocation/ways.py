@@ -51,6 +51,11 @@ def copy(source, destination):
     return _with_sync(target, destination, "cp", source, target)
 
 
+def move(source, destination):
+    """What a script does that means the store to be in one place."""
+    return copy(source, destination) + run("rm", source)[0]
+
+
 def backup(source, destination):
     target = os.path.join(destination, NAME)
     return _with_sync(target, destination, "sqlite3", source, f".backup '{target}'")

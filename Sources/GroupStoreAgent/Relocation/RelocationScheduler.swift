@@ -27,11 +27,11 @@ package final class RelocationScheduler: RelocationScheduling {
     private let arrived = DispatchSemaphore(value: 0)
     private let ended = DispatchSemaphore(value: 0)
     private let rows = Mutex<[LegacyStatus]>([])
-    private let feed: FeedControl
-    private let announcements: RelocationAnnouncements
-    private let presenters: MemoryRegistry
+    let feed: FeedControl
+    let announcements: RelocationAnnouncements
+    let presenters: MemoryRegistry
     /// Ends the waiting for presenters.
-    private let isStopping = StopFlag()
+    let isStopping = StopFlag()
     private let logger: Logger
     private let initial: Configuration
 
@@ -225,7 +225,7 @@ package final class RelocationScheduler: RelocationScheduling {
         return request
     }
 
-    private func engine(
+    func engine(
         _ request: RelocationRequest, _ opener: FeedOpener, report: @escaping (RelocationEvent) -> Void = { _ in }
     ) -> RelocationEngine {
         RelocationEngine(
@@ -285,129 +285,5 @@ package final class RelocationScheduler: RelocationScheduling {
         let isPassing = failure.kind != .conflict && failure.kind != .badData
         store.failed(
             failure.outcome, detail: "\(failure.message) (\(failure.remedy))", passing: isPassing)
-    }
-
-}
-
-private final class StopFlag: Sendable {
-    private let state = Mutex(false)
-    var isSet: Bool { state.withLock { $0 } }
-    func set() { state.withLock { $0 = true } }
-}
-
-/// The feed as something that has the group's store open. It lets go when the engine asks, and takes the store again
-/// when `resume` is called: together with what its subscribers are told.
-private final class FeedOpener: StoreOpener {
-    private let feed: FeedControl
-    private let store: StoreAddress?
-    /// The store that is moved, where it is another group's that is followed too.
-    private let source: StoreAddress?
-    private let isSourceReleased = Mutex(false)
-    /// Nil until it was asked; false when the feed did not come to it in time: then the engine's lease is refused, and
-    /// nothing is moved.
-    private let isReleased = Mutex<Bool?>(nil)
-
-    init(feed: FeedControl, store: StoreAddress?, source: StoreAddress? = nil) {
-        self.feed = feed
-        self.store = store
-        self.source = source
-    }
-
-    func relinquish(_ path: FilePath) {
-        if let source {
-            isSourceReleased.withLock { if !$0 { $0 = (try? feed.release(source)) != nil } }
-        }
-        guard let store else { return }
-        isReleased.withLock { released in
-            guard released == nil else { return }
-            do throws(FeedControl.NotReleased) {
-                try feed.release(store)
-                released = true
-            } catch {
-                released = false
-            }
-        }
-    }
-
-    func reacquire(_ path: FilePath) {}
-
-    func resume(announcing event: StoreEvent?) {
-        if let source, isSourceReleased.withLock({ $0 }) {
-            let hasLeft = if case .relocated? = event { true } else { false }
-            feed.resume(source, announcing: hasLeft ? .reset(.vanished) : nil)
-        }
-        guard let store else { return }
-        if isReleased.withLock({ $0 == true }) {
-            feed.resume(store, announcing: event)
-        } else if let event {
-            feed.announce(event, of: store)
-        }
-    }
-}
-
-extension RelocationSummary {
-    /// What they are told besides, where the store is of another version now.
-    fileprivate var migration: StoreEvent? {
-        transformed.map { .migrated(fromModel: $0.before, toModel: $0.after) }
-    }
-
-    /// What subscribers of the store are told.
-    fileprivate var event: StoreEvent {
-        // What was set aside where it is comes from nowhere: that its content is another one is told besides.
-        let hasArrived = outcome == .relocated || setAside.map { $0.store != to } ?? false
-        return hasArrived
-            ? .relocated(from: from.bytes, to: to.bytes)
-            : .abandoned(outcome: outcome.rawValue, message: notes.joined(separator: "; "))
-    }
-}
-
-extension RelocationFailure {
-    fileprivate var event: StoreEvent { .abandoned(outcome: outcome, message: message) }
-}
-
-// MARK: Clients' relocations
-
-extension RelocationScheduler {
-    private func relocate(
-        _ operation: RelocateOperation, _ configuration: Configuration,
-        _ events: @escaping @Sendable (RelocateAnswer) -> Void
-    ) {
-        do throws(WireError) {
-            var request = try RelocationRequest(operation)
-            let store = configuration.address(of: request)
-            request.identifier = store.flatMap { GroupIdentifier($0.group) }
-            let configured = store.flatMap { store in
-                FilePath.Component(bytes: store.name).flatMap { configuration.group(store.group)?.store(named: $0) }
-            }
-            if let store, !operation.dryRun { announcements.relocating(store, waitingFor: []) }
-            let started = ContinuousClock.now
-            let opener = FeedOpener(feed: feed, store: store, source: configuration.address(of: request.source))
-            let asked = try operation.migration ?? configured?.migration
-            var announced: StoreEvent?
-            var migrated: StoreEvent?
-            do throws(RelocationFailure) {
-                if let migration = asked {
-                    try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet })
-                }
-                request.journalMode = request.journalMode ?? configured?.journalMode
-                let engine = engine(request, opener) { event in
-                    if let line = event.line { events(.progress(type: line.type, line.members)) }
-                }
-                let summary = operation.dryRun ? try engine.dryRun() : try engine.run()
-                announced = summary.event
-                migrated = summary.migration
-                events(
-                    .summary(
-                        summary.members(seconds: started.duration(to: .now).seconds, dryRun: operation.dryRun)))
-            } catch {
-                announced = error.event
-                events(.summary(error.members(source: request.source, seconds: started.duration(to: .now).seconds)))
-            }
-            if let store, !operation.dryRun { announcements.ended(store) }
-            opener.resume(announcing: operation.dryRun ? nil : announced)
-            if let store, let migrated { feed.announce(migrated, of: store) }
-        } catch {
-            events(.refused(error))
-        }
     }
 }
