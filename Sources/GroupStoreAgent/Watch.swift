@@ -55,6 +55,7 @@ package final class Watch: Sendable {
     }
 
     private func run(_ stores: FollowedStores) throws {
+        var pace = Pace()
         while true {
             let (work, isStopping) = mailbox.withLock { mailbox in
                 defer { mailbox.work = [] }
@@ -63,7 +64,11 @@ package final class Watch: Sendable {
             for item in work { item(stores) }
             if isStopping { return }
             // Work reads ahead of itself: it may have taken in the wake-up for what was left meanwhile.
-            stores.handle(try source.next(timeout: work.isEmpty ? stores.timeUntilNextLook() : .zero))
+            let began = ContinuousClock.now
+            let notices = try source.next(timeout: work.isEmpty ? stores.timeUntilNextLook() : .zero)
+            let waited = notices.isEmpty ? nil : began.duration(to: .now)
+            stores.handle(notices)
+            pace.rest(afterWaiting: waited)
         }
     }
 
