@@ -47,13 +47,7 @@ struct CreateCommand: ParsableCommand {
         let parent = path.removingLastComponent()
         let directory = try Directory(parent.isEmpty ? "." : parent)
         let new = try NewStore(at: StoreLocation(directory: directory, name: name))
-        do {
-            let writer = try StoreWriter(new.path)
-            try writer.prepareEmptyStore()
-            try writer.execute("BEGIN")
-            try writer.createStore(layout)
-            try writer.execute("COMMIT")
-        }
+        try layout.makeStore(at: new.path)
         try new.publish(mode: 0o666 & ~Self.fileModeMask, writeAhead: journalMode == .wal)
     }
 

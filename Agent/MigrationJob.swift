@@ -73,22 +73,11 @@ struct MigrationModelOptions: ParsableArguments {
         return store.path
     }
 
-    /// One for each relocation's thread. Throws `CommandFailure`.
-    func traces() throws -> @Sendable () -> StatementTrace? {
-        let trace = UncheckedTrace(trace: try trace())
-        return { trace.trace }
-    }
-
     /// The same migration, as relocations take it. Throws `CommandFailure`.
     func transform(_ job: MigrationJob) throws -> MigrationTransform {
         MigrationTransform(
             to: job.target, in: job.bundle, mappings: job.mappings,
-            options: MigrationOptions(allowsPartialHistory: allowPartialHistory), trace: try traces())
-    }
-
-    /// A command runs on one thread.
-    private struct UncheckedTrace: @unchecked Sendable {
-        let trace: StatementTrace?
+            options: MigrationOptions(allowsPartialHistory: allowPartialHistory), trace: try trace())
     }
 
     private static func line(_ sql: String, _ time: Duration) -> String {

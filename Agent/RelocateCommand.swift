@@ -93,8 +93,8 @@ struct RelocateCommand: ParsableCommand {
             guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceBesideAgent }
             if let summary = agent?.run(progress) { return try progress.finish(summary) }
             try reporting(output) {
-                let traces = try modelOptions.traces()
-                try migration.map { try request.migrate($0, trace: traces) }
+                let trace = try modelOptions.trace()
+                try migration.map { try request.migrate($0, trace: trace) }
             }
             FileLease.ignoreBreakSignal()
             let engine = RelocationEngine(request, report: { progress.report($0) })

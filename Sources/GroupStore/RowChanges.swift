@@ -74,7 +74,8 @@ extension SharedStore {
     /// Returns when all that was committed before has been told to subscribers. Throws `GroupStoreError`.
     public func synchronize() async throws { try await Self.ask(.sync(address)) { _, _ in } }
 
-    private static let answerTime = Duration.seconds(40)
+    /// A history is read for some answers: longer than the agent gives its reader.
+    static let answerTime = Duration.seconds(40)
 
     static func ask<Result: Sendable>(
         _ operation: AgentRequest.Operation,

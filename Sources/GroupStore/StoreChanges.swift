@@ -191,7 +191,7 @@ final class ChangeReader: Sendable {
         var wanted = subscription
         wanted.since = since
         wanted.wantsBookmarks = true
-        let reply = try connection.request(.subscribe(wanted), deadline: Deadline(after: .seconds(40)))
+        let reply = try connection.request(.subscribe(wanted), deadline: Deadline(after: SharedStore.answerTime))
         feed.connection = connection
         feed.wasTold = false
         feed.patience = .milliseconds(20)

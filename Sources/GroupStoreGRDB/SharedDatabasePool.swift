@@ -219,14 +219,26 @@ extension SharedDatabasePool {
                 for try await change in changes {
                     guard let region = ExternalChanges.region(of: change) else { continue }
                     guard let self else { return }
-                    // What can't be told now, a pool that is opened anew makes up for: its observations begin anew.
-                    try? await withPool { try await ExternalChanges.notify(region, $0) }
+                    do {
+                        try await withPool { try await ExternalChanges.notify(region, $0) }
+                    } catch {
+                        // What can't be told, a fresh value makes up for, or the observation's own error.
+                        beginObservationsAnew()
+                    }
                 }
             } catch {
                 self?.state.withLock { $0.followingError = error }
             }
         }
         state.withLock { $0.follower = task }
+    }
+
+    /// Where the pool is away they begin when it is opened.
+    private func beginObservationsAnew() {
+        state.withLock { state in
+            guard let pool = state.pool, !state.isClosing else { return }
+            for (observer, _) in state.observers.values { observer.begin(on: pool) }
+        }
     }
 
     /// Nil when the pool is closed for good.

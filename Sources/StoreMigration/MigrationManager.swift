@@ -191,12 +191,12 @@ public struct MigrationManager: Sendable {
 }
 
 /// Who is told of each SQL statement.
-package struct StatementTrace {
+package struct StatementTrace: Sendable {
     /// From 3 on with the values in it.
     package let level: Int
-    package let report: (_ sql: String, _ time: Duration) -> Void
+    package let report: @Sendable (_ sql: String, _ time: Duration) -> Void
 
-    package init(level: Int, _ report: @escaping (_ sql: String, _ time: Duration) -> Void) {
+    package init(level: Int, _ report: @escaping @Sendable (_ sql: String, _ time: Duration) -> Void) {
         self.level = level
         self.report = report
     }

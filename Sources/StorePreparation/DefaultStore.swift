@@ -41,19 +41,11 @@ package struct DefaultStore: StoreReplacement {
         // Only a name to tell: what can't be read has none.
         let before = (try? migration.versionName(of: old)) ?? ""
         guard let file else {
-            try createEmpty(staged)
+            try StoreLayout(version.model).makeStore(at: staged.pathForSQLite)
             return TransformedStore(before: before, after: version.name)
         }
         let notes = try failing(file) { try copy(location(file), to: staged, instead: old, progress) }
         return TransformedStore(before: before, after: version.name, notes: notes)
-    }
-
-    private func createEmpty(_ staged: StoreLocation) throws {
-        let writer = try StoreWriter(staged.pathForSQLite)
-        try writer.prepareEmptyStore()
-        try writer.execute("BEGIN")
-        try writer.createStore(StoreLayout(version.model))
-        try writer.execute("COMMIT")
     }
 
     private func copy(

@@ -28,7 +28,7 @@ extension RelocationRequest {
     /// Makes the store one of what `migration` asks for. Throws `RelocationFailure` where the model, a mapping model or the
     /// default store can't be read.
     package mutating func migrate(
-        _ migration: MigrationRequest, trace: @escaping @Sendable () -> StatementTrace? = { nil },
+        _ migration: MigrationRequest, trace: StatementTrace? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) throws(RelocationFailure) {
         let (version, bundle) = try migration.target()

@@ -14,8 +14,7 @@ package struct MigrationTransform: StoreTransform {
     private let mappings: [MappingModelFile]
     private let stages: [MigrationStage]
     private let options: MigrationOptions
-    /// Made anew for each run, and used on its thread.
-    private let trace: @Sendable () -> StatementTrace?
+    private let trace: StatementTrace?
     private let isCancelled: @Sendable () -> Bool
 
     /// `bundle` holds the versions that lie between; nil where the target is one of a kind. `renamings` say what its
@@ -23,7 +22,7 @@ package struct MigrationTransform: StoreTransform {
     package init(
         to version: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
         renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions(),
-        trace: @escaping @Sendable () -> StatementTrace? = { nil },
+        trace: StatementTrace? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) {
         self.version = version
@@ -90,7 +89,7 @@ package struct MigrationTransform: StoreTransform {
             }
             let notes = try withoutActuallyEscaping(progress) { progress in
                 try manager.migrate(
-                    staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace(), progress: progress)
+                    staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace, progress: progress)
             }
             return TransformedStore(before: before, after: version.name, notes: notes)
         }

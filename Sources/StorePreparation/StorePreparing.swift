@@ -86,11 +86,7 @@ private struct StorePreparing: Sendable {
         let parent = path.removingLastComponent()
         let directory = try Directory(parent.isEmpty ? "." : parent)
         let new = try NewStore(at: StoreLocation(directory: directory, name: name))
-        do {
-            let writer = try StoreWriter(new.path)
-            try writer.prepareEmptyStore()
-            try writer.createStore(StoreLayout(bundle.current.model))
-        }
+        try StoreLayout(bundle.current.model).makeStore(at: new.path)
         try new.publish(writeAhead: options.journalMode == .writeAhead)
         return .created
     }

@@ -99,33 +99,49 @@ import Testing
         #expect(try await iterator.next()?.token == last)
     }
 
-    /// Threads that the library made to listen.
-    private func listeningThreads() throws -> Int {
-        try Directory("/proc/self/task").names().count { name in
+    /// Threads of this process that the library made to listen; other tests have theirs.
+    private func listeningThreads() throws -> Set<String> {
+        let threads = try Directory("/proc/self/task").names().filter { name in
             let directory = try? Directory(FilePath("/proc/self/task").appending(name))
             let bytes = directory.flatMap { try? DurableFile.read("comm", in: $0) } ?? nil
             return bytes.map { String(decoding: $0, as: UTF8.self) } == "gs-changes\n"
+        }
+        return Set(threads.map(\.string))
+    }
+
+    /// Between two looks the agent is asked something: that takes time, and no thread that tasks share spins.
+    private func awaitEnd(of threads: Set<String>, _ agent: AgentProcess) throws {
+        let connection = try agent.connect()
+        let deadline = Deadline(after: .seconds(30))
+        while try !threads.isDisjoint(with: listeningThreads()) {
+            guard !deadline.hasPassed else { throw Unexpected("threads that listen are left") }
+            _ = try subscribers(connection)
         }
     }
 
     @Test func whatIsCancelledLeavesNoConnectionAndNoThread() async throws {
         let agent = try agent()
         let changes = try changes()
+        let others = try listeningThreads()
         let tasks = (0..<30).map { _ in Task { for try await _ in changes {} } }
         try awaitSubscribers(30, agent)
+        let threads = try listeningThreads().subtracting(others)
+        #expect(threads.count >= 30)
         for task in tasks { task.cancel() }
         for task in tasks { try await task.value }
         try awaitSubscribers(0, agent)
-        while try listeningThreads() > 0 { try await Task.sleep(for: .milliseconds(5)) }
+        try awaitEnd(of: threads, agent)
         // One that is given up between two changes.
         let one = Task {
             var iterator = changes.makeAsyncIterator()
             return (try await iterator.next(), try await iterator.next())
         }
         try awaitSubscribers(1, agent)
+        let last = try listeningThreads().subtracting(others)
+        #expect(!last.isEmpty)
         try commit()
         #expect(try await one.value.1 != nil)
         try awaitSubscribers(0, agent)
-        while try listeningThreads() > 0 { try await Task.sleep(for: .milliseconds(5)) }
+        try awaitEnd(of: last, agent)
     }
 }

@@ -308,31 +308,29 @@ class Author:
             return f"{entity.name}.{one.name} {one.ordered}"
 
     def move_relationship(self, model):
-        """Up to the parent: what leads back then leads to the parent."""
+        """Up to the parent."""
         entity, one = self.pick(model, "relationships")
         if not one or not entity.parent:
             return None
-        other = model.relationship(one.destination, one.inverse)
-        parent = model.entities[entity.parent]
+        place = entity.relationships.index(one)
         entity.relationships.remove(one)
-        if {one.name, one.identifier} & model.names(parent.name):
-            return None
-        parent.relationships.append(one)
-        if other:
-            other.destination = parent.name
-        return f"{entity.name}.{one.name} to {parent.name}"
+        is_taken = {one.name, one.identifier} & model.names(entity.parent)
+        entity.relationships.insert(place, one)
+        return None if is_taken else self._give(model, entity, one, model.entities[entity.parent])
 
     def lower_relationship(self, model):
         entity, one = self.pick(model, "relationships")
         children = model.children(entity.name) if one else []
-        if children:
-            other = model.relationship(one.destination, one.inverse)
-            child = self.random.choice(children)
-            entity.relationships.remove(one)
-            child.relationships.append(one)
-            if other:
-                other.destination = child.name
-            return f"{entity.name}.{one.name} to {child.name}"
+        return self._give(model, entity, one, self.random.choice(children)) if children else None
+
+    def _give(self, model, entity, one, owner):
+        """To another entity of the hierarchy: what leads back then leads to that one."""
+        other = model.relationship(one.destination, one.inverse)
+        entity.relationships.remove(one)
+        owner.relationships.append(one)
+        if other:
+            other.destination = owner.name
+        return f"{entity.name}.{one.name} to {owner.name}"
 
     def change_destination(self, model):
         """To an ancestor, where nothing leads back."""

@@ -1,6 +1,18 @@
 import FoundationEssentials
 import ManagedObjectModel
 import PersistentStore
+import SystemPackage
+
+extension StoreLayout {
+    /// Makes an empty store in the empty file at `path`, in one transaction. Throws `StoreError`.
+    package func makeStore(at path: FilePath) throws {
+        let writer = try StoreWriter(path)
+        try writer.prepareEmptyStore()
+        try writer.execute("BEGIN")
+        try writer.createStore(self)
+        try writer.execute("COMMIT")
+    }
+}
 
 extension StoreWriter {
     /// What Core Data sets up before a store's first table (`_NSAutoVacuumLevel` 2, pages of 4096 bytes).
