@@ -13,7 +13,7 @@ package struct ChangedTables: Sendable, Equatable {
     }
 
     /// What would fill a line says nothing of the tables.
-    package init(_ names: some Collection<String>, isComplete: Bool) {
+    package init(_ names: Set<String>, isComplete: Bool) {
         let bytes = names.reduce(0) { $0 + Self.length($1) }
         if bytes > Self.longest || names.isEmpty && !isComplete {
             self = .unknown

@@ -69,57 +69,60 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, Ex
 extension JSONObject {
     /// One line of JSON, without the newline.
     package var text: String {
-        var result = ""
-        JSONValue.object(self).write(to: &result)
-        return result
+        var result: [UInt8] = []
+        write(to: &result)
+        return String(decoding: result, as: UTF8.self)
+    }
+
+    func write(to bytes: inout [UInt8]) {
+        bytes.append(UInt8(ascii: "{"))
+        var isFirst = true
+        for (key, value) in members {
+            if !isFirst { bytes.append(UInt8(ascii: ",")) }
+            isFirst = false
+            JSONValue.write(key, to: &bytes)
+            bytes.append(UInt8(ascii: ":"))
+            value.write(to: &bytes)
+        }
+        bytes.append(UInt8(ascii: "}"))
     }
 }
 
 extension JSONValue {
-    func write(to text: inout String) {
+    func write(to bytes: inout [UInt8]) {
         switch self {
-        case .null: text += "null"
-        case .bool(let value): text += value ? "true" : "false"
-        case .integer(let value): text += String(value)
-        case .number(let value): text += value.isFinite ? "\(value)" : "null"
-        case .string(let value): Self.write(value, to: &text)
+        case .null: bytes += "null".utf8
+        case .bool(let value): bytes += (value ? "true" : "false").utf8
+        case .integer(let value): bytes += String(value).utf8
+        case .number(let value): bytes += (value.isFinite ? "\(value)" : "null").utf8
+        case .string(let value): Self.write(value, to: &bytes)
         case .array(let values):
-            text += "["
+            bytes.append(UInt8(ascii: "["))
             for (index, value) in values.enumerated() {
-                if index > 0 { text += "," }
-                value.write(to: &text)
+                if index > 0 { bytes.append(UInt8(ascii: ",")) }
+                value.write(to: &bytes)
             }
-            text += "]"
-        case .object(let object):
-            text += "{"
-            for (index, member) in object.members.enumerated() {
-                if index > 0 { text += "," }
-                Self.write(member.key, to: &text)
-                text += ":"
-                member.value.write(to: &text)
-            }
-            text += "}"
+            bytes.append(UInt8(ascii: "]"))
+        case .object(let object): object.write(to: &bytes)
         }
     }
 
-    private static func write(_ value: String, to text: inout String) {
-        text += "\""
-        defer { text += "\"" }
-        let isPlain = value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x22 && $0 != 0x5C && $0 != 0x7F }
-        if isPlain { return text += value }
-        for scalar in value.unicodeScalars {
-            switch scalar {
-            case "\"": text += "\\\""
-            case "\\": text += "\\\\"
-            case "\n": text += "\\n"
-            case "\r": text += "\\r"
-            case "\t": text += "\\t"
-            case "\u{0}"..."\u{1F}", "\u{7F}":
-                let digits = String(scalar.value, radix: 16)
-                text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            default: text.unicodeScalars.append(scalar)
+    fileprivate static func write(_ value: String, to bytes: inout [UInt8]) {
+        bytes.append(UInt8(ascii: "\""))
+        for byte in value.utf8 {
+            switch byte {
+            case UInt8(ascii: "\""): bytes += "\\\"".utf8
+            case UInt8(ascii: "\\"): bytes += "\\\\".utf8
+            case UInt8(ascii: "\n"): bytes += "\\n".utf8
+            case UInt8(ascii: "\r"): bytes += "\\r".utf8
+            case UInt8(ascii: "\t"): bytes += "\\t".utf8
+            case ..<0x20, 0x7F:
+                let digits = String(byte, radix: 16)
+                bytes += ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).utf8
+            default: bytes.append(byte)
             }
         }
+        bytes.append(UInt8(ascii: "\""))
     }
 }
 

@@ -4,6 +4,8 @@ package struct StoreAddress: Hashable, Sendable {
     package let group: String
     /// The database's file name in the group container: any bytes but a slash and NUL.
     package let name: [UInt8]
+    /// It is looked up many times for each event.
+    private let digest: Int
 
     /// Nil when the name is empty, `.` or `..`, longer than 255 bytes, or holds a slash or a NUL.
     package init?(group: String, name: [UInt8]) {
@@ -12,7 +14,13 @@ package struct StoreAddress: Hashable, Sendable {
         else { return nil }
         self.group = group
         self.name = name
+        var hasher = Hasher()
+        hasher.combine(group)
+        hasher.combine(name)
+        digest = hasher.finalize()
     }
+
+    package func hash(into hasher: inout Hasher) { hasher.combine(digest) }
 
     /// Nil when it is not `GROUP_ID/NAME`.
     package init?(bytes: [UInt8]) {

@@ -31,6 +31,7 @@ package struct SubscriptionToken: Sendable, Equatable, CustomStringConvertible {
     private static let historyPrefix = "h1."
 
     package var description: String {
-        [feed?.description, history].compactMap(\.self).joined(separator: "/")
+        guard let feed = feed?.description else { return history ?? "" }
+        return history.map { feed + "/" + $0 } ?? feed
     }
 }

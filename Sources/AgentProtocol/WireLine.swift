@@ -11,7 +11,10 @@ package enum WireLine {
     package static func bytes(_ object: JSONObject) -> [UInt8] {
         var shortened = object
         while true {
-            let line = Array(shortened.text.utf8) + [0x0A]
+            var line: [UInt8] = []
+            line.reserveCapacity(256)
+            shortened.write(to: &line)
+            line.append(0x0A)
             guard line.count > longest, let key = longestOptionalKey(of: shortened) else { return line }
             shortened[key] = nil
             shortened["truncated"] = true
@@ -28,9 +31,9 @@ package enum WireLine {
     }
 
     private static func length(of value: JSONValue) -> Int {
-        var text = ""
-        value.write(to: &text)
-        return text.utf8.count
+        var bytes: [UInt8] = []
+        value.write(to: &bytes)
+        return bytes.count
     }
 }
 

@@ -1,21 +1,26 @@
+import Glibc
 import LinuxSystem
 import SystemPackage
 
 /// Something that happened in a watched directory.
 package struct DirectoryEvent: Sendable, Equatable {
+    /// The bits are those of inotify(7).
     package struct Kinds: OptionSet, Hashable, Sendable {
         package let rawValue: UInt32
         package init(rawValue: UInt32) { self.rawValue = rawValue }
 
-        package static let modified = Kinds(rawValue: 1 << 0)
-        package static let opened = Kinds(rawValue: 1 << 1)
-        package static let closedAfterWriting = Kinds(rawValue: 1 << 2)
-        package static let closedAfterReading = Kinds(rawValue: 1 << 3)
-        package static let created = Kinds(rawValue: 1 << 4)
-        package static let deleted = Kinds(rawValue: 1 << 5)
-        package static let movedIn = Kinds(rawValue: 1 << 6)
-        package static let movedOut = Kinds(rawValue: 1 << 7)
-        package static let attributes = Kinds(rawValue: 1 << 8)
+        package static let modified = Kinds(rawValue: UInt32(IN_MODIFY))
+        package static let opened = Kinds(rawValue: UInt32(IN_OPEN))
+        package static let closedAfterWriting = Kinds(rawValue: UInt32(IN_CLOSE_WRITE))
+        package static let closedAfterReading = Kinds(rawValue: UInt32(IN_CLOSE_NOWRITE))
+        package static let created = Kinds(rawValue: UInt32(IN_CREATE))
+        package static let deleted = Kinds(rawValue: UInt32(IN_DELETE))
+        package static let movedIn = Kinds(rawValue: UInt32(IN_MOVED_TO))
+        package static let movedOut = Kinds(rawValue: UInt32(IN_MOVED_FROM))
+        package static let attributes = Kinds(rawValue: UInt32(IN_ATTRIB))
+
+        package static let arrived: Kinds = [.created, .movedIn]
+        package static let departed: Kinds = [.deleted, .movedOut]
     }
 
     /// The directory as it was named to `watch`.

@@ -27,8 +27,7 @@ final class WatchedPlaces {
     private let tools: InotifyTools
     private var wanted: [FilePath: Wanted] = [:]
     private var watches: [CInt: Watch] = [:]
-    /// Names that were seen: a store's few names come again with each commit.
-    private var names: [[UInt8]: FilePath.Component] = [:]
+    private var names = RecentNames()
 
     init(_ tools: InotifyTools) { self.tools = tools }
 
@@ -95,7 +94,7 @@ final class WatchedPlaces {
     }
 
     private func mask(of path: FilePath) -> UInt32 {
-        Self.structure | (wanted[path]?.kinds.mask ?? 0)
+        Self.structure | (wanted[path]?.kinds.rawValue ?? 0)
     }
 
     /// Nil when there is no directory by that name, or it can't be reached.
@@ -132,23 +131,14 @@ final class WatchedPlaces {
         guard watches[event.watch] != nil else { return [] }
         if event.mask & UInt32(IN_IGNORED) != 0 { return try ended(event.watch) }
         var notices: [Notice] = []
-        if let name = component(event.name) {
-            let kinds = DirectoryEvent.Kinds(mask: event.mask)
-            for (path, entry) in wanted where entry.target == event.watch && !kinds.isDisjoint(with: entry.kinds) {
-                notices.append(
-                    .event(DirectoryEvent(directory: path, name: name, kinds: kinds.intersection(entry.kinds))))
+        if let name = names.name(event.name) {
+            for (path, entry) in wanted where entry.target == event.watch {
+                let kinds = entry.kinds.intersection(DirectoryEvent.Kinds(rawValue: event.mask))
+                if !kinds.isEmpty { notices.append(.event(DirectoryEvent(directory: path, name: name, kinds: kinds))) }
             }
         }
         if event.mask & Self.structure != 0 { notices += try structureChanged(event) }
         return notices
-    }
-
-    private func component(_ name: [UInt8]) -> FilePath.Component? {
-        if let known = names[name] { return known }
-        guard let component = FilePath.Component(bytes: name) else { return nil }
-        if names.count >= 1024 { names = [:] }
-        names[name] = component
-        return component
     }
 
     /// A name came or went where a wanted directory may be, or a watched directory itself went.
@@ -178,20 +168,5 @@ final class WatchedPlaces {
 
     private func placeAll() throws -> [Notice] {
         try wanted.keys.sorted { $0.string < $1.string }.flatMap { try place($0) }
-    }
-}
-
-extension DirectoryEvent.Kinds {
-    private static let pairs: [(kind: DirectoryEvent.Kinds, mask: CInt)] = [
-        (.modified, IN_MODIFY), (.opened, IN_OPEN), (.closedAfterWriting, IN_CLOSE_WRITE),
-        (.closedAfterReading, IN_CLOSE_NOWRITE), (.created, IN_CREATE), (.deleted, IN_DELETE), (.movedIn, IN_MOVED_TO),
-        (.movedOut, IN_MOVED_FROM), (.attributes, IN_ATTRIB),
-    ]
-
-    /// As inotify(7) names them.
-    var mask: UInt32 { Self.pairs.filter { contains($0.kind) }.reduce(0) { $0 | UInt32($1.mask) } }
-
-    init(mask: UInt32) {
-        self = Self.pairs.filter { mask & UInt32($0.mask) != 0 }.reduce([]) { $0.union($1.kind) }
     }
 }

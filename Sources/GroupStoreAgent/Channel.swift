@@ -36,7 +36,8 @@ struct Channel {
         case .relocated: lastRelocated = numbered
         case .migrated: lastMigrated = numbered
         case .change(let tables):
-            if recent.count == Self.mostRecent { recent.removeFirst() }
+            // Half of them at once: to move up all others for each one would cost more than the rest.
+            if recent.count == 2 * Self.mostRecent { recent.removeFirst(Self.mostRecent) }
             recent.append((number, tables))
         case .relocating, .abandoned: break
         }

@@ -72,11 +72,11 @@ final class FollowedStore {
 
     /// False when that can't mean anything to the store.
     func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) -> Bool {
-        let created = !kinds.isDisjoint(with: [.created, .movedIn])
-        let removed = !kinds.isDisjoint(with: [.deleted, .movedOut])
+        let created = !kinds.isDisjoint(with: .arrived)
+        let removed = !kinds.isDisjoint(with: .departed)
         // A close is no write, though it was open for writing. Attributes: it may be readable now.
         let modified = kinds.contains(.modified)
-        let mayMatter = !kinds.isDisjoint(with: [.closedAfterWriting, .attributes])
+        let mayMatter = kinds.contains(.closedAfterWriting) || kinds.contains(.attributes)
         guard created || modified || removed || mayMatter else { return false }
         observer.note(part, created: created, modified: modified, removed: removed)
         return true

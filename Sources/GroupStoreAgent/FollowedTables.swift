@@ -93,6 +93,6 @@ extension FollowedStores {
 
 extension SideFileEvents {
     fileprivate mutating func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) {
-        note(part, created: !kinds.isDisjoint(with: [.created, .movedIn]), modified: kinds.contains(.modified))
+        note(part, created: !kinds.isDisjoint(with: .arrived), modified: kinds.contains(.modified))
     }
 }

@@ -25,7 +25,7 @@ import Testing
     }
 
     private func tables(_ names: String..., isComplete: Bool = true) -> StoreEvent {
-        .change(ChangedTables(names, isComplete: isComplete))
+        .change(ChangedTables(Set(names), isComplete: isComplete))
     }
 
     @Test func changesThatAreToldAsOneNameAllTables() {

@@ -28,7 +28,7 @@ import Testing
         operation.wantsRows = true
         var cursor = RowCursor(operation)
         cursor.begin(at: place(number))
-        if let tables { cursor.note(ChangedTables(tables, isComplete: isComplete), number: 1) }
+        if let tables { cursor.note(ChangedTables(Set(tables), isComplete: isComplete), number: 1) }
         cursor.beginSettling()
         return cursor
     }
@@ -48,7 +48,7 @@ import Testing
     func aTableWithoutRowsIsTold(_ tables: [String]) throws {
         var cursor = try cursor(tables)
         let rows = tables.count == 1 ? [] : [row(1, author: "me")]
-        #expect(cursor.settle(page(rows)) == .change(ChangedTables(tables, isComplete: true), rows: nil))
+        #expect(cursor.settle(page(rows)) == .change(ChangedTables(Set(tables), isComplete: true), rows: nil))
     }
 
     /// The page's rows are of an earlier commit: this one recorded none.

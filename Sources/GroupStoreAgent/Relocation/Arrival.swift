@@ -49,7 +49,7 @@ struct Arrival: Equatable {
     }
 
     private mutating func noteDatabase(_ kinds: DirectoryEvent.Kinds, _ now: Instant) {
-        if !kinds.isDisjoint(with: [.deleted, .movedOut]) { state = .absent }
+        if !kinds.isDisjoint(with: .departed) { state = .absent }
         if kinds.contains(.movedIn) { state = .settling(until: now.advanced(by: settle)) }
         if kinds.contains(.created) { state = .beingWritten(since: now, isInUse: false) }
         if kinds.contains(.closedAfterWriting), case .beingWritten(let since, let isInUse) = state {

@@ -118,8 +118,8 @@ final class LegacyStore {
     func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) {
         var kinds = kinds
         // Two names that swap what they stand for are told as a coming and then a going of each.
-        if part == .database, !kinds.isDisjoint(with: [.deleted, .movedOut]), isThere {
-            kinds.subtract([.deleted, .movedOut])
+        if part == .database, !kinds.isDisjoint(with: .departed), isThere {
+            kinds.subtract(.departed)
             kinds.insert(.movedIn)
         }
         arrival.note(part, kinds, at: .now, isOpen: { self.isGroupStore || self.isOpen() })

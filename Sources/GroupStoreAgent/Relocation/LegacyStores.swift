@@ -58,7 +58,7 @@ struct LegacyStores {
         for store in all where store.directory == event.directory {
             if let part = store.name.part(named: event.name) { store.note(part, event.kinds) }
         }
-        guard !event.kinds.isDisjoint(with: [.deleted, .movedOut]) else { return }
+        guard !event.kinds.isDisjoint(with: .departed) else { return }
         for store in all where store.group == event.directory && store.configuration.name.database == event.name {
             store.retry()
         }
