@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// The agent as the system and other programs see it.
-@Suite struct AgentTests {
+@Suite(.ownThreads) struct AgentTests {
     private let socketName = "agent.sock"
 
     @Test func itEndsWithZeroWhenAskedTo() throws {

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Owner, mode, access control lists and other attributes stay what they were, on one file system and to another.
-@Suite struct AttributeTests {
+@Suite(.ownThreads) struct AttributeTests {
     private func set(_ name: String, _ value: [UInt8], on path: FilePath) throws {
         let file = try Descriptor(opening: path, flags: O_RDONLY)
         guard value.withUnsafeBytes({ gs_set_attribute(file.raw, name, $0.baseAddress, $0.count) }) == 0 else {

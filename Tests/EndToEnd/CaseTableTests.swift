@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// What is found decides: each line through the command, through the command that asks an agent, and by the agent alone.
-@Suite struct CaseTableTests {
+@Suite(.ownThreads) struct CaseTableTests {
     @Test(arguments: CaseTable.lines, Places.FileSystem.allCases)
     func theCommand(_ line: CaseTableLine, _ fileSystem: Places.FileSystem) throws {
         guard line.fileSystems.contains(fileSystem) else { return }

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// What subscribers hear of what other programs commit.
-@Suite struct ChangeTests {
+@Suite(.ownThreads) struct ChangeTests {
     private static let writersScript = """
         import sqlite3, sys
         store, writer, commits = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Claims of many processes on one item. `GROUPSTORE_CLAIM_SECONDS` makes it longer: the outside check is 60.
-@Suite struct ClaimTests {
+@Suite(.ownThreads) struct ClaimTests {
     private let seconds = ProcessInfo.processInfo.environment["GROUPSTORE_CLAIM_SECONDS"].flatMap(Double.init) ?? 5
 
     @Test func neverAWriterBesideAnybody() throws {

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// `Samples/Containers/compose`: its services run in sandboxes that have the volumes of the compose file.
-@Suite struct ComposeSampleTests {
+@Suite(.ownThreads) struct ComposeSampleTests {
     private static let samples = ContainerSampleTests.samples + "compose/"
 
     private let file: ComposeFile

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// `Samples/Containers`: the files are used as they are, only their directories are this test's.
-@Suite struct ContainerSampleTests {
+@Suite(.ownThreads) struct ContainerSampleTests {
     static let samples = "Samples/Containers/"
     static let store = "group.com.example.notes/Notes.sqlite"
 

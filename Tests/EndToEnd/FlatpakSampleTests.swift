@@ -7,7 +7,7 @@ import Testing
 import Yams
 
 /// `Samples/Containers/flatpak`: the agent on the host, and programs in a sandbox that has what the manifest grants.
-@Suite(.enabled(if: ContainerSandbox.isSupported, "unshare(1) may not make namespaces here"))
+@Suite(.ownThreads, .enabled(if: ContainerSandbox.isSupported, "unshare(1) may not make namespaces here"))
 struct FlatpakSampleTests {
     private static let samples = ContainerSampleTests.samples + "flatpak/"
 

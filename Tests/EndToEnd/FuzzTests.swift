@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// A bounded part of `script/fuzz`: `$GROUPSTORE_SEED` says which inputs, and a failure prints the seed.
-@Suite struct FuzzTests {
+@Suite(.ownThreads) struct FuzzTests {
     @Test(arguments: ["journal", "receipt", "claim", "request", "message", "lines", "configuration"])
     func noInputCrashesAReader(_ target: String) throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"

@@ -8,7 +8,7 @@ import Testing
 @testable import GroupStore
 
 /// Which rows changed, as commands and as the agent tell it.
-@Suite struct HistoryTests {
+@Suite(.ownThreads) struct HistoryTests {
     private struct Scene {
         let places: Places
         let store: FilePath

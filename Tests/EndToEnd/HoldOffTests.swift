@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// A program that knows nothing of groupstore has the legacy store open.
-@Suite struct HoldOffTests {
+@Suite(.ownThreads) struct HoldOffTests {
     @Test(arguments: ["WAL", "DELETE"])
     func anOpenShellMakesTheCommandGiveUp(_ mode: String) throws {
         let places = try Places()

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@Suite struct IdleTests {
+@Suite(.ownThreads) struct IdleTests {
     /// strace needs the right to trace, which containers often lack.
     private static let canTrace: Bool = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
 

@@ -4,7 +4,7 @@ import Testing
 
 /// Random models, filled stores and next versions, against an oracle that works the format out anew:
 /// `Tests/Inference/inference.py`. `$GROUPSTORE_SEED` says which, and a failure prints the seed.
-@Suite struct InferenceTests {
+@Suite(.ownThreads) struct InferenceTests {
     @Test func migrationsLeaveWhatTheOracleSays() throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
         let done = try run(

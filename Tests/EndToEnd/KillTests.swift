@@ -7,7 +7,7 @@ import Testing
 /// kill -9 in the middle of a relocation, and another start.
 ///
 /// `$GROUPSTORE_KILLS` says how often (default 20), `$GROUPSTORE_SEED` which moments; a failure prints the seed.
-@Suite struct KillTests {
+@Suite(.ownThreads) struct KillTests {
     private static let rows = 4000
 
     private static let kills = number("GROUPSTORE_KILLS") ?? 20

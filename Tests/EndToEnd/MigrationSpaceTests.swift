@@ -7,7 +7,7 @@ import Testing
 
 /// Migrations on a disk that is full: a file system in memory with less and less room. Mounting one needs root; without
 /// it these are skipped.
-@Suite(.enabled(if: SmallDisk.canBeMounted, "mounting a tmpfs needs root"))
+@Suite(.ownThreads, .enabled(if: SmallDisk.canBeMounted, "mounting a tmpfs needs root"))
 struct MigrationSpaceTests {
     private static let notes = 20_000
     private static let size = 16 << 20

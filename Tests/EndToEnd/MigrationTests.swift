@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// `groupstore create` and `migrate`, on models that a test writes.
-@Suite struct MigrationTests {
+@Suite(.ownThreads) struct MigrationTests {
     private static let old = """
         <entity name="Note"><attribute name="title" optional="YES" attributeType="String"/>
         <attribute name="rest" optional="YES" attributeType="String"/></entity>

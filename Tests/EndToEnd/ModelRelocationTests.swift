@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Relocations with a model: by the command, beside an agent and by the agent.
-@Suite struct ModelRelocationTests {
+@Suite(.ownThreads) struct ModelRelocationTests {
     @Test(arguments: Places.FileSystem.allCases, ["wal", "delete"])
     func theStoreArrivesInTheJournalModeAskedFor(_ fileSystem: Places.FileSystem, _ mode: String) throws {
         for (model, hadWAL) in [(false, false), (false, true), (true, true), (true, false)] {

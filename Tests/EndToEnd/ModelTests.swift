@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// `groupstore model`, on models that a test writes.
-@Suite struct ModelTests {
+@Suite(.ownThreads) struct ModelTests {
     static let note = """
         <entity name="Note" representedClassName="Note" syncable="YES">
             <attribute name="title" optional="YES" attributeType="String"/>

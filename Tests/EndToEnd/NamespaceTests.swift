@@ -8,7 +8,7 @@ import Testing
 
 /// Agent and app as containers have them: each in user, mount and PID namespaces of its own, over one group directory
 /// and one socket.
-@Suite(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
+@Suite(.ownThreads, .enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
 struct NamespaceTests {
     private func unshared(_ program: Word, _ arguments: [Word], environment: [String: String]) throws -> RunningProcess
     {

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// A store's name may be any bytes but a slash and NUL.
-@Suite struct OddNameTests {
+@Suite(.ownThreads) struct OddNameTests {
     static let names: [Word] = [
         "Notes", "data.data", "my old notes.sqlite", "it's \"quoted\".db", "two\nlines.sqlite", ".hidden",
         "-rf.sqlite", "a;b$(c)`d`.sqlite", "café ☕.sqlite", Word(bytes: [0x66, 0xFF, 0xFE, 0x2E, 0x64, 0x62]),

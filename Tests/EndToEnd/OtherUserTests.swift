@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Relocation by a user who is not root: what root may do anyway hides what is asked for too much.
-@Suite(.enabled(if: geteuid() == 0, "needs root, to become another user"))
+@Suite(.ownThreads, .enabled(if: geteuid() == 0, "needs root, to become another user"))
 struct OtherUserTests {
     private static let user: Word = "65534"
 

@@ -8,7 +8,7 @@ import Testing
 
 /// Stores that are relocated under the programs that present them. Every row that a program was told of as committed
 /// must be there afterwards.
-@Suite struct PresenterTests {
+@Suite(.ownThreads) struct PresenterTests {
     /// The sample app in a group of its own.
     struct Apps {
         let places: Places

@@ -30,7 +30,7 @@ enum RealStores {
     }
 }
 
-@Suite(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
+@Suite(.ownThreads, .enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
 struct RealStoreTests {
     private struct Content: Equatable {
         let dump: String

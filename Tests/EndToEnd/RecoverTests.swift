@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// `groupstore recover`: what an interrupted relocation left is shown, and brought to its end.
-@Suite struct RecoverTests {
+@Suite(.ownThreads) struct RecoverTests {
     /// Kills a relocation before the call on `count`, counted from the first on the group's directory.
     private func interrupt(_ store: FilePath, _ places: Places, before count: Int) throws {
         let stepper = places.scratch("stepper")

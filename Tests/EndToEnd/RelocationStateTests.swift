@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// A relocation is a state that subscribers are told of, whenever they come.
-@Suite struct RelocationStateTests {
+@Suite(.ownThreads) struct RelocationStateTests {
     private let places: Places
     private let store: StoreFiles
 

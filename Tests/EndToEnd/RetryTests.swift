@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What hindered a relocation may be over without the stores changing: no event tells the agent then.
-@Suite struct RetryTests {
+@Suite(.ownThreads) struct RetryTests {
     @Test func theAgentTriesAgainByItself() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// The samples do what `Samples/README.md` says.
-@Suite struct SampleTests {
+@Suite(.ownThreads) struct SampleTests {
     @Test func theLegacyWriterLeavesItsRowsInTheWAL() throws {
         let places = try Places()
         let store = try StoreFiles(places.legacy.appending("Notes.sqlite"))

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Stores that can't be migrated: refused, or set aside for another one.
-@Suite struct SetAsideTests {
+@Suite(.ownThreads) struct SetAsideTests {
     @Test func withoutBeingAskedForNothingIsSetAside() throws {
         let stores = try ModelStores()
         try stores.makeAlien(stores.legacy)

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// What a second user of the machine gets: nothing.
-@Suite struct StrangerTests {
+@Suite(.ownThreads) struct StrangerTests {
     /// Says all that an agent understands, and what it doesn't, and prints what it is answered.
     private static let talk = """
         import json, socket, sys

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// `Samples/Containers/systemd`: the units' own commands are run with their own variables, and systemd checks the rest.
-@Suite struct SystemdSampleTests {
+@Suite(.ownThreads) struct SystemdSampleTests {
     private static let samples = ContainerSampleTests.samples + "systemd/"
     private static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
     private static let canVerify = (try? run("systemd-analyze", ["--version"]))?.status == 0

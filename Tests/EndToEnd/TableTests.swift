@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// What subscribers hear of the tables that other programs change.
-@Suite struct TableTests {
+@Suite(.ownThreads) struct TableTests {
     private struct Scene {
         let places: Places
         let store: FilePath

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// A bounded sample of `script/torture`: `$GROUPSTORE_SEED` says which points, and a failure prints the seed.
-@Suite struct TortureTests {
+@Suite(.ownThreads) struct TortureTests {
     @Test(arguments: [
         "kill", "again", "fail", "fail-for-good", "power", "undo", "full", "holders", "storm", "mutate", "plant",
         "swap",

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// `groupstore relocate --undo`: the receipt is taken back while nobody has written to the store since.
-@Suite struct UndoTests {
+@Suite(.ownThreads) struct UndoTests {
     private func undo(_ store: FilePath, _ places: Places) throws -> FinishedProcess {
         try groupstore("relocate", Word(store), Word(places.group), "--undo", "--json", "--deadline", "2")
     }

@@ -9,7 +9,7 @@ private let withoutRights: [Word] = ["--user", "--map-user=1000", "--map-group=1
 private let canGiveUpRights = (try? run("unshare", withoutRights + ["true"]))?.status == 0
 
 /// Everything works for a user who is not root; a test run by root would not notice what doesn't.
-@Suite(.enabled(if: canGiveUpRights, "unshare(1) may not make namespaces here"))
+@Suite(.ownThreads, .enabled(if: canGiveUpRights, "unshare(1) may not make namespaces here"))
 struct UnprivilegedTests {
     struct Case: CustomTestStringConvertible {
         let fileSystem: Places.FileSystem

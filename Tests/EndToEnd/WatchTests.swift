@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// `groupstore watch`.
-@Suite struct WatchTests {
+@Suite(.ownThreads) struct WatchTests {
     private struct Scene {
         let places: Places
         let store: FilePath
