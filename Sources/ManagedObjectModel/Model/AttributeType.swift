@@ -53,3 +53,21 @@ public enum AttributeType: Int32, Sendable, CaseIterable {
         }
     }
 }
+
+extension AttributeType {
+    /// The class that Core Data gives the type's values; nil for none of its own.
+    var valueClassName: String? {
+        switch self {
+        case .integer16, .integer32, .integer64, .double, .float, .boolean: "NSNumber"
+        case .decimal: "NSDecimalNumber"
+        case .string: "NSString"
+        case .date: "NSDate"
+        case .binaryData: "NSData"
+        case .uuid: "NSUUID"
+        case .uri: "NSURL"
+        case .objectID: "NSManagedObjectID"
+        case .composite: "NSDictionary"
+        case .undefined, .transformable: nil
+        }
+    }
+}

@@ -35,7 +35,10 @@ struct ArchivedAttributeReader {
         attribute.allowsCloudEncryption = flags.allowsCloudEncryption
         attribute.isIndexedBySpotlight = flags.isIndexedBySpotlight
         attribute.isIndexed = object.isTrue("NSIsIndexed")
-        attribute.valueClassName = object.string("NSAttributeValueClassName").flatMap { Self.custom($0, type) }
+        attribute.valueClassName = object.string("NSAttributeValueClassName").flatMap {
+            // The class that Core Data gives the type's values isn't worth mention.
+            $0 == type.valueClassName ?? "" ? nil : $0
+        }
         attribute.valueTransformerName = object.string("NSValueTransformerName")
         let storage = object.integer("NSFlagsKey") ?? 0
         attribute.allowsExternalBinaryDataStorage = storage & 4 != 0
@@ -84,24 +87,6 @@ struct ArchivedAttributeReader {
                 predicate: ArchivedPredicate.format(predicate),
                 errorCode: index < codes.count ? codes[index].map(Int.init) : nil)
         }
-    }
-
-    /// The class that Core Data gives the type's values isn't worth mention.
-    private static func custom(_ className: String, _ type: AttributeType) -> String? {
-        let usual =
-            switch type {
-            case .integer16, .integer32, .integer64, .double, .float, .boolean: "NSNumber"
-            case .decimal: "NSDecimalNumber"
-            case .string: "NSString"
-            case .date: "NSDate"
-            case .binaryData: "NSData"
-            case .uuid: "NSUUID"
-            case .uri: "NSURL"
-            case .objectID: "NSManagedObjectID"
-            case .composite: "NSDictionary"
-            case .undefined, .transformable: ""
-            }
-        return className == usual ? nil : className
     }
 
     private func defaultValue(_ type: AttributeType) -> AttributeValue? {
