@@ -5,6 +5,7 @@ import Glibc
 import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
+import StoreRelocation
 import SystemPackage
 
 struct CreateCommand: ParsableCommand {
@@ -43,7 +44,9 @@ struct CreateCommand: ParsableCommand {
     }
 
     private func create(_ layout: StoreLayout, at path: FilePath) throws {
-        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        guard let last = path.lastComponent, let name = StoreName.given(last) else {
+            throw RelocationFailure.badName(path)
+        }
         let parent = path.removingLastComponent()
         let directory = try Directory(parent.isEmpty ? "." : parent)
         let new = try NewStore(at: StoreLocation(directory: directory, name: name))

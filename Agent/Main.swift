@@ -11,4 +11,10 @@ struct GroupStoreCommand: ParsableCommand {
             DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self, MigrateCommand.self,
             HistoryCommand.self, ChangesCommand.self,
         ])
+
+    /// An empty path would stand for the working directory: mostly it is a variable of a script that isn't set.
+    static func main() {
+        guard !CommandLine.arguments.contains("") else { exit(withError: ValidationError("an argument is empty")) }
+        main(nil)
+    }
 }

@@ -85,7 +85,9 @@ struct MigrateCommand: ParsableCommand {
     private func perform(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> [String] {
         guard let to else { return try migrateInPlace(job, reporter) }
         let path = ArgumentBytes.path(to)
-        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        guard let last = path.lastComponent, let name = StoreName.given(last) else {
+            throw RelocationFailure.badName(path)
+        }
         let parent = path.removingLastComponent()
         let directory = try Directory(parent.isEmpty ? "." : parent)
         let new = try NewStore(at: StoreLocation(directory: directory, name: name))

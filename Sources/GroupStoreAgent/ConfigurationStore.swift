@@ -16,8 +16,10 @@ extension ConfigurationFile {
         let section = try section(node, "a store", keys: Self.storeKeys)
         let nameNode = try section.required("name")
         let text = try string(nameNode, "name")
-        guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.init) else {
-            throw invalid(nameNode.line, "\(text) is no file name", "the name only, without a directory")
+        guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.given) else {
+            throw invalid(
+                nameNode.line, "\(text) can't be a store's name",
+                "the name only, without a directory, and not -wal, -shm or -journal at its end")
         }
         var store = Configuration.Store(name: name)
         if let value = section["on-conflict"] { store.onConflict = try choice(value, "on-conflict") }

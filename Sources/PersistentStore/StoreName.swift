@@ -27,6 +27,14 @@ package struct StoreName: Hashable, Sendable {
         self.support = support
     }
 
+    /// A name that may be given to a store. Nil also where SQLite takes it for a side file of another database: it would
+    /// remove the store, or write to it, as soon as that one is opened.
+    package static func given(_ name: FilePath.Component) -> StoreName? {
+        let bytes = name.bytes
+        let isSideFile = ["-wal", "-shm", "-journal"].contains { bytes.suffix($0.utf8.count).elementsEqual($0.utf8) }
+        return isSideFile ? nil : StoreName(name)
+    }
+
     /// A leading dot begins a hidden file's name, not an extension.
     private static func withoutExtension(_ name: [UInt8]) -> [UInt8] {
         guard let dot = name.lastIndex(of: UInt8(ascii: ".")), dot > 0 else { return name }

@@ -80,7 +80,7 @@ private struct StorePreparing: Sendable {
     }
 
     private func create() throws -> StorePreparation {
-        guard options.createsMissingStore, let last = path.lastComponent, let name = StoreName(last) else {
+        guard options.createsMissingStore, let last = path.lastComponent, let name = StoreName.given(last) else {
             throw StoreError.missing(path)
         }
         let parent = path.removingLastComponent()

@@ -11,6 +11,8 @@ struct RelocationDecision {
     let legacy: StoreSighting
     let group: StoreSighting
     let plan: RelocationPlan
+    /// Of two stores that both hold something.
+    let comparison: RelocationEvidence.Comparison?
 
     init(_ places: RelocationPlaces, _ request: RelocationRequest) throws {
         self.places = places
@@ -23,10 +25,11 @@ struct RelocationDecision {
             let both = legacy.status != nil && group.status != nil
             evidence.legacy = try Self.side(legacy, request, lookInside: both)
             evidence.group = try Self.side(group, request, lookInside: both)
-            if evidence.legacy == .store(.rows), evidence.group == .store(.rows) {
-                evidence.comparison = try Self.compare(legacy, group, places)
+            if case .store(let content) = evidence.legacy, evidence.group == .store(content) {
+                evidence.comparison = try Self.compare(content, legacy, group, places)
             }
         }
+        comparison = evidence.comparison
         plan = RelocationPlan(evidence, onConflict: request.onConflict)
         if plan.movesFiles { try RelocationPreconditions(self).check() }
     }
@@ -62,13 +65,21 @@ struct RelocationDecision {
             ? .nothing : .zeroBytes
     }
 
+    /// Nil where what they hold is not looked at.
     private static func compare(
-        _ legacy: StoreSighting, _ group: StoreSighting, _ places: RelocationPlaces
-    ) throws -> RelocationEvidence.Comparison {
-        if try StoreContents.areEqual(legacy, group) { return .same }
+        _ content: RelocationEvidence.Content, _ legacy: StoreSighting, _ group: StoreSighting,
+        _ places: RelocationPlaces
+    ) throws -> RelocationEvidence.Comparison? {
+        let isSame: Bool
+        switch content {
+        case .rows: isSame = try StoreContents.areEqual(legacy, group)
+        case .opaque: isSame = try places.legacy.hasBytes(of: places.group)
+        case .schemaOnly, .unknown: return nil
+        }
+        if isSame { return try places.legacy.hasExternalDataWithin(places.group) ? .same : .sameRows }
         let hashes = try places.container.receipts(of: places.group.name.database).compactMap(\.hash)
         if !hashes.isEmpty, !legacy.needsQuiescing, hashes.contains(try StoreContents.publishedHash(legacy)) {
-            return .published
+            return try places.legacy.hasExternalDataWithin(places.group) ? .published : .publishedRows
         }
         return .different
     }
@@ -117,6 +128,8 @@ struct RelocationPreconditions {
 
     func check() throws {
         let places = decision.places
+        try places.legacy.checkExternalDataIsItsOwn()
+        if case .relocate(.some) = decision.plan { try places.group.checkExternalDataIsItsOwn() }
         for directory in [places.legacy.directory, places.group.directory] {
             try checkWritable(directory)
             try checkReach(directory)

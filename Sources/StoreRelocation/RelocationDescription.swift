@@ -17,8 +17,15 @@ extension RelocationDecision {
         case .relocate(.store(let reason)): return "archive \(to) (\(reason)), then relocate \(from)"
         case .archiveLegacy(let reason): return "archive \(from): \(reason)"
         case .retireLegacy: return "retire \(from): \(to) has its content already"
-        case .conflict: return "refuse: \(from) and \(to) both hold rows of their own"
+        case .conflict: return "refuse: \(from) and \(to) \(difference)"
         case .refuse(let reason, let atGroup): return "refuse \(atGroup ? to : from): \(Self.describe(reason))"
+        }
+    }
+
+    private var difference: String {
+        switch comparison {
+        case .sameRows: "hold the same rows, and external data that differs"
+        case .different, .same, .published, .publishedRows, nil: "both hold rows of their own"
         }
     }
 
@@ -77,7 +84,7 @@ extension RelocationDecision {
         }
         var failure = RelocationFailure(
             .conflict, code: "conflict",
-            "\(PrintablePath(places.legacy.path)) and \(PrintablePath(places.group.path)) both hold rows of their own"
+            "\(PrintablePath(places.legacy.path)) and \(PrintablePath(places.group.path)) \(difference)"
                 + (since ?? ""),
             remedy: "look at both, then choose: --on-conflict keep-group or keep-legacy; the other is archived")
         failure.sides = try [side(.legacy, legacy), side(.group, group)]

@@ -228,6 +228,7 @@ package struct RelocationEngine {
     ) throws -> StoreTransfer.Done {
         guard let database = sighting.status?.identity else { throw StoreTransfer.Setback.changed }
         let keepsSupport = inPlace && content.reason == nil
+        if !keepsSupport { try store.checkExternalDataIsItsOwn() }
         var transfer = Transfer(
             id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
             database: database, support: keepsSupport ? nil : sighting.support?.identity, copies: content.isNew,

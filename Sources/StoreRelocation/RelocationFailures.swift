@@ -9,13 +9,13 @@ extension RelocationFailure {
     package static func badName(_ path: FilePath) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "bad_name", "\(PrintablePath(path)) can't be a store's name",
-            remedy: "name a file; its side files' names must fit into 255 bytes")
+            remedy: "name a file, not -wal, -shm or -journal at its end; its side files' names must fit into 255 bytes")
     }
 
     static func noGroupDirectory(_ path: FilePath) -> RelocationFailure {
         RelocationFailure(
             .unusablePlace, code: "no_group_directory", "there is no directory \(PrintablePath(path))",
-            remedy: "make it first: mkdir -p -m 0700")
+            remedy: FileStatus(following: path) == nil ? "make it first: mkdir -p -m 0700" : "name a directory")
     }
 
     static func lockHeld(by holder: String, _ container: GroupContainer) -> RelocationFailure {

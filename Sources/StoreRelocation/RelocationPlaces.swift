@@ -15,16 +15,11 @@ struct RelocationPlaces {
 
     init(_ request: RelocationRequest) throws {
         container = try Self.container(request.group, request.identifier)
-        guard let source = request.source.lastComponent, let sourceName = StoreName(source) else {
-            throw RelocationFailure.badName(request.source)
+        guard let component = request.name ?? request.source.lastComponent, let name = StoreName.given(component)
+        else {
+            throw RelocationFailure.badName(request.name.map { FilePath(root: nil, [$0]) } ?? request.source)
         }
-        let name = try request.name.map { component in
-            guard let name = StoreName(component) else {
-                throw RelocationFailure.badName(FilePath(root: nil, [component]))
-            }
-            return name
-        }
-        group = StoreLocation(directory: container.directory, name: name ?? sourceName)
+        group = StoreLocation(directory: container.directory, name: name)
         legacy = try Self.resolve(request.source)
     }
 

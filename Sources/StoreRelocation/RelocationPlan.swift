@@ -33,10 +33,15 @@ struct RelocationEvidence {
 
     /// How two stores with rows compare; nil when not asked.
     enum Comparison: Equatable {
+        /// All that is in the legacy store is in the group's.
         case same
+        /// The rows are; external data of the legacy store isn't.
+        case sameRows
         case different
         /// The legacy store is byte for byte what a receipt says was published, and the group has moved on.
         case published
+        /// The same, and some of its external data isn't in the group.
+        case publishedRows
     }
 
     var legacy: Side
@@ -112,7 +117,13 @@ enum RelocationPlan: Equatable {
         if group == .schemaOnly {
             return .relocate(archivingFirst: .store(reason: "it held no row when the legacy store was relocated"))
         }
-        if comparison == .same || comparison == .published { return .retireLegacy }
+        switch comparison {
+        case .same, .published: return .retireLegacy
+        case .publishedRows:
+            return .archiveLegacy(
+                reason: "its rows were relocated before; some of its external data isn't in the group")
+        case .sameRows, .different, nil: break
+        }
         switch onConflict {
         case .refuse: return .conflict
         case .keepGroup: return .archiveLegacy(reason: "both places held a store; the group's was kept")

@@ -19,7 +19,10 @@ extension RelocationEngine {
         } catch is RelocationPlaces.NoLegacyDirectory {
             throw .noLegacyDirectory(request.source)
         } catch {
-            throw RelocationFailure(error, request)
+            // The store is where it was brought to.
+            var there = request
+            there.source = request.group.appending(request.name ?? request.source.lastComponent ?? .currentDirectory)
+            throw RelocationFailure(error, there)
         }
     }
 

@@ -43,6 +43,7 @@ extension RelocationEngine {
     ) throws -> StoreTransfer {
         let seen = try StoreSighting(source)
         guard let database = seen.status?.identity else { throw StoreTransfer.Setback.changed }
+        try source.checkExternalDataIsItsOwn()
         var transfer = Transfer(
             id: TransferIdentifier(),
             purpose: .restore(

@@ -152,6 +152,46 @@ enum CaseTable {
         ) {
             try makeStore($0.legacyStore, rows: 9)
             try sqlite($0.legacyStore, "VACUUM INTO '\($0.groupStore)'; PRAGMA page_size = 1024; VACUUM")
+            try run("cp", ["-r", Word($0.legacy.appending(".Notes_SUPPORT")), Word($0.group)])
+        },
+        CaseTableLine(
+            "the same rows, and external data that is there", outcome: "already_relocated", effect: .kept(),
+            state: "relocated"
+        ) {
+            try bothWithTheSameRows($0)
+            for directory in [$0.legacy, $0.group] { try externalData("the same", in: directory) }
+            try externalData("more", named: "2", in: $0.group)
+        },
+        .refused(
+            "the same rows, and external data that isn't there", outcome: "conflict", status: 73, code: "conflict",
+            state: "conflict"
+        ) {
+            try bothWithTheSameRows($0)
+            try externalData("the only copy", in: $0.legacy)
+        },
+        .refused(
+            "the same rows, and other external data", outcome: "conflict", status: 73, code: "conflict",
+            state: "conflict"
+        ) {
+            try bothWithTheSameRows($0)
+            try externalData("one", in: $0.legacy)
+            try externalData("two", in: $0.group)
+        },
+        .refused("external data that another store has too", code: "shared_support") {
+            try makeStore($0.legacyStore, rows: 9)
+            try makeStore($0.legacy.appending("Notes.db"), rows: 1)
+            try externalData("whose?", in: $0.legacy)
+        },
+        .refused("another store's external data in the group", code: "shared_support") {
+            try makeStore($0.legacyStore, rows: 9)
+            try makeStore($0.group.appending("Notes.db"), rows: 1)
+            try externalData("of another", in: $0.group)
+        },
+        CaseTableLine(
+            "an encrypted one, twice", "--opaque", outcome: "already_relocated", effect: .kept(), state: nil
+        ) {
+            try encrypted($0.legacyStore)
+            try run("cp", [Word($0.legacyStore), Word($0.groupStore)])
         },
         .refused("different rows", outcome: "conflict", status: 73, code: "conflict", state: "conflict") {
             try bothWithRows($0)
@@ -208,6 +248,18 @@ enum CaseTable {
     private static func bothWithRows(_ places: Places) throws {
         try makeStore(places.legacyStore, rows: 9, unflushed: true)
         try makeStore(places.groupStore, rows: 7)
+    }
+
+    private static func bothWithTheSameRows(_ places: Places) throws {
+        for store in [places.legacyStore, places.groupStore] {
+            try run("rm", ["-r", Word(try makeStore(store, rows: 9).support)])
+        }
+    }
+
+    private static func externalData(_ text: String, named name: String = "1", in directory: FilePath) throws {
+        let folder = directory.pushing(".Notes_SUPPORT/_EXTERNAL_DATA")
+        try run("mkdir", ["-p", Word(folder)])
+        try write(text, to: folder.appending(name))
     }
 
     /// Nothing in it tells what it is.

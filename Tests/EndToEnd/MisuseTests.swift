@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// What can't be done: an exit code, one clear line with the remedy, and nothing changed.
-@Suite struct MisuseTests {
+@Suite(.ownThreads) struct MisuseTests {
     /// What a command says to a person: one line from `groupstore:` on, and something in brackets that would help.
     private func expectClear(_ done: FinishedProcess, status: Int32, _ words: String...) {
         #expect(done.status == status, "\(done.errors)\(done.output)")
@@ -39,6 +39,30 @@ import Testing
             try write(text, to: file)
             try expectRefusal(places, file, status: 65, outcome: "refused", "Notes.sqlite")
         }
+    }
+
+    /// SQLite would remove it as soon as the other database is opened.
+    @Test(arguments: ["-wal", "-shm", "-journal"]) func aNameOfAnotherStoresSideFile(_ suffix: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        try makeStore(places.group.appending("Other.sqlite"), rows: 20)
+        let name = Word("Other.sqlite" + suffix)
+        let before = try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group))
+        expectClear(
+            try groupstore("relocate", Word(store.path), Word(places.group), "--name", name), status: 65,
+            "can't be a store's name")
+        #expect(try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group)) == before)
+    }
+
+    /// As a script says it whose variable isn't set.
+    @Test func anEmptyPath() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        for arguments in [[Word(store.path), ""], ["", Word(places.group)]] as [[Word]] {
+            let done = try groupstore("relocate", options: arguments)
+            #expect(done.status == 64 && done.errors.contains("an argument is empty"), "\(done.errors)")
+        }
+        #expect(try noteCount(store.path) == 10)
     }
 
     @Test func halfAStore() throws {

@@ -64,6 +64,13 @@ import Testing
         #expect(plan(rows, rows, comparison: .published, onConflict: policy) == .retireLegacy)
     }
 
+    @Test func externalDataThatTheGroupDoesNotHaveIsKept() {
+        #expect(plan(rows, rows, comparison: .sameRows) == .conflict)
+        guard case .archiveLegacy = plan(rows, rows, comparison: .publishedRows) else {
+            return #expect(Bool(false), "not archived")
+        }
+    }
+
     @Test func differentContentIsAConflictUnlessToldOtherwise() {
         #expect(plan(rows, rows, comparison: .different) == .conflict)
         guard case .archiveLegacy = plan(rows, rows, comparison: .different, onConflict: .keepGroup),
