@@ -25,9 +25,9 @@ extension StoreLayout {
                 columns: [table.inverse.column, table.owner.column])
         }
         for entity in numbers.entities { found += requestedIndexes(of: entity) }
-        // A model's index may have the name that an attribute's own gets.
+        // A model's index may have the name that an attribute's own gets. SQLite's names differ by more than case.
         var names: Set<String> = []
-        return found.filter { names.insert($0.name).inserted }
+        return found.filter { names.insert($0.name.lowercased()).inserted }
     }
 
     private func structuralIndexes(of table: TableLayout) -> [IndexLayout] {

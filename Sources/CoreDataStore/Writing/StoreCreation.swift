@@ -4,8 +4,10 @@ import PersistentStore
 import SystemPackage
 
 extension StoreLayout {
-    /// Makes an empty store in the empty file at `path`, in one transaction. Throws `StoreError`.
+    /// Makes an empty store in the empty file at `path`, in one transaction. Throws `StoreError`, and `ModelFault`
+    /// before anything is written.
     package func makeStore(at path: FilePath) throws {
+        try check()
         let writer = try StoreWriter(path)
         try writer.prepareEmptyStore()
         try writer.execute("BEGIN")

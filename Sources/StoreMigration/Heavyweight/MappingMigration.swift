@@ -29,6 +29,7 @@ package struct MappingMigration {
         to new: ManagedObjectModel, policies: EntityMigrationPolicies = [:],
         _ report: @escaping (Double, String) -> Void = { _, _ in }
     ) throws {
+        try new.checkLayout()
         let resolved = try mapping.resolved(from: old, to: new)
         try policies.require(of: resolved)
         self.store = store

@@ -22,6 +22,7 @@ struct LightweightMigration {
         _ store: StoreWriter, from source: ManagedObjectModel, to destination: ManagedObjectModel,
         _ mapping: MappingModel, _ options: MigrationOptions, _ progress: MigrationProgress
     ) throws {
+        try destination.checkLayout()
         schema = try StoreSchema(store)
         let layout = StoreLayout(source).named(as: schema)
         let missing = schema.missing(of: layout)
