@@ -73,6 +73,7 @@ struct NewStore {
 
     func createIndexes() throws {
         for index in plan.destination.indexes { try store.execute(index.creation) }
+        for index in plan.destination.spatialIndexes { try store.execute(index.filling) }
     }
 
     /// The keys that were given out, the triggers, and tables that aren't Core Data's.

@@ -46,6 +46,7 @@ struct LightweightMigration {
         try history.refuseLoss(options)
         var objects = SchemaMigration(store, schema, succession)
         try objects.dropTriggersAndViews()
+        try objects.dropSpatialIndexes(tables)
         var links = LinkMigration(store, succession)
         try links.collect(tables)
         for table in tables where !table.isUnchanged {
