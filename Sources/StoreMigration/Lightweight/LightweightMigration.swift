@@ -23,6 +23,7 @@ struct LightweightMigration {
         _ mapping: MappingModel, _ options: MigrationOptions, _ progress: MigrationProgress
     ) throws {
         try destination.checkLayout()
+        try store.addCoreDataFunctions()
         schema = try StoreSchema(store)
         let layout = StoreLayout(source).named(as: schema)
         let missing = schema.missing(of: layout)
@@ -61,12 +62,13 @@ struct LightweightMigration {
         try links.finish()
         try writeEntityNumbers()
         try history.migrate()
-        try deriveNewValues()
+        var derived = DerivedValues(store, succession)
+        try derived.derive()
         try MandatoryValues(store, succession, tables).check()
         progress.step("making indexes")
         try objects.restore(tables, joins: links.changedTables)
         try writeMetadata()
-        notes += objects.notes + history.notes + links.notes
+        notes += objects.notes + history.notes + links.notes + derived.notes
     }
 
     /// About how many, from the highest key: counting them would take as long as some migrations.
@@ -200,18 +202,6 @@ struct LightweightMigration {
         for table in tables where !table.isUnchanged {
             try store.execute(
                 "ALTER TABLE \(table.temporary.sqlName) RENAME TO \(table.destination.name.sqlName)")
-        }
-    }
-
-    private func deriveNewValues() throws {
-        let known = Set(succession.source.derivedAttributeTriggers.map(\.name))
-        for derived in succession.destination.derivedAttributeTriggers where !known.contains(derived.name) {
-            let entity = derived.name.split(separator: ".")[0]
-            let numbers = succession.destination.numbers
-            let family = numbers.family(of: String(entity)).map(numbers.number)
-            try store.execute(
-                "UPDATE \(derived.table) SET \(derived.column) = \(derived.value) WHERE Z_ENT IN (\(family.sorted().list))"
-            )
         }
     }
 }

@@ -64,9 +64,7 @@ struct SchemaMigration {
             $0.kind == .index && droppedIndexes.contains($0.name) && !isCoreDatas($0)
         }
         for index in foreign { try restoreForeign(index) }
-        for name in ["Updated", "InsertUpdated"] {
-            try store.acceptFunction("NSCoreDataDATrigger\(name)AffectedObjectValue", arguments: 5)
-        }
+        try store.addCoreDataFunctions()
         for view in schema.objects where view.kind == .view { try restore(view) }
         let derived = succession.destination.derivedAttributeTriggers.flatMap(\.triggers)
         for trigger in derived { try store.execute(trigger.creation) }
