@@ -8,21 +8,26 @@ import ManagedObjectModel
 package struct VersionOrder: Sendable {
     /// The oldest first.
     package let versions: [ModelVersion]
-    private let mappings: [MappingModelFile]
+    private let mapped: Set<Lead>
+
+    /// From one version to another, by a mapping model.
+    private struct Lead: Hashable {
+        let from: String
+        let to: String
+    }
 
     package init(_ bundle: ModelBundle, mappings: [MappingModelFile] = []) {
         let current = bundle.current
         let others = bundle.versions.filter { $0.name != current.name }
         let isLater = { (version: ModelVersion) in NumberedName(version.name).follows(NumberedName(current.name)) }
-        let older = Self.sorted(others.filter { !isLater($0) }, by: mappings)
-        versions = older + [current] + others.filter(isLater)
-        self.mappings = mappings
+        mapped = Self.leads(among: bundle.versions, mappings)
+        versions = Self.sorted(others.filter { !isLater($0) }, by: mapped) + [current] + others.filter(isLater)
     }
 
     /// Whether `version` is an older one than `target`, or a mapping model leads there all the same.
     package func leads(from version: ModelVersion, to target: ModelVersion) -> Bool {
         guard let start = place(of: version), let end = place(of: target) else { return false }
-        return start < end || mappings.contains { $0.leads(from: version, to: target) }
+        return start < end || mapped.contains(Lead(from: version.name, to: target.name))
     }
 
     /// The versions that a store of the one may be migrated through on its way to the other, in order.
@@ -33,16 +38,26 @@ package struct VersionOrder: Sendable {
 
     private func place(of version: ModelVersion) -> Int? { versions.firstIndex { $0.name == version.name } }
 
+    private static func leads(among versions: [ModelVersion], _ mappings: [MappingModelFile]) -> Set<Lead> {
+        guard !mappings.isEmpty else { return [] }
+        var found: Set<Lead> = []
+        for version in versions {
+            for other in versions where other.name != version.name {
+                guard mappings.contains(where: { $0.leads(from: version, to: other) }) else { continue }
+                found.insert(Lead(from: version.name, to: other.name))
+            }
+        }
+        return found
+    }
+
     /// Each version after those that mapping models lead from to it. Where they lead in a circle, they say nothing.
-    private static func sorted(_ versions: [ModelVersion], by mappings: [MappingModelFile]) -> [ModelVersion] {
-        guard !mappings.isEmpty else { return versions }
+    private static func sorted(_ versions: [ModelVersion], by leads: Set<Lead>) -> [ModelVersion] {
+        guard !leads.isEmpty else { return versions }
         var left = versions
         var found: [ModelVersion] = []
         while !left.isEmpty {
             let next = left.firstIndex { version in
-                !left.contains { other in
-                    other.name != version.name && mappings.contains { $0.leads(from: other, to: version) }
-                }
+                !left.contains { leads.contains(Lead(from: $0.name, to: version.name)) }
             }
             guard let next else { return versions }
             found.append(left.remove(at: next))
@@ -54,9 +69,10 @@ package struct VersionOrder: Sendable {
 extension MappingModelFile {
     /// One that says neither which versions it is for nor their hashes may fit backwards, too.
     fileprivate func leads(from version: ModelVersion, to other: ModelVersion) -> Bool {
-        let isOfTwoVersions = mappingModel.sourceVersionName != nil && mappingModel.destinationVersionName != nil
-        return (mappingModel.hasHashes || isOfTwoVersions)
-            && fits(from: (version.name, version.model), to: (other.name, other.model))
+        let isOfThese =
+            mappingModel.hasHashes
+            || mappingModel.sourceVersionName == version.name && mappingModel.destinationVersionName == other.name
+        return isOfThese && fits(from: (version.name, version.model), to: (other.name, other.model))
     }
 }
 
