@@ -35,7 +35,9 @@ struct CreateCommand: ParsableCommand {
             let named = try ModelArgument(model).version(named: version, mergeOptions)
             let path = ArgumentBytes.path(store)
             try storeFailures {
-                try create(StoreLayout(named.knownModel), at: path)
+                let layout = StoreLayout(try named.knownModel)
+                try layout.check()
+                try create(layout, at: path)
             }
             var record: JSONObject = ["type": "summary", "outcome": "created", "model": .string(named.name)]
             record.setPath("store", bytes: path.bytes)
@@ -79,6 +81,10 @@ func storeFailures<Result>(_ body: () throws -> Result) throws -> Result {
         throw CommandFailure(error)
     } catch let error as ModelError {
         throw CommandFailure(error)
+    } catch let fault as ModelFault {
+        throw CommandFailure(
+            .badData, code: "name_collision", (fault.element.map { $0 + ": " } ?? "") + fault.message,
+            remedy: fault.remedy)
     } catch let error as NewStore.Taken {
         throw CommandFailure(
             .conflict, code: "exists", "\(PrintablePath(error.path)): there is something already",

@@ -134,9 +134,10 @@ struct MigrateCommand: ParsableCommand {
         let isDone = job.manager.steps.isEmpty
         var record: JSONObject = [
             "type": "summary", "outcome": .string(isDone ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"),
-            "from_model": .string(job.fromName), "to_model": .string(job.target.name),
+            "to_model": .string(job.target.name),
             "steps": .array(job.manager.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
         ]
+        record["from_model"] = job.fromName.map { .string($0) }
         record.setPath("store", bytes: job.location.path.bytes)
         if let to { record.setPath("to", bytes: ArgumentBytes.path(to).bytes) }
         return record

@@ -93,8 +93,8 @@ struct MigrationJob {
     /// The versions that lie between.
     let bundle: ModelBundle?
     let mappings: [MappingModelFile]
-    /// What the store's version is called; its file's name where no version has its hashes.
-    let fromName: String
+    /// What the store's version is called; nil where the store is of none of the model's versions.
+    let fromName: String?
     let manager: MigrationManager
 
     /// Throws `MigrationError`, `StoreError`, `SystemError`, `CommandFailure`.
@@ -122,7 +122,7 @@ struct MigrationJob {
                 for: store, to: target, in: bundle, mappings: mappings,
                 options: MigrationOptions(allowsPartialHistory: options.allowPartialHistory))
             try manager.check(reader)
-            return (target, known?.name ?? location.path.stem ?? "", manager)
+            return (target, known?.name, manager)
         }
     }
 
@@ -133,7 +133,8 @@ struct MigrationJob {
             if case .custom = step.method { return step.destinationName + " by a mapping model" }
             return step.destinationName + " by inferred mapping"
         }
-        return "\(PrintablePath(location.path)): \(fromName) to \(names.joined(separator: ", then "))"
+        return
+            "\(PrintablePath(location.path)): \(fromName ?? "its own model") to \(names.joined(separator: ", then "))"
     }
 }
 

@@ -51,17 +51,19 @@ struct ModelCheckCommand: ParsableCommand {
         let new = try argument.version(named: nil, .none)
         let target = try new.knownModel
         var from = try old.version(named: nil, .none)
+        let mappings = try mappingOptions.files(beside: argument.path)
         var between: [ModelVersion] = []
         if case .bundle(let bundle) = argument {
             let known = bundle.version(matching: from.hashes)
             if from.version == nil, let known { from = from.known(as: known) }
             // The store's own model, where the store doesn't carry it.
             if from.model == nil, let known { from = from.with(known.model) }
-            between = bundle.between(known, bundle.current)
+            let order = VersionOrder(bundle, mappings: mappings)
+            between = known.map { order.between($0, bundle.current) } ?? []
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
         return try CheckReport(
-            from, new, renamed, between, store: old.store, mappings: mappingOptions.files(beside: argument.path))
+            from, new, renamed, between, store: old.store, mappings: mappings)
     }
 
     private func reportsOfAll() throws -> [CheckReport] {
@@ -74,10 +76,12 @@ struct ModelCheckCommand: ParsableCommand {
         let mappings = try mappingOptions.files(beside: argument.path)
         let current = try argument.version(named: nil, .none)
         let target = try current.knownModel
+        let order = VersionOrder(bundle, mappings: mappings)
         return try versions.filter { !$0.isCurrent }.map { old in
             let renamed = try renameOptions.applied(to: target, from: old.knownModel)
             return try CheckReport(
-                old, current, renamed, bundle.between(old.version, bundle.current), store: nil, mappings: mappings)
+                old, current, renamed, old.version.map { order.between($0, bundle.current) } ?? [], store: nil,
+                mappings: mappings)
         }
     }
 }
@@ -87,16 +91,6 @@ enum CheckFormat: String, CaseIterable, ExpressibleByArgument {
     case text
     /// Workflow commands that GitHub shows beside the lines they are about.
     case github
-}
-
-extension ModelBundle {
-    /// The versions between two, those that a store may be migrated through.
-    fileprivate func between(_ old: ModelVersion?, _ new: ModelVersion) -> [ModelVersion] {
-        guard let old, let first = versions.firstIndex(where: { $0.name == old.name }),
-            let last = versions.firstIndex(where: { $0.name == new.name }), first < last
-        else { return [] }
-        return Array(versions[first + 1..<last])
-    }
 }
 
 extension NamedModel {

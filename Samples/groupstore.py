@@ -86,7 +86,7 @@ class Migrated:
     """The store is of another version of its model: read everything anew, if this program knows that version."""
 
     token: str
-    from_model: str
+    from_model: Optional[str]  # None where it was of no known version
     to_model: str
 
 
@@ -153,7 +153,7 @@ def _event(message) -> Optional[Event]:
     if kind == "relocated":
         return Relocated(token, _path(message, "from"), _path(message, "to"))
     if kind == "migrated":
-        return Migrated(token, message.get("from_model", ""), message.get("to_model", ""))
+        return Migrated(token, message.get("from_model"), message.get("to_model", ""))
     if kind == "abandoned":
         return Abandoned(token, message.get("outcome", ""), message.get("message", ""))
     if kind == "reset":

@@ -29,7 +29,7 @@ struct NotesWidget {
         case .relocating(let holders, _):
             say("relocating, waiting for \(holders.count) programs")
         case .relocated(_, let place, _): say("relocated to \(place.path)")
-        case .migrated(let old, let new, _): say("migrated from \(old) to \(new)")
+        case .migrated(let old, let new, _): say("migrated from \(old ?? "an unknown version") to \(new)")
         case .abandoned(let outcome, let message, _): say("not relocated: \(outcome): \(message)")
         case .reset(let reason, _): say("reset (\(reason)): what is shown must be read anew")
         case .disconnected: say("no agent: changes are not heard of until there is one")

@@ -18,8 +18,9 @@ package enum StoreEvent: Sendable, Equatable {
     /// A legacy store is about to become this one; who still has it open.
     case relocating(waitingFor: [Holder])
     case relocated(from: [UInt8], to: [UInt8])
-    /// The store is of another version of its model: what was known of it is stale.
-    case migrated(fromModel: String, toModel: String)
+    /// The store is of another version of its model: what was known of it is stale. Without `fromModel` it was of no known
+    /// version.
+    case migrated(fromModel: String?, toModel: String)
     /// The relocation that `relocating` announced is over and moved nothing; `outcome` as in the command's summary.
     case abandoned(outcome: String, message: String)
     /// What the subscriber knows is stale: read anew.
@@ -62,7 +63,7 @@ package enum StoreEvent: Sendable, Equatable {
             object.setPath("from", bytes: from)
             object.setPath("to", bytes: to)
         case .migrated(let fromModel, let toModel):
-            object["from_model"] = .string(fromModel)
+            object["from_model"] = fromModel.map { .string($0) }
             object["to_model"] = .string(toModel)
         case .abandoned(let outcome, let message):
             object["outcome"] = .string(outcome)

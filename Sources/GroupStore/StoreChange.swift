@@ -22,7 +22,8 @@ public enum StoreChange: Sendable, Equatable {
     case relocating(waitingFor: [Holder], token: String)
     case relocated(from: URL, to: URL, token: String)
     /// The store is of another version of its model now: read everything anew, if this program knows that version.
-    case migrated(fromModel: String, toModel: String, token: String)
+    /// `fromModel` is nil where it was of no known one.
+    case migrated(fromModel: String?, toModel: String, token: String)
     /// The relocation that was announced is over, and moved nothing.
     case abandoned(outcome: String, message: String, token: String)
     /// What the subscriber knows is stale: read everything anew. `reason`: a word such as `lagged`, `epoch`, `replaced`.
@@ -61,7 +62,7 @@ extension StoreChange {
             self = .relocated(from: object.url("from"), to: object.url("to"), token: token)
         case "migrated":
             self = .migrated(
-                fromModel: object.string("from_model") ?? "", toModel: object.string("to_model") ?? "", token: token)
+                fromModel: object.string("from_model"), toModel: object.string("to_model") ?? "", token: token)
         case "abandoned":
             self = .abandoned(
                 outcome: object.string("outcome") ?? "", message: object.string("message") ?? "", token: token)

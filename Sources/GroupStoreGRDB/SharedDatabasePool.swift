@@ -44,22 +44,28 @@ public final class SharedDatabasePool: Sendable {
     ///
     /// - Parameters:
     ///   - patience: how long an access waits for a relocation under way.
+    ///   - openableModelVersions: see `SharedStore.present`: no migration locks this program out while the pool is open.
     ///   - prepare: run on each pool that is opened, before any access: migrations, for instance.
     ///
     /// Throws GRDB's errors, `GroupStoreError`, `FileCoordinationError`, and what `prepare` throws.
     public init(
         _ store: SharedStore, configuration: GRDB.Configuration = GRDB.Configuration(),
-        patience: Duration = .seconds(60), prepare: @escaping @Sendable (DatabasePool) throws -> Void = { _ in }
+        patience: Duration = .seconds(60), openableModelVersions: Set<String>? = nil,
+        prepare: @escaping @Sendable (DatabasePool) throws -> Void = { _ in }
     ) async throws {
         self.store = store
         self.configuration = configuration
         self.patience = patience
         self.prepare = prepare
         let made = try await store.present(
-            open: { [self] url in try open(url) }, close: { [self] in try await closePool() })
+            openableModelVersions: openableModelVersions, open: { [self] url in try open(url) },
+            close: { [self] in try await closePool() })
         presentation.withLock { $0 = made }
         follow()
     }
+
+    /// The versions of the store's model that this program says it can open; nil: any.
+    public var openableModelVersions: Set<String>? { presentation.withLock { $0?.openableModelVersions } }
 
     /// Where the database is open now, or was last.
     public var url: URL { presentation.withLock { $0?.url } ?? store.url }

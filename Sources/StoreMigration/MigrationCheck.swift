@@ -1,3 +1,4 @@
+import CoreDataStore
 import ManagedObjectModel
 
 /// Whether and how stores of one version can be opened with another: the answer to `groupstore model check`.
@@ -47,6 +48,11 @@ public struct MigrationCheck: Sendable {
         guard let old else {
             verdict = .refused(code: CoreDataError.missingSourceModel)
             (findings, mappingNames) = ([.missingSourceModel], [])
+            return
+        }
+        do { try StoreLayout(new).check() } catch {
+            verdict = .refused(code: CoreDataError.migration)
+            (findings, mappingNames) = ([MigrationFinding(fault: error)], [])
             return
         }
         let path = MigrationPath.shortest(

@@ -57,6 +57,7 @@ public struct MigrationManager: Sendable {
         mappings: [MappingModelFile] = [], options: MigrationOptions = MigrationOptions()
     ) throws {
         self.options = options
+        try destination.checkLayout()
         guard source.entityVersionHashesByName != destination.entityVersionHashesByName else {
             steps = []
             return
@@ -217,6 +218,31 @@ extension StoreWriter {
     /// About how many objects there are, from the highest keys, without looking at them.
     func objectCount() throws -> Int64 {
         try integer("SELECT sum(Z_MAX) FROM Z_PRIMARYKEY WHERE Z_ENT < 16000") ?? 0
+    }
+}
+
+extension ManagedObjectModel {
+    /// Throws `MigrationError` where no store can have the model's tables.
+    func checkLayout() throws(MigrationError) {
+        do { try StoreLayout(self).check() } catch {
+            let finding = MigrationFinding(fault: error)
+            throw MigrationError(
+                CoreDataError.migration, "Cannot migrate store in-place: " + finding.sentence, remedy: finding.remedy,
+                findings: [finding])
+        }
+    }
+}
+
+extension MigrationFinding {
+    /// Two tables of one name.
+    init(fault: ModelFault) {
+        self.init(
+            .error, code: CoreDataError.migration, entity: fault.entity, property: fault.property, fault.message,
+            remedy: fault.remedy)
+    }
+
+    fileprivate var sentence: String {
+        [entity, property].compactMap(\.self).joined(separator: ".") + ": " + message
     }
 }
 

@@ -24,7 +24,9 @@ extension MigrationManager {
             return
         }
         let known = bundle?.version(matching: hashes)
-        guard let source = store.cachedModel ?? known?.model else { throw MigrationError.missingSourceModel(store) }
+        guard let source = store.cachedModel ?? known?.model else {
+            throw MigrationError.missingSourceModel(store, bundle)
+        }
         guard stages.isEmpty else {
             try self.init(
                 from: known?.model ?? source, to: target.model, named: target.name, stages: stages,
@@ -33,11 +35,12 @@ extension MigrationManager {
         }
         var between: [(name: String, model: ManagedObjectModel)] = []
         if let bundle, bundle.versions.count > 1 {
-            guard let known, let place = bundle.place(of: known), let end = bundle.place(of: target) else {
-                throw MigrationError.unknownVersion(store, bundle)
+            guard let known else { throw MigrationError.unknownVersion(store, bundle) }
+            let order = VersionOrder(bundle, mappings: mappings)
+            guard order.leads(from: known, to: target) else {
+                throw MigrationError.newer(store, known, than: target)
             }
-            guard place < end else { throw MigrationError.newer(store, known, than: target) }
-            between = bundle.versions[place + 1..<end].map { ($0.name, $0.model) }
+            between = order.between(known, target).map { ($0.name, $0.model) }
         }
         // The renaming identifiers of the version's file are what its developers mean.
         try self.init(
@@ -77,21 +80,32 @@ extension MigrationManager {
     }
 }
 
-extension ModelBundle {
-    fileprivate func place(of version: ModelVersion) -> Int? { versions.firstIndex { $0.name == version.name } }
-}
-
 extension MigrationError {
-    fileprivate static func missingSourceModel(_ store: StoreModel) -> MigrationError {
-        MigrationError(
+    fileprivate static func missingSourceModel(_ store: StoreModel, _ bundle: ModelBundle?) -> MigrationError {
+        if let partial = partialMetadata(store, bundle) { return partial }
+        return MigrationError(
             CoreDataError.missingSourceModel,
             "\(PrintablePath(store.path)): \(CoreDataError.reason(CoreDataError.missingSourceModel))"
                 + (store.cacheProblem.map { ": " + $0 } ?? ""),
             remedy: "add the version that the store was made with to the model")
     }
 
+    /// Of a store whose metadata leave out entities, which Core Data opens with no model either: it writes those of all
+    /// entities, also where the store is for one configuration.
+    private static func partialMetadata(_ store: StoreModel, _ bundle: ModelBundle?) -> MigrationError? {
+        let hashes = store.metadata.versionHashes
+        guard let version = bundle?.version(exceeding: hashes) else { return nil }
+        let missing = version.model.entityVersionHashesByName.keys.filter { hashes[$0] == nil }.sorted()
+        return MigrationError(
+            CoreDataError.missingSourceModel,
+            "\(PrintablePath(store.path)): the store's metadata have the hashes of \(version.name), but not those of "
+                + missing.prefix(5).joined(separator: ", ") + (missing.count > 5 ? ", …" : ""),
+            remedy: "name a model that has only the store's entities: Core Data compares those of all configurations")
+    }
+
     fileprivate static func unknownVersion(_ store: StoreModel, _ bundle: ModelBundle) -> MigrationError {
-        MigrationError(
+        if let partial = partialMetadata(store, bundle) { return partial }
+        return MigrationError(
             CoreDataError.missingSourceModel,
             "\(PrintablePath(store.path)): no version of \(PrintablePath(bundle.path)) has the hashes of this store, which "
                 + "may be newer than all of them",

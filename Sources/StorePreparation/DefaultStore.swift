@@ -30,7 +30,14 @@ package struct DefaultStore: StoreReplacement {
     }
 
     package func check() throws {
-        guard let file else { return }
+        guard let file else {
+            do throws(ModelFault) { try StoreLayout(version.model).check() } catch {
+                throw RelocationFailure(
+                    .badData, code: "name_collision", (error.element.map { $0 + ": " } ?? "") + error.message,
+                    remedy: error.remedy)
+            }
+            return
+        }
         try failing(file) { _ = try migration.isNeeded(location(file)) }
     }
 
@@ -39,7 +46,7 @@ package struct DefaultStore: StoreReplacement {
         progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore {
         // Only a name to tell: what can't be read has none.
-        let before = (try? migration.versionName(of: old)) ?? ""
+        let before = try? migration.versionName(of: old)
         guard let file else {
             try StoreLayout(version.model).makeStore(at: staged.pathForSQLite)
             return TransformedStore(before: before, after: version.name)

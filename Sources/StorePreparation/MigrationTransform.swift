@@ -60,7 +60,9 @@ package struct MigrationTransform: StoreTransform {
     package var target: String { version.name }
 
     package func isOpenable(knowing versions: Set<String>) -> Bool {
-        let names = version.model.versionIdentifiers.union([version.name, version.model.versionChecksum])
+        let names = version.model.versionIdentifiers.subtracting([""]).union([
+            version.name, version.model.versionChecksum,
+        ])
         return !names.isDisjoint(with: versions)
     }
 
@@ -85,7 +87,7 @@ package struct MigrationTransform: StoreTransform {
             // Looked at anew: the copy may be of a later moment than the plan.
             let before = try versionName(of: staged)
             guard let manager = try manager(for: staged, checkingObjects: false) else {
-                return TransformedStore(before: before, after: before)
+                return TransformedStore(before: before, after: before ?? "")
             }
             let notes = try withoutActuallyEscaping(progress) { progress in
                 try manager.migrate(
@@ -95,11 +97,12 @@ package struct MigrationTransform: StoreTransform {
         }
     }
 
-    /// What developers call the store's version; its identifiers where no version has its hashes.
-    package func versionName(of store: StoreLocation) throws -> String {
+    /// What developers call the store's version; its identifiers where no version has its hashes, nil where it has none.
+    package func versionName(of store: StoreLocation) throws -> String? {
         let metadata = try StoreModel.read(store)?.metadata
         let known = metadata.flatMap { bundle?.version(matching: $0.versionHashes)?.name }
-        return known ?? metadata?.versionIdentifiers.joined(separator: ", ") ?? ""
+        let identifiers = metadata?.versionIdentifiers.filter { !$0.isEmpty } ?? []
+        return known ?? (identifiers.isEmpty ? nil : identifiers.joined(separator: ", "))
     }
 
     private func failing<Result>(

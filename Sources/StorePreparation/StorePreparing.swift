@@ -66,6 +66,9 @@ private struct StorePreparing: Sendable {
         } catch let error as SystemError {
             throw StorePreparationError(
                 code: "io_error", "\(error)", remedy: "see that the directory can be written to")
+        } catch let fault as ModelFault {
+            throw StorePreparationError(
+                code: "name_collision", (fault.element.map { $0 + ": " } ?? "") + fault.message, remedy: fault.remedy)
         } catch let error as NewStore.Taken {
             throw StorePreparationError(
                 code: "exists", "\(PrintablePath(error.path)): there is something already", remedy: "move it away")
@@ -83,10 +86,12 @@ private struct StorePreparing: Sendable {
         guard options.createsMissingStore, let last = path.lastComponent, let name = StoreName.given(last) else {
             throw StoreError.missing(path)
         }
+        let layout = StoreLayout(bundle.current.model)
+        try layout.check()
         let parent = path.removingLastComponent()
         let directory = try Directory(parent.isEmpty ? "." : parent)
         let new = try NewStore(at: StoreLocation(directory: directory, name: name))
-        try StoreLayout(bundle.current.model).makeStore(at: new.path)
+        try layout.makeStore(at: new.path)
         try new.publish(writeAhead: options.journalMode == .writeAhead)
         return .created
     }

@@ -5,13 +5,14 @@ import SystemPackage
 
 /// What a transform has made of a copy.
 package struct TransformedStore: Sendable, Equatable {
-    /// What the content was, and what it is, in the words of whoever changes it: versions of a model.
-    package let before: String
+    /// What the content was, and what it is, in the words of whoever changes it: versions of a model. Nil where it was
+    /// none that is known.
+    package let before: String?
     package let after: String
     /// What a person should know.
     package let notes: [String]
 
-    package init(before: String, after: String, notes: [String] = []) {
+    package init(before: String?, after: String, notes: [String] = []) {
         self.before = before
         self.after = after
         self.notes = notes

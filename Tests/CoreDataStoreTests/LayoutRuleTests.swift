@@ -132,6 +132,27 @@ import Testing
         #expect(PropertyOrder.hash("abcdefgh1ijklmnopqrstuvwx") == PropertyOrder.hash("abcdefgh2ijklmnopqrstuvwx"))
     }
 
+    /// Tables are named in capitals: of columns the second gets a number, of tables there can't be two.
+    @Test func namesThatDifferInCaseOnly() throws {
+        func layout(most: Int32, _ names: [String] = ["tags", "Tags"]) throws -> StoreLayout {
+            StoreLayout(
+                try ManagedObjectModel(entities: [
+                    Self.entity(
+                        "Note", [], names.map { Self.relationship($0, to: "Tag", inverse: "notes" + $0, most: most) }),
+                    Self.entity(
+                        "Tag", [], names.map { Self.relationship("notes" + $0, to: "Note", inverse: $0, most: 0) }),
+                ]))
+        }
+        try layout(most: 1).check()
+        #expect(try layout(most: 1).table(of: "Note")?.columns.map(\.name) == ["ZTAGS", "ZTAGS1"])
+        try layout(most: 0, ["tags", "labels"]).check()
+        let many = try layout(most: 0)
+        let fault = #expect(throws: ModelFault.self) { try many.check() }
+        #expect(fault?.entity == "Note" && fault?.message.contains("Z_1TAGS, which is that of Note.") == true)
+        let entities = StoreLayout(try ManagedObjectModel(entities: [Self.entity("Note"), Self.entity("NOTE")]))
+        #expect(throws: ModelFault.self) { try entities.check() }
+    }
+
     @Test func referencesWithoutAnInverse() throws {
         let model = try ManagedObjectModel(entities: [
             Self.entity("A", [], [Self.relationship("parts", to: "B", inverse: nil, most: 0, ordered: true)]),

@@ -85,6 +85,35 @@ import Testing
     }
 
     /// Backwards is never meant.
+    /// Two many-to-many relationships whose names differ in case only would have one table: that is said before anything
+    /// is written, and by `model check`.
+    @Test func aModelThatNoStoreCanHaveIsRefused() throws {
+        func entity(_ name: String, _ other: String, _ names: [(String, String)]) -> String {
+            let relationships = names.map {
+                "<relationship name='\($0)' optional='YES' toMany='YES' deletionRule='Nullify' "
+                    + "destinationEntity='\(other)' inverseName='\($1)' inverseEntity='\(other)'/>"
+            }
+            return "<entity name='\(name)'>\(relationships.joined())</entity>"
+        }
+        let one = entity("A", "B", [("bs", "as")]) + entity("B", "A", [("as", "bs")])
+        let two =
+            entity("A", "B", [("bs", "as"), ("Bs", "others")]) + entity("B", "A", [("as", "bs"), ("others", "Bs")])
+        let bundle = try ModelTests.bundle(directory, named: "Case", [("Case", one), ("Case 2", two)])
+        let path = directory.path.appending("Case.sqlite")
+        let refused = try groupstore("create", Word(path), "--model", Word(bundle), "--json")
+        #expect(refused.status == 65)
+        #expect(refused.summary.object("error")?.string("code") == "name_collision")
+        #expect(refused.summary.object("error")?.string("message")?.contains("differ in case only") == true)
+        #expect(FileStatus(following: path) == nil)
+        #expect(try groupstore("create", Word(path), "--model", Word(bundle), "--version", "Case").status == 0)
+        let before = try DirectorySnapshot(directory.path)
+        let migrated = try groupstore("migrate", Word(path), "--model", Word(bundle), "--json")
+        #expect(migrated.status == 65)
+        #expect(migrated.summary.object("error")?.string("code") == "core_data_134110")
+        #expect(try groupstore("model", "check", Word(path), Word(bundle)).status == 65)
+        #expect(try DirectorySnapshot(directory.path) == before)
+    }
+
     @Test func aNewerStoreIsRefused() throws {
         #expect(try groupstore("create", Word(store), "--model", Word(model)).status == 0)
         let refused = try groupstore("migrate", Word(store), "--model", Word(model), "--version", "Notes", "--json")

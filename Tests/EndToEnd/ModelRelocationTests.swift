@@ -52,6 +52,34 @@ import Testing
         #expect(again.outcome == "nothing_to_do")
     }
 
+    /// A model without renaming identifiers, which `--rename` gives it; without them the words would be lost.
+    @Test(arguments: [true, false]) func namesAreChangedOnTheWay(_ isRenamed: Bool) throws {
+        let stores = try ModelStores()
+        let scratch = try TemporaryDirectory()
+        let new = ModelStores.old.replacing("\"title\"", with: "\"caption\"").replacing("\"Tag\"", with: "\"Label\"")
+        let model = try ModelTests.bundle(scratch, [("Notes", ModelStores.old), ("Notes 2", new)])
+        try stores.makeOld(stores.legacy, title: "kept")
+        try sqlite(
+            stores.legacy,
+            "INSERT INTO ZTAG (Z_PK, Z_ENT, Z_OPT, ZWORD) VALUES (1, 2, 1, 'word'); INSERT INTO Z_1TAGS VALUES (1, 1)")
+        let renamings: [Word] = ["--rename", "Note.title=caption", "--rename", "Tag=Label"]
+        let before = try DirectorySnapshot(stores.places.legacy)
+        let wrong = try groupstore(
+            "relocate", Word(stores.legacy), Word(stores.places.group), "--model", Word(model), "--json", "--rename",
+            "Note.nothing=caption")
+        #expect(wrong.status == 65, "\(wrong.output)")
+        #expect(wrong.summary.object("error")?.string("code") == "bad_renaming")
+        #expect(try DirectorySnapshot(stores.places.legacy) == before)
+        let done = try groupstore(
+            "relocate", Word(stores.legacy), Word(stores.places.group), "--model", Word(model), "--json",
+            options: isRenamed ? renamings : [])
+        #expect(done.outcome == "relocated", "\(done.output)")
+        #expect(done.summary.string("to_model") == "Notes 2")
+        #expect(try stores.captions(stores.group) == (isRenamed ? "kept" : ""))
+        let words = try sqlite(stores.group, "SELECT (SELECT group_concat(ZWORD) FROM ZLABEL)").trimmed
+        #expect(words == (isRenamed ? "word" : ""))
+    }
+
     @Test func valuesAreTracedAtLevelThree() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.legacy)

@@ -33,6 +33,8 @@ import Testing
         #expect(done.outcome == "set_aside")
         #expect(done.summary.string("method") == "replace")
         #expect(done.summary.string("to_model") == "Notes 2")
+        // It is of no version that has a name.
+        #expect(done.summary["from_model"] == nil)
         let archive = try #require(try stores.archived().first).directory
         #expect(done.summary.string("archive") == archive.string)
         #expect(done.summary.string("reason")?.contains("134130") == true)
@@ -94,6 +96,41 @@ import Testing
             #expect(try DirectorySnapshot(stores.places.group) == before)
             #expect(try stores.archived().isEmpty)
         }
+    }
+
+    /// Two notes have one title, which the newer version doesn't allow: that is found when its index is made.
+    @Test func whatIsFoundWhileRowsAreMigratedIsReasonEnough() throws {
+        let stores = try ModelStores()
+        let scratch = try TemporaryDirectory()
+        let unique =
+            "<uniquenessConstraints><uniquenessConstraint><constraint value=\"title\"/>"
+            + "</uniquenessConstraint></uniquenessConstraints></entity><entity name=\"Tag\">"
+        let model = try ModelTests.bundle(
+            scratch,
+            [
+                ("Notes", ModelStores.old),
+                ("Notes 2", ModelStores.old.replacing("</entity>\n<entity name=\"Tag\">", with: unique)),
+            ])
+        let old = try stores.makeOld(stores.legacy, title: "same", notes: 3)
+        let before = try sqlite(old.path, "SELECT * FROM ZNOTE")
+        let words: [Word] = ["--model", Word(model), "--json"]
+        let snapshot = try DirectorySnapshot(stores.places.legacy)
+        let refused = try groupstore("relocate", Word(stores.legacy), Word(stores.places.group), options: words)
+        #expect(refused.status == 65, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "core_data_134111")
+        #expect(try DirectorySnapshot(stores.places.legacy) == snapshot)
+        #expect(try stores.archived().isEmpty)
+
+        let done = try groupstore(
+            "relocate", Word(stores.legacy), Word(stores.places.group),
+            options: words + ["--on-incompatible", "set-aside"])
+        #expect(done.outcome == "set_aside", "\(done.output)")
+        #expect(done.summary.string("from_model") == "Notes")
+        #expect(done.summary.string("reason")?.contains("134111") == true)
+        let kept = try #require(try stores.archived().first)
+        #expect(try sqlite(kept.path, "SELECT * FROM ZNOTE") == before)
+        #expect(try sqlite(stores.group, "SELECT count(*) FROM ZNOTE") == "0\n")
+        #expect(try Directory(stores.places.legacy).names().isEmpty)
     }
 
     @Test func whatMeansNothingIsWrongUsage() throws {
@@ -161,6 +198,7 @@ import Testing
         #expect(relocated.type == "relocated", "\(relocated.text)")
         let migrated = try subscriber.next("migrated")
         #expect(migrated.string("to_model") == "Notes 2")
+        #expect(migrated["from_model"] == nil)
         #expect(try stores.captions(stores.group) == "welcome")
         #expect(try sqlite(stores.group, "PRAGMA journal_mode") == "delete\n")
         #expect(try agent.stop().status == 0)

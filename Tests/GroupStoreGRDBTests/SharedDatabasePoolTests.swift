@@ -34,6 +34,16 @@ import Testing
         await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
     }
 
+    /// What keeps migrations off that would lock the program out: whoever migrates asks the store's presenters.
+    @Test func thePoolSaysWhichVersionsItCanOpen() async throws {
+        let notes = try await SharedDatabasePool(store, openableModelVersions: ["Notes 2"])
+        #expect(notes.openableModelVersions == ["Notes 2"])
+        try await notes.close()
+        let any = try await open()
+        #expect(any.openableModelVersions == nil)
+        try await any.close()
+    }
+
     @Test func accessesWaitWhileTheStoreIsAway() async throws {
         let notes = try await open()
         let coordinator = FileCoordinator(in: container)

@@ -1,6 +1,6 @@
 """What a developer does to a model from one version to the next: each change is one that can be inferred."""
 
-from models import NUMERIC, TYPES, Attribute, Entity, Model, Relationship
+from models import NUMERIC, SPATIAL, TYPES, Attribute, Entity, Index, Model, Relationship
 
 _WORDS = (
     "title text Text date size flag page pages tag Tag owner users member items kind state url body name Name color "
@@ -41,6 +41,12 @@ class Author:
                 self.attribute(model, entity)
         for _ in range(self.random.choice((1, 2, 4, 7))):
             self.pair(model)
+        for _ in range(self.random.choice((0, 0, 1, 2))):
+            self.add_composite(model)
+        for _ in range(self.random.choice((0, 1, 2, 4))):
+            self.add_index(model)
+        for _ in range(self.random.choice((0, 0, 1, 2))):
+            self.add_constraint(model)
         return model
 
     def entity(self, model, parent):
@@ -93,6 +99,55 @@ class Author:
         one.many = self.random.random() < 0.7
         one.ordered = one.many and self.random.random() < 0.3
         entity.relationships.append(one)
+
+    def add_composite(self, model):
+        entity = self.random.choice(list(model.entities.values()))
+        one = Attribute(self.fresh(model.names(entity.name)), "Composite")
+        for index in range(self.random.randint(1, 3)):
+            # An element may be named as another attribute, or another composite's element.
+            kind = self.random.choice(("String", "Double", "Integer 32", "Date", "UUID"))
+            one.elements.append(Attribute(self.random.choice(("title", "lat", "part")) + "ABC"[index], kind))
+        entity.attributes.append(one)
+        return f"{entity.name}.{one.name}"
+
+    def add_index(self, model):
+        """Of one attribute or several, the entity's own or inherited ones."""
+        entity = self.random.choice(list(model.entities.values()))
+        is_spatial = self.random.random() < 0.3
+        there = [one for one in model.attributes(entity.name) if not one.transient and (
+            one.type in SPATIAL if is_spatial else one.type != "Composite")]
+        if not there:
+            return None
+        chosen = self.random.sample(there, min(len(there), self.random.choice((1, 1, 2, 3))))
+        self.serial += 1
+        index = Index(f"by{self.serial}", chosen, is_spatial)
+        if not is_spatial:
+            index.ascending = [self.random.random() < 0.7 for _ in chosen]
+        entity.indexes.append(index)
+        entity.modifier = f"{index.name} added"
+        return f"{entity.name}.{index.name} of {[one.name for one in chosen]} spatial {is_spatial}"
+
+    def remove_index(self, model):
+        entity, one = self.pick(model, "indexes")
+        if one:
+            entity.indexes.remove(one)
+            entity.modifier = f"{one.name} removed"
+            return f"{entity.name}.{one.name}"
+
+    def add_constraint(self, model):
+        entity = self.random.choice(list(model.entities.values()))
+        there = [one for one in model.attributes(entity.name) if not one.transient and one.type in (
+            "String", "Integer 16", "Integer 32", "Integer 64", "UUID")]
+        if there:
+            chosen = self.random.sample(there, min(len(there), self.random.choice((1, 1, 2))))
+            entity.unique.append(chosen)
+            return f"{entity.name} {[one.name for one in chosen]}"
+
+    def remove_constraint(self, model):
+        entity, one = self.pick(model, "unique")
+        if one:
+            entity.unique = [each for each in entity.unique if each is not one]
+            return f"{entity.name} {[each.name for each in one]}"
 
     # The next one
 
@@ -341,7 +396,7 @@ class Author:
 
     def keep_after_deletion(self, model):
         entity, one = self.pick(model)
-        if one and not one.transient:
+        if one and not one.transient and one.type != "Composite":
             one.preserved = not one.preserved
             return f"{entity.name}.{one.name}"
 
@@ -379,4 +434,5 @@ class Author:
         add_parent, add_parent, remove_entity, rename_entity, rename_entity, move_entity, move_entity, toggle_abstract,
         add_pair, remove_pair, rename_relationship, rename_relationship, widen, widen, toggle_order, toggle_order,
         move_relationship, move_relationship, lower_relationship, lower_relationship,
+        add_composite, add_index, add_index, remove_index, add_constraint, remove_constraint,
     )

@@ -6,7 +6,7 @@ import struct
 
 _CODES = {
     "Integer 16": 100, "Integer 32": 200, "Integer 64": 300, "Decimal": 400, "Double": 500, "Float": 600, "String": 700,
-    "Boolean": 800, "Date": 900, "Binary": 1000, "UUID": 1100, "URI": 1200, "Transformable": 1800,
+    "Boolean": 800, "Date": 900, "Binary": 1000, "UUID": 1100, "URI": 1200, "Transformable": 1800, "Composite": 2100,
 }
 
 
@@ -19,6 +19,9 @@ def _base(name, optional, transient):
 
 
 def _attribute(one):
+    if one.type == "Composite":
+        own = _hash(_base(one.name, one.optional, one.transient), struct.pack("<i", _CODES[one.type]))
+        return own + b"".join(_attribute(each) for each in one.elements)
     return _hash(
         _base(one.name, one.optional, one.transient), struct.pack("<i", _CODES[one.type]),
         b"\1" if one.external else b"", b"\1" if one.preserved else b"")
@@ -43,7 +46,8 @@ def of(model):
             hashes |= {one.name: _relationship(model, each, one) for one in each.relationships}
         found[entity.name] = _hash(
             entity.name.encode(), b"\1" if entity.abstract else b"\0", found[entity.parent] if entity.parent else b"",
-            *(hashes[name] for name in sorted(hashes)))
+            *(hashes[name] for name in sorted(hashes)), (entity.modifier or "").encode(),
+            *sorted(".".join(each.name for each in one).encode() for one in model.constraints(entity.name)))
         for child in model.children(entity.name):
             add(child)
 

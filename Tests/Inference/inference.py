@@ -66,7 +66,10 @@ class Round:
             return "wrong"
         objects, links = stores.fill(self.path("V1.sqlite"), self.old, self.layouts[0], self.random)
         changes = None
-        if self.random.random() < 0.4:
+        # Which slots of a history's bitmap a composite attribute has is not known.
+        is_composed = any(one.type == "Composite" for model in (self.old, self.new)
+                          for entity in model.entities.values() for one in entity.attributes)
+        if self.random.random() < 0.4 and not is_composed:
             changes = history.add(self.path("V1.sqlite"), self.old, self.layouts[0], objects, self.random)
         before = self._dump(self.path("V1.sqlite"))
         words = ["--allow-partial-history"] if changes and self.random.random() < 0.5 else []
@@ -78,6 +81,8 @@ class Round:
         if changes and not words and not wanted:
             kept = set(oracle.pairs(self.old, self.new).values())
             wanted = [f"history of {change[2]}, which is removed" for change in changes if change[2] not in kept]
+        if not wanted and hashes.of(self.old) != hashes.of(self.new):
+            wanted = oracle.collisions(self.new, oracle.expected(self.old, self.new, objects, links)[0])
         if status == 65 and wanted:
             return "refused"
         if wanted:
@@ -115,16 +120,43 @@ class Round:
         found = {}
         for (table,) in store.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"):
             found[table] = {row[1]: row[2] for row in store.execute(f'PRAGMA table_info("{table}")')}
+        for table in layout.spatial():
+            for part in ("", "_node", "_parent", "_rowid"):
+                found.pop(table + part, None)
         for table in ("Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "ACHANGE", "ATRANSACTION"):
             found.pop(table, None)
         self.check(f"{name}: tables", sorted(found), sorted(layout.columns))
         for table in found.keys() & layout.columns.keys():
             self.check(f"{name}: {table}", found[table], layout.columns[table])
+        indexes = dict(store.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"))
+        self.check(f"{name}: indexes", indexes, layout.indexes())
+        for index, (table, columns) in layout.spatial().items():
+            self._check_spatial(store, name, index, table, columns)
         self.check(f"{name}: integrity", store.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
         numbers = store.execute("SELECT Z_ENT, Z_SUPER FROM Z_PRIMARYKEY WHERE Z_ENT < 16000 ORDER BY 1").fetchall()
         wanted = [(layout.numbers[one.name], layout.numbers.get(one.parent, 0)) for one in layout.by_number()]
         self.check(f"{name}: entity numbers", numbers, wanted)
         store.close()
+
+    def _check_spatial(self, store, name, index, table, columns):
+        """Each object that has all values is in it, with them; no object is that isn't there."""
+        try:
+            bounds = {row[0]: row[1:] for row in store.execute(f"SELECT * FROM {index}")}
+        except sqlite3.Error as error:
+            self.problems.append(f"{name}: {index}: {error}")
+            return
+        keys = set()
+        for key, *values in store.execute(f"SELECT Z_PK, {', '.join(columns)} FROM {table}"):
+            keys.add(key)
+            if None in values:
+                continue
+            found = bounds.get(key)
+            fits = found and all(found[2 * at] <= one <= found[2 * at + 1] for at, one in enumerate(values))
+            self.check(f"{name}: {index}: {key} {values} in {found}", bool(fits), True)
+        self.check(f"{name}: {index}: objects that are not there", set(bounds) - keys, set())
+        triggers = {f"{index}_{event}" for event in ("INSERT", "UPDATE", "DELETE")}
+        there = {one for (one,) in store.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")}
+        self.check(f"{name}: triggers of {index}", triggers - there, set())
 
     def _check_objects(self, objects, links):
         wanted, wanted_links = oracle.expected(self.old, self.new, objects, links)

@@ -16,6 +16,9 @@ def _hash(key):
     return (found + (found << (len(key) & 31))) & 0xFFFFFFFF
 
 
+from models import leaves
+
+
 class Layout:
     """Entity numbers, tables with their columns' types, and the place of each property."""
 
@@ -59,9 +62,9 @@ class Layout:
             if self.model.root(entity.name) != root.name:
                 continue
             for attribute in sorted(entity.attributes, key=lambda one: one.name):
-                if not attribute.transient:
-                    column = add("Z" + attribute.name.upper(), SQL_TYPES[attribute.type])
-                    self.place[entity.name, attribute.name] = {"value": column}
+                for key, leaf in leaves(attribute) if not attribute.transient else ():
+                    column = add("Z" + leaf.name.upper(), SQL_TYPES[leaf.type])
+                    self.place[entity.name, key] = {"value": column}
             kept = [one for one in sorted(entity.relationships, key=lambda one: one.name) if not one.many]
             for one in kept:
                 parts = self.place[entity.name, one.name] = {"value": add("Z" + one.name.upper(), "INTEGER")}
@@ -119,6 +122,61 @@ class Layout:
                 for place in (own_place, far_place):
                     if place:
                         self.columns[name][place] = "INTEGER"
+
+    # Indexes
+
+    def column(self, entity, attribute):
+        return self.place[self.model.declaring(entity, attribute.name), attribute.name]["value"]
+
+    def indexes(self):
+        """Each index's statement by its name: of references, of hierarchies, of join tables, and those asked for."""
+        found = {}
+
+        def add(name, table, columns, unique=""):
+            found.setdefault(name, f"CREATE {unique}INDEX {name} ON {table} ({', '.join(columns)})")
+
+        for (entity, name), parts in self.place.items():
+            if "value" in parts and any(one.name == name for one in self.model.entities[entity].relationships):
+                one = self.model.relationship(entity, name)
+                table = self.table(one.destination if one.many else entity)
+                add(f"{table}_{parts['value']}_INDEX", table, [parts["value"]])
+        for root in self.model.roots():
+            if len(self.model.family(root.name)) > 1:
+                table = self.table(root.name)
+                add(f"{table}_Z_ENT_INDEX", table, ["Z_ENT"])
+        for table, own, far, _, _ in self.joins.values():
+            # The second column's; the other side's entry is of the same table, the other way round.
+            first, second = list(self.columns[table])[:2]
+            if (own, far) == (first, second):
+                add(f"{table}_{far}_INDEX", table, [far, own])
+        for entity in self.model.entities:
+            indexes = [one for one in self.model.indexes(entity) if not one.spatial]
+            for one in indexes:
+                # What has an index for itself is marked as indexed, too.
+                if len(one.attributes) == 1 and any(
+                        one.attributes[0] is each for each in self.model.entities[entity].attributes):
+                    add(f"Z_{entity}_{one.attributes[0].name}", self.table(entity),
+                        [self.column(entity, one.attributes[0]) + " COLLATE BINARY ASC"])
+            for one in indexes:
+                add(f"Z_{entity}_{one.name}", self.table(entity), [
+                    f"{self.column(entity, each)} COLLATE BINARY {'ASC' if is_ascending else 'DESC'}"
+                    for each, is_ascending in zip(one.attributes, one.ascending)])
+            for one in self.model.constraints(entity):
+                add(f"Z_{entity}_UNIQUE_" + "_".join(each.name for each in one), self.table(entity),
+                    [self.column(entity, each) + " COLLATE BINARY ASC" for each in one], "UNIQUE ")
+        return found
+
+    def spatial(self):
+        """By the name of an R-tree's table: the table that it is of, and the columns."""
+        return {
+            f"Z_{entity}_{one.name}": (self.table(entity), [self.column(entity, each) for each in one.attributes])
+            for entity in self.model.entities for one in self.model.indexes(entity) if one.spatial}
+
+    def uniques(self):
+        """Each constraint's table and columns."""
+        return [
+            (self.table(entity), [self.column(entity, each) for each in one])
+            for entity in self.model.entities for one in self.model.constraints(entity)]
 
     def _met(self, entity):
         """The entity's own relationships in the order of a hash table over all of its properties."""

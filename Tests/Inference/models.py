@@ -5,8 +5,16 @@ import os
 from xml.sax.saxutils import quoteattr
 
 NUMERIC = ("Integer 16", "Integer 32", "Integer 64", "Boolean", "Double", "Float", "Decimal")
+SPATIAL = ("Integer 16", "Integer 32", "Double", "Float")
 TYPES = NUMERIC + ("String", "URI", "Date", "Binary", "UUID", "Transformable")
 WHOLE = ("Integer 16", "Integer 32", "Integer 64", "Boolean")
+
+
+def leaves(attribute):
+    """A composite attribute is kept as its elements."""
+    if attribute.type != "Composite":
+        return [(attribute.name, attribute)]
+    return [(f"{attribute.name}.{one.name}", one) for one in attribute.elements]
 
 
 class Attribute:
@@ -15,6 +23,8 @@ class Attribute:
         self.optional, self.default, self.external, self.transient = True, None, False, False
         # Kept in persistent history when the object is deleted.
         self.preserved = False
+        # A composite attribute's parts.
+        self.elements = []
 
 
 class Relationship:
@@ -23,10 +33,22 @@ class Relationship:
         self.many, self.ordered = False, False
 
 
+class Index:
+    """A fetch index. What it is of are attributes, whatever becomes of their names."""
+
+    def __init__(self, name, attributes, spatial):
+        self.name, self.attributes, self.spatial = name, attributes, spatial
+        self.ascending = [True] * len(attributes)
+
+
 class Entity:
     def __init__(self, name, parent=None):
         self.name, self.parent, self.identifier, self.abstract = name, parent, name, False
         self.attributes, self.relationships = [], []
+        # Fetch indexes, and lists of attributes whose values together are unique.
+        self.indexes, self.unique = [], []
+        # A change of indexes takes effect with another one of these only.
+        self.modifier = None
 
 
 class Model:
@@ -63,6 +85,23 @@ class Model:
     def attributes(self, name):
         return [one for entity in self.line(name) for one in entity.attributes]
 
+    def stored(self, name):
+        """What the entity's objects have columns for: (key, attribute), a composite's elements each on their own."""
+        return [
+            found for one in self.attributes(name) if not one.transient for found in leaves(one)]
+
+    def indexes(self, entity):
+        """Those whose attributes the entity still has."""
+        return [one for one in self.entities[entity].indexes if self._are_stored(entity, one.attributes) and not (
+            one.spatial and any(each.type not in SPATIAL for each in one.attributes))]
+
+    def constraints(self, entity):
+        return [one for one in self.entities[entity].unique if self._are_stored(entity, one)]
+
+    def _are_stored(self, entity, attributes):
+        there = [one for one in self.attributes(entity) if not one.transient]
+        return all(any(one is each for each in there) for one in attributes)
+
     def relationships(self, name):
         return [one for entity in self.line(name) for one in entity.relationships]
 
@@ -91,8 +130,16 @@ class Model:
             '<model type="com.apple.IDECoreDataModeler.DataModel" documentVersion="1.0">',
         ]
         for entity in self.entities.values():
+            for one in entity.attributes:
+                if one.type == "Composite":
+                    elements = "".join(
+                        "<attribute" + _fields(each, {"attributeType": each.type, "optional": True}) + "/>"
+                        for each in one.elements)
+                    lines.append(f'<composite name="{entity.name}.{one.name}">{elements}</composite>')
+        for entity in self.entities.values():
             lines.append("<entity" + _fields(entity, {
                 "parentEntity": entity.parent, "isAbstract": entity.abstract, "representedClassName": entity.name,
+                "versionHashModifier": entity.modifier,
             }) + ">")
             for one in entity.attributes:
                 default = one.default if one.type != "Date" else None
@@ -101,6 +148,7 @@ class Model:
                     "attributeType": one.type, "optional": one.optional, "transient": one.transient,
                     "allowsExternalBinaryDataStorage": one.external, "defaultValueString": default,
                     "preserveAfterDeletion": one.preserved,
+                    "compositeName": f"{entity.name}.{one.name}" if one.type == "Composite" else None,
                     "defaultDateTimeInterval": date,
                 }) + "/>")
             for one in entity.relationships:
@@ -109,6 +157,17 @@ class Model:
                     "ordered": one.ordered, "destinationEntity": one.destination, "inverseName": one.inverse,
                     "inverseEntity": one.destination if one.inverse else None, "deletionRule": "Nullify",
                 }) + "/>")
+            for one in self.indexes(entity.name):
+                elements = "".join(
+                    f'<fetchIndexElement property="{each.name}" type="{"RTree" if one.spatial else "Binary"}" '
+                    f'order="{"ascending" if is_ascending else "descending"}"/>'
+                    for each, is_ascending in zip(one.attributes, one.ascending))
+                lines.append(f'<fetchIndex name="{one.name}">{elements}</fetchIndex>')
+            constraints = "".join(
+                "<uniquenessConstraint>" + "".join(f'<constraint value="{each.name}"/>' for each in one)
+                + "</uniquenessConstraint>" for one in self.constraints(entity.name))
+            if constraints:
+                lines.append(f"<uniquenessConstraints>{constraints}</uniquenessConstraints>")
             lines.append("</entity>")
         lines.append("</model>")
         with open(os.path.join(path, "contents"), "w", encoding="utf-8") as file:

@@ -1,6 +1,6 @@
 """What an inferred migration must leave, told of objects and not of tables: which object, which values, which links."""
 
-from models import NUMERIC, WHOLE
+from models import NUMERIC, WHOLE, leaves
 
 
 def pairs(old, new):
@@ -86,13 +86,38 @@ def expected(old, new, objects, links):
             if one.transient:
                 continue
             other = counterpart(old.attributes(entity), one)
-            if other is None or other.transient:
+            if one.type == "Composite":
+                # Its elements never change here.
+                was_there = other is not None and not other.transient and other.type == "Composite"
+                for (key, _), (before, _) in zip(leaves(one), leaves(other if was_there else one)):
+                    kept[key] = values[before] if was_there else None
+            elif other is None or other.transient:
                 kept[one.name] = literal(one)
             else:
                 kept[one.name] = converted(values[other.name], other, one)
         identities[identity] = (new.root(after), identity[1])
         found[identities[identity]] = (after, counter, kept)
     return found, _links(old, new, objects, links, became, identities)
+
+
+def collisions(model, found):
+    """Constraints that the objects `found` don't keep: a unique index is of a whole column, whoever has it."""
+    wrong = []
+    for entity in model.entities:
+        for constraint in model.constraints(entity):
+            owners = [model.declaring(entity, one.name) for one in constraint]
+            seen = set()
+            for identity, (member, _, values) in found.items():
+                line = [one.name for one in model.line(member)]
+                if model.root(member) != model.root(entity):
+                    continue
+                key = tuple(values[one.name] if owner in line else None for one, owner in zip(constraint, owners))
+                if None in key:
+                    continue
+                if key in seen:
+                    wrong.append(f"{entity}: {[one.name for one in constraint]} of {identity}")
+                seen.add(key)
+    return wrong
 
 
 def _links(old, new, objects, links, became, identities):

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from models import WHOLE
+from models import WHOLE, leaves
 
 
 def fill(path, model, layout, random):
@@ -15,8 +15,9 @@ def fill(path, model, layout, random):
         root = model.root(entity.name)
         for _ in range(random.randint(0, 6)):
             highest[root] = highest.get(root, 0) + random.choice((1, 1, 1, 2, 7))
-            values = {one.name: value(one, random) for one in model.attributes(entity.name) if not one.transient}
+            values = {key: value(one, random) for key, one in model.stored(entity.name)}
             objects[root, highest[root]] = (entity.name, random.randint(1, 9), values)
+    _make_unique(model, layout, objects)
     columns = {identity: {} for identity in objects}
     joins = []
     for entity in model.entities.values():
@@ -27,7 +28,7 @@ def fill(path, model, layout, random):
         for (root, key), (entity, counter, values) in objects.items():
             row = {"Z_PK": key, "Z_ENT": layout.numbers[entity], "Z_OPT": counter, **columns[root, key]}
             for name, content in values.items():
-                row[layout.place[model.declaring(entity, name), name]["value"]] = content
+                row[layout.place[model.declaring(entity, name.split(".")[0]), name]["value"]] = content
             _insert(store, layout.table(root), row)
         for table, row in joins:
             _insert(store, table, row)
@@ -35,6 +36,32 @@ def fill(path, model, layout, random):
             store.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = ? WHERE Z_ENT = ?", (most + 1, layout.numbers[root]))
     store.close()
     return objects, links
+
+
+def _make_unique(model, layout, objects):
+    """No two objects have what a constraint lets one have, in all of the column that it is of."""
+    count = 1000
+    for entity in model.entities:
+        for constraint in model.constraints(entity):
+            seen = set()
+            for identity, (member, _, values) in objects.items():
+                if not all(model.declaring(entity, each.name) in [one.name for one in model.line(member)]
+                           for each in constraint):
+                    continue
+                found = tuple(values[each.name] for each in constraint)
+                if None in found:
+                    continue
+                while found in seen:
+                    count += 1
+                    values[constraint[0].name] = fresh(constraint[0], count)
+                    found = tuple(values[each.name] for each in constraint)
+                seen.add(found)
+
+
+def fresh(attribute, count):
+    if attribute.type == "UUID":
+        return count.to_bytes(16, "big")
+    return f"unique {count}" if attribute.type == "String" else count
 
 
 def _insert(store, table, row):
@@ -164,11 +191,12 @@ def read(path, model, layout):
                 for one in each.attributes:
                     if one.transient or model.root(each.name) != root.name:
                         continue
-                    content = row[layout.place[each.name, one.name]["value"]]
-                    if each.name in [member.name for member in model.line(entity)]:
-                        values[one.name] = content
-                    elif content is not None:
-                        wrong.append(f"{identity}, a {entity}, has {content!r} in {each.name}.{one.name}")
+                    for key, _ in leaves(one):
+                        content = row[layout.place[each.name, key]["value"]]
+                        if each.name in [member.name for member in model.line(entity)]:
+                            values[key] = content
+                        elif content is not None:
+                            wrong.append(f"{identity}, a {entity}, has {content!r} in {each.name}.{key}")
             objects[identity] = (entity, row["Z_OPT"], values)
             rows[identity] = row
     for entity in model.entities.values():

@@ -19,9 +19,7 @@ final class StagedStore {
         let writer = try StoreWriter(path, creating: true)
         try writer.prepareEmptyStore()
         try writer.createStore(StoreLayout(source), uuid: "STORE-1")
-        for name in ["Updated", "InsertUpdated"] {
-            try writer.acceptFunction("NSCoreDataDATrigger\(name)AffectedObjectValue", arguments: 5)
-        }
+        try writer.addCoreDataFunctions()
         for statement in statements { try writer.execute(statement) }
     }
 

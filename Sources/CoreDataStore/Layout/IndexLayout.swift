@@ -25,9 +25,9 @@ extension StoreLayout {
                 columns: [table.inverse.column, table.owner.column])
         }
         for entity in numbers.entities { found += requestedIndexes(of: entity) }
-        // A model's index may have the name that an attribute's own gets.
+        // A model's index may have the name that an attribute's own gets. SQLite's names differ by more than case.
         var names: Set<String> = []
-        return found.filter { names.insert($0.name).inserted }
+        return found.filter { names.insert($0.name.lowercased()).inserted }
     }
 
     private func structuralIndexes(of table: TableLayout) -> [IndexLayout] {
@@ -51,7 +51,7 @@ extension StoreLayout {
                 name: "Z_\(entity.name)_\(suffix)", table: table.name, isUnique: isUnique, columns: terms)
         }
         let plain = entity.indexes.filter { index in
-            index.partialIndexPredicate == nil && index.elements.allSatisfy { $0.kind == .binary }
+            index.partialIndexPredicate == nil && index.elements.first?.kind == .binary
         }
         // Xcode marks an attribute as indexed that has an index for itself.
         let alone = Set(plain.compactMap { $0.elements.count == 1 ? $0.elements[0].property : nil })
@@ -62,7 +62,9 @@ extension StoreLayout {
             index(names.joined(separator: "_"), names.map { ($0, true) })
         }
         let unique = entity.uniquenessConstraints.map { names in
-            index("UNIQUE_" + names.joined(separator: "_"), names.map { ($0, true) }, isUnique: true)
+            index(
+                "UNIQUE_" + names.joined(separator: "_").replacing(".", with: "_"), names.map { ($0, true) },
+                isUnique: true)
         }
         return (single + fetch + compound + unique).compactMap(\.self)
     }

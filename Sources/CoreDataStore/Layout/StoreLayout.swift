@@ -64,8 +64,13 @@ package struct StoreLayout: Sendable {
         return ([entity] + model.superentities(of: entity)).first { $0.declares(property) }
     }
 
-    /// The column of an attribute's values, or of a to-one relationship's keys; nil for what has none of its own.
+    /// The column of an attribute's values, or of a to-one relationship's keys; nil for what has none of its own. Of a
+    /// composite attribute a key path names the element: `place.latitude`.
     package func column(of property: String, of entity: String) -> ColumnLayout? {
+        if let dot = property.firstIndex(of: ".") {
+            guard let declaring = declaringEntity(of: String(property[..<dot]), of: entity)?.name else { return nil }
+            return column(.attribute(entity: declaring, name: property.replacing(".", with: "_")), in: entity)
+        }
         guard let declaring = declaringEntity(of: property, of: entity)?.name,
             case let found? = model.entity(named: declaring).flatMap({ model.property(named: property, of: $0) })
         else { return nil }

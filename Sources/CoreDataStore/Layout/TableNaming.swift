@@ -27,7 +27,8 @@ struct TableNaming {
         }
     }
 
-    /// A composite attribute has a column for each of its elements (reported; no such store was seen).
+    /// A composite attribute has a column for each of its elements, named after the element alone (reported; no such store
+    /// was seen).
     private mutating func add(_ attribute: AttributeDescription, of entity: EntityDescription, path: String) {
         guard attribute.type != .composite else {
             for element in attribute.elements { add(element, of: entity, path: path + "_" + element.name) }
@@ -35,7 +36,7 @@ struct TableNaming {
         }
         let content = ColumnLayout.Content.attribute(entity: entity.name, name: path)
         guard ColumnLayout("", attribute.type, content) != nil else { return }
-        let name = unused("Z" + path.uppercased())
+        let name = unused("Z" + attribute.name.uppercased())
         if let column = ColumnLayout(name, attribute.type, content) { columns.append(column) }
     }
 

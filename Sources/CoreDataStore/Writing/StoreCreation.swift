@@ -4,8 +4,10 @@ import PersistentStore
 import SystemPackage
 
 extension StoreLayout {
-    /// Makes an empty store in the empty file at `path`, in one transaction. Throws `StoreError`.
+    /// Makes an empty store in the empty file at `path`, in one transaction. Throws `StoreError`, and `ModelFault`
+    /// before anything is written.
     package func makeStore(at path: FilePath) throws {
+        try check()
         let writer = try StoreWriter(path)
         try writer.prepareEmptyStore()
         try writer.execute("BEGIN")
@@ -33,6 +35,7 @@ extension StoreWriter {
         for table in layout.tables { try execute(table.creation) }
         for table in layout.joinTables { try execute(table.creation) }
         for index in layout.indexes { try execute(index.creation) }
+        for index in layout.spatialIndexes { try create(index) }
         for derived in layout.derivedAttributeTriggers {
             for trigger in derived.triggers { try execute(trigger.creation) }
         }
@@ -53,6 +56,12 @@ extension StoreWriter {
             "INSERT INTO Z_METADATA (Z_VERSION, Z_UUID, Z_PLIST) VALUES (1, ?, ?)",
             [.text(uuid ?? UUID().uuidString), .blob(properties.bytes)])
         try writeModelCache(layout.model)
+    }
+
+    /// The index, empty, and what keeps it up to date.
+    package func create(_ index: SpatialIndexLayout) throws {
+        try execute(index.creation)
+        for trigger in index.triggers { try execute(trigger.creation) }
     }
 
     /// Puts the model into the store, in place of the one that is there.

@@ -19,7 +19,7 @@ extension RelocationSummary {
         object["bytes"] = .integer(bytes)
         object["seconds"] = .number(seconds)
         if let transformed {
-            object["from_model"] = .string(transformed.before)
+            object["from_model"] = transformed.before.map { .string($0) }
             object["to_model"] = .string(transformed.after)
         }
         if let setAside {

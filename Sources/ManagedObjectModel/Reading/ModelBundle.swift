@@ -27,8 +27,20 @@ public struct ModelBundle: Sendable {
     public func isCurrent(_ version: ModelVersion) -> Bool { version.name == current.name }
 
     /// The version whose entities' hashes are these, the current one first; nil when there is none.
+    ///
+    /// All entities count, as they do in `isConfiguration(withName:compatibleWithStoreMetadata:)`, whatever the
+    /// configuration's name: a store that was added with one has tables and hashes for all of its model's entities.
     public func version(matching hashes: [String: [UInt8]]) -> ModelVersion? {
         ([current] + versions.reversed()).first { $0.model.entityVersionHashesByName == hashes }
+    }
+
+    /// A version that has all of these hashes, and more entities besides; nil when there is none, or no hash.
+    package func version(exceeding hashes: [String: [UInt8]]) -> ModelVersion? {
+        guard !hashes.isEmpty else { return nil }
+        return ([current] + versions.reversed()).first { version in
+            let known = version.model.entityVersionHashesByName
+            return known.count > hashes.count && hashes.allSatisfy { known[$0.key] == $0.value }
+        }
     }
 }
 

@@ -17,7 +17,9 @@ struct ForeignObjects {
     private static let bookkeeping: Set<String> = ["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"]
 
     mutating func carryOver() throws {
-        let objects = try all()
+        let spatial = plan.source.spatialIndexes
+        let ofSpatial = Set(spatial.flatMap { [$0.name] + $0.shadowTables + $0.triggers.map(\.name) })
+        let objects = try all().filter { !ofSpatial.contains($0.name) }
         let own = Set(plan.source.tables.map(\.name) + plan.source.joinTables.map(\.name)).union(Self.bookkeeping)
         if objects.contains(where: { Self.histories.contains($0.name) }) {
             notes.append("persistent history is of the older model, and begins anew")

@@ -29,6 +29,7 @@ package struct MappingMigration {
         to new: ManagedObjectModel, policies: EntityMigrationPolicies = [:],
         _ report: @escaping (Double, String) -> Void = { _, _ in }
     ) throws {
+        try new.checkLayout()
         let resolved = try mapping.resolved(from: old, to: new)
         try policies.require(of: resolved)
         self.store = store
@@ -127,13 +128,7 @@ struct MappingSteps {
         guard !steps.isEmpty else { return }
         try SQLFunction.register(store)
         // Core Data's triggers call functions that only it has.
-        for arguments in [5, 2] as [Int32] {
-            for name in [
-                "NSCoreDataDATriggerUpdatedAffectedObjectValue", "NSCoreDataDATriggerInsertUpdatedAffectedObjectValue",
-            ] {
-                try store.acceptFunction(name, arguments: arguments)
-            }
-        }
+        try store.addCoreDataFunctions()
         for step in steps {
             switch step {
             case .drop(let entity, let condition): try drop(entity, condition)

@@ -40,6 +40,9 @@ struct NewStore {
     /// What Core Data computes, for the objects that it hasn't computed it for.
     mutating func deriveValues() throws {
         let layout = plan.destination
+        try store.addCoreDataFunctions()
+        let known = Dictionary(
+            layout.derivedAttributeTriggers.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
         for entity in layout.numbers.entities {
             let numbers = layout.numbers.family(of: entity.name).map { String(layout.numbers.number(of: $0)) }
             guard let table = layout.table(of: entity.name)?.name else { continue }
@@ -47,14 +50,15 @@ struct NewStore {
                 guard let derivation = attribute.derivation,
                     let column = layout.column(of: attribute.name, of: entity.name)?.name
                 else { continue }
-                guard let value = Self.value(derivation, of: entity, layout) else {
+                let name = entity.name + "." + attribute.name
+                guard let value = known[name] ?? Self.value(derivation, of: entity, layout) else {
                     notes.append(
-                        "\(entity.name).\(attribute.name) is derived as “\(derivation.expression)”, which only Core Data "
+                        "\(name) is derived as “\(derivation.expression)”, which only Core Data "
                             + "computes: it has no value before an object is saved")
                     continue
                 }
                 try store.execute(
-                    "UPDATE main.\(table.sqlName) AS s SET \(column.sqlName) = \(value) "
+                    "UPDATE main.\(table.sqlName) AS t SET \(column.sqlName) = \(value) "
                         + "WHERE Z_ENT IN (\(numbers.joined(separator: ", ")))")
             }
         }
@@ -67,12 +71,13 @@ struct NewStore {
         guard derivation.filteringPredicate == nil,
             let expression = try? MappingExpression(format: derivation.expression)
         else { return nil }
-        var compiler = ExpressionCompiler(layout, schema: "main").about(entity.name, as: "s")
+        var compiler = ExpressionCompiler(layout, schema: "main").about(entity.name, as: "t")
         return try? compiler.value(expression).text
     }
 
     func createIndexes() throws {
         for index in plan.destination.indexes { try store.execute(index.creation) }
+        for index in plan.destination.spatialIndexes { try store.execute(index.filling) }
     }
 
     /// The keys that were given out, the triggers, and tables that aren't Core Data's.

@@ -57,7 +57,7 @@ enum SQLFunction: String {
         }
     }
 
-    private static func fold(_ text: String, _ options: Int) -> String {
+    static func fold(_ text: String, _ options: Int) -> String {
         var folding: String.CompareOptions = []
         if options & 1 != 0 { folding.insert(.caseInsensitive) }
         if options & 2 != 0 { folding.insert(.diacriticInsensitive) }

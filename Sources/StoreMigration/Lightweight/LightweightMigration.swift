@@ -22,6 +22,8 @@ struct LightweightMigration {
         _ store: StoreWriter, from source: ManagedObjectModel, to destination: ManagedObjectModel,
         _ mapping: MappingModel, _ options: MigrationOptions, _ progress: MigrationProgress
     ) throws {
+        try destination.checkLayout()
+        try store.addCoreDataFunctions()
         schema = try StoreSchema(store)
         let layout = StoreLayout(source).named(as: schema)
         let missing = schema.missing(of: layout)
@@ -45,6 +47,7 @@ struct LightweightMigration {
         try history.refuseLoss(options)
         var objects = SchemaMigration(store, schema, succession)
         try objects.dropTriggersAndViews()
+        try objects.dropSpatialIndexes(tables)
         var links = LinkMigration(store, succession)
         try links.collect(tables)
         for table in tables where !table.isUnchanged {
@@ -59,12 +62,13 @@ struct LightweightMigration {
         try links.finish()
         try writeEntityNumbers()
         try history.migrate()
-        try deriveNewValues()
+        var derived = DerivedValues(store, succession)
+        try derived.derive()
         try MandatoryValues(store, succession, tables).check()
         progress.step("making indexes")
         try objects.restore(tables, joins: links.changedTables)
         try writeMetadata()
-        notes += objects.notes + history.notes + links.notes
+        notes += objects.notes + history.notes + links.notes + derived.notes
     }
 
     /// About how many, from the highest key: counting them would take as long as some migrations.
@@ -198,18 +202,6 @@ struct LightweightMigration {
         for table in tables where !table.isUnchanged {
             try store.execute(
                 "ALTER TABLE \(table.temporary.sqlName) RENAME TO \(table.destination.name.sqlName)")
-        }
-    }
-
-    private func deriveNewValues() throws {
-        let known = Set(succession.source.derivedAttributeTriggers.map(\.name))
-        for derived in succession.destination.derivedAttributeTriggers where !known.contains(derived.name) {
-            let entity = derived.name.split(separator: ".")[0]
-            let numbers = succession.destination.numbers
-            let family = numbers.family(of: String(entity)).map(numbers.number)
-            try store.execute(
-                "UPDATE \(derived.table) SET \(derived.column) = \(derived.value) WHERE Z_ENT IN (\(family.sorted().list))"
-            )
         }
     }
 }

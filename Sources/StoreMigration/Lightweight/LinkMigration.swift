@@ -48,8 +48,9 @@ struct LinkMigration {
     mutating func collect(_ tables: [TableMigration]) throws {
         for table in destination.joinTables { try collect(table) }
         for table in tables {
-            for column in table.columns where column.values.isEmpty {
-                try collect(column.column, of: table.destination)
+            for column in table.columns {
+                let carried = Set(column.values.values.compactMap(\.source))
+                try collect(column.column, of: table.destination, besides: carried, of: table.source)
             }
         }
     }
@@ -106,13 +107,18 @@ struct LinkMigration {
         }
     }
 
-    /// A to-one relationship that is new, and whose inverse isn't; or one that is kept with its destination now.
-    private mutating func collect(_ column: ColumnLayout, of table: TableLayout) throws {
+    /// A to-one relationship that is new, and whose inverse isn't; or one that is kept with its destination now. Of several
+    /// entities' some may be in columns that become this one: `carried`.
+    private mutating func collect(
+        _ column: ColumnLayout, of table: TableLayout, besides carried: Set<String>, of source: TableLayout?
+    ) throws {
         guard case .reference(let entity, let name) = column.content,
             let declaring = destination.model.entity(named: entity),
             case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
         else { return }
-        let found = succession.links(of: relationship, declaredBy: entity)
+        let found = succession.links(of: relationship, declaredBy: entity).filter { link in
+            link.table != source?.name || carried.isDisjoint(with: [link.owner, link.target])
+        }
         guard !found.isEmpty else { return }
         // The holder of the column first.
         let links = relationship.isToMany ? found.map(\.reversed) : found
@@ -197,7 +203,8 @@ struct LinkMigration {
         let holders = destination.numbers.family(of: fill.holder).map(destination.numbers.number)
         try store.execute(
             "UPDATE \(fill.table.name.sqlName) SET \(sets.joined(separator: ", ")) "
-                + "WHERE Z_ENT IN (\(holders.list)) AND Z_PK IN (SELECT holder FROM \(fill.links))")
+                + "WHERE \(fill.column.name.sqlName) IS NULL AND Z_ENT IN (\(holders.list)) "
+                + "AND Z_PK IN (SELECT holder FROM \(fill.links))")
         try store.execute("DROP TABLE \(fill.links)")
     }
 

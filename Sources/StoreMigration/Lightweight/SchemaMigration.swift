@@ -9,6 +9,7 @@ struct SchemaMigration {
     private let schema: StoreSchema
     private let succession: ModelSuccession
     private var droppedIndexes: Set<String> = []
+    private var replacedTriggers: Set<String> = []
     private(set) var notes: [String] = []
 
     init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: ModelSuccession) {
@@ -26,6 +27,24 @@ struct SchemaMigration {
         }
     }
 
+    /// Those of tables whose rows are written, or whose entities have another version hash: they are made anew.
+    mutating func dropSpatialIndexes(_ tables: [TableMigration]) throws {
+        let kept = Set(tables.filter { $0.isUnchanged && !$0.isTransformed }.compactMap { $0.source?.name })
+        for index in succession.source.spatialIndexes where !kept.contains(index.table) {
+            replacedTriggers.formUnion(index.triggers.map(\.name))
+            try store.execute("DROP TABLE IF EXISTS \(index.name.sqlName)")
+        }
+    }
+
+    private mutating func restoreSpatialIndexes(_ tables: [TableMigration]) throws {
+        let changed = Set(tables.filter { !$0.isUnchanged || $0.isTransformed }.map(\.destination.name))
+        for index in succession.destination.spatialIndexes where changed.contains(index.table) {
+            try store.create(index)
+            try store.execute(index.filling)
+            replacedTriggers.formUnion(index.triggers.map(\.name))
+        }
+    }
+
     /// An index that is made at the end is made faster than one that is kept up to date row by row.
     mutating func dropIndexes(of table: TableMigration) throws {
         for index in schema.objects
@@ -40,17 +59,16 @@ struct SchemaMigration {
     /// - Parameter joins: The join tables that were made anew or renamed.
     mutating func restore(_ tables: [TableMigration], joins: Set<String>) throws {
         try restoreIndexes(tables, joins)
+        try restoreSpatialIndexes(tables)
         let foreign = schema.objects.filter {
             $0.kind == .index && droppedIndexes.contains($0.name) && !isCoreDatas($0)
         }
         for index in foreign { try restoreForeign(index) }
-        for name in ["Updated", "InsertUpdated"] {
-            try store.acceptFunction("NSCoreDataDATrigger\(name)AffectedObjectValue", arguments: 5)
-        }
+        try store.addCoreDataFunctions()
         for view in schema.objects where view.kind == .view { try restore(view) }
         let derived = succession.destination.derivedAttributeTriggers.flatMap(\.triggers)
         for trigger in derived { try store.execute(trigger.creation) }
-        let made = Set(derived.map(\.name))
+        let made = replacedTriggers.union(derived.map(\.name))
         for trigger in schema.objects where trigger.kind == .trigger && !made.contains(trigger.name) {
             if trigger.name.hasPrefix("Z_DA_") { try restoreDerived(trigger) } else { try restore(trigger) }
         }

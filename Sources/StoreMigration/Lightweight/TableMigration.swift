@@ -157,14 +157,17 @@ extension ModelSuccession {
         guard let declaring = destination.model.entity(named: entity),
             case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
         else { return [] }
+        let reachable = Set(destination.numbers.family(of: relationship.destinationEntityName))
         return destination.numbers.family(of: entity).flatMap { new -> [(entity: String, value: ColumnValue)] in
             guard let (old, was) = self.relationship(name, of: new), leadsOn(was, relationship),
                 was.isToMany == relationship.isToMany,
                 let columns = LinkStorage.columns(of: was, declaredFor: old.name, in: source), let found = part(columns)
             else { return [] }
-            // What leads to many without an inverse is kept with those that it leads to.
-            let holders = was.isToMany ? source.numbers.family(of: was.destinationEntityName) : [old.name]
-            return holders.map { ($0, .column(found)) }
+            guard was.isToMany else { return [(old.name, .column(found))] }
+            // What leads to many without an inverse is kept with those that it leads to, as far as it still does.
+            return source.numbers.family(of: was.destinationEntityName).filter { member in
+                successors[member].map(reachable.contains) ?? false
+            }.map { ($0, .column(found)) }
         }
     }
 }

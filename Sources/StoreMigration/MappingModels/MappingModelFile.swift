@@ -100,7 +100,7 @@ public struct MappingModelFile: Equatable, Sendable {
 
 extension MappingModel {
     /// Whether it tells by hashes which models it is for.
-    fileprivate var hasHashes: Bool {
+    var hasHashes: Bool {
         entityMappings.contains { $0.sourceEntityVersionHash != nil || $0.destinationEntityVersionHash != nil }
     }
 }

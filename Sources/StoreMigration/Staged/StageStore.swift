@@ -12,10 +12,7 @@ public final class StageStore {
     init(_ store: StoreWriter, _ model: ManagedObjectModel) throws {
         self.store = store
         self.model = model
-        // Core Data's triggers call these, which tell contexts of what changed: there are none.
-        for name in ["Updated", "InsertUpdated"] {
-            try store.acceptFunction("NSCoreDataDATrigger\(name)AffectedObjectValue", arguments: 5)
-        }
+        try store.addCoreDataFunctions()
         layout = StoreLayout(model).named(as: try StoreSchema(store))
     }
 
