@@ -6,6 +6,7 @@ import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
 import StoreMigration
+import StorePreparation
 import StoreRelocation
 import SystemPackage
 
@@ -94,8 +95,8 @@ struct MigrateCommand: ParsableCommand {
             return reader.header?.journalMode == .writeAhead
         }
         try new.copySupport(of: job.location)
-        let notes = try job.manager.migrate(
-            staged: new.path, trace: try modelOptions.trace(), progress: reporter.report)
+        let notes = try RecordedMigration(job.manager, of: new.staged).run(
+            trace: try modelOptions.trace(), progress: reporter.report)
         reporter.finish()
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
         try new.publish(mode: mode, writeAhead: journalMode.map { $0 == .wal } ?? writeAhead)

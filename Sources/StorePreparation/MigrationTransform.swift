@@ -88,8 +88,8 @@ package struct MigrationTransform: StoreTransform {
                 return TransformedStore(before: before, after: before)
             }
             let notes = try withoutActuallyEscaping(progress) { progress in
-                try manager.migrate(
-                    staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace, progress: progress)
+                try RecordedMigration(manager, of: staged).run(
+                    isCancelled: isCancelled, trace: trace, progress: progress)
             }
             return TransformedStore(before: before, after: version.name, notes: notes)
         }
