@@ -83,7 +83,7 @@ package struct MappingMigration {
     }
 
     private mutating func fill() throws {
-        var creation = NewStore(store, plan)
+        var creation = try NewStore(store, plan)
         try creation.create()
         let instances = try InstancePass(store, plan, progress)
         let session = try MigrationSession(store, plan, policies, ExternalData(of: source))
