@@ -11,11 +11,14 @@ import StoreMigration
 package struct RecordedMigration {
     private let manager: MigrationManager
     private let staged: StoreLocation
+    private let keeper: StoreLocation
     private let history: HistoryInstallation
 
-    package init(_ manager: MigrationManager, of staged: StoreLocation) {
+    /// - Parameter keeper: The store beside which the support folder lies: the copy itself, unless said.
+    package init(_ manager: MigrationManager, of staged: StoreLocation, supportBeside keeper: StoreLocation? = nil) {
         self.manager = manager
         self.staged = staged
+        self.keeper = keeper ?? staged
         history = HistoryInstallation(staged)
     }
 
@@ -30,7 +33,7 @@ package struct RecordedMigration {
         let isRecorded = try failing { try history.suspend() }
         if isRecorded, makesNewStore { try failing { _ = try history.disable() } }
         var notes = try manager.migrate(
-            staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace,
+            staged: staged.pathForSQLite, supportBeside: keeper.pathForSQLite, isCancelled: isCancelled, trace: trace,
             progress: progress)
         guard isRecorded else { return notes }
         guard makesNewStore else {
