@@ -16,7 +16,8 @@ struct MigrateCommand: ParsableCommand {
         abstract: "Migrate a Core Data store to another version of its model.",
         discussion: """
             The store is copied, the copy is migrated, and takes the store's place in one step: killed at any time, the \
-            store is as it was, or migrated. With --to the copy gets a name of its own, and the store stays as it is.
+            store is as it was, or migrated. With --to the copy gets a name of its own, and the store stays as it is; one \
+            that is of the version already is only copied.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
@@ -60,13 +61,13 @@ struct MigrateCommand: ParsableCommand {
                 if !dryRun { try finishInterrupted(location) }
                 let job = try MigrationJob(location, model, modelOptions)
                 var notes: [String] = []
-                if !job.manager.steps.isEmpty, !dryRun {
+                if to != nil || !job.manager.steps.isEmpty, !dryRun {
                     notes = try perform(job, MigrationReporter(output))
                 }
                 for note in notes { output.record(["type": "note", "text": .string(note)], "note: \(note)") }
                 output.record(
                     summary(job, seconds: started.duration(to: .now).seconds),
-                    job.sentence)
+                    job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : ""))
             }
         }
     }
@@ -129,10 +130,17 @@ struct MigrateCommand: ParsableCommand {
         }
     }
 
+    /// Who asks for a store of another name gets one, whether it is of an older version or not.
+    private func isCopied(_ job: MigrationJob) -> Bool { to != nil && job.manager.steps.isEmpty }
+
+    private func outcome(_ job: MigrationJob) -> String {
+        if isCopied(job) { return dryRun ? "would_copy" : "copied" }
+        return job.manager.steps.isEmpty ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"
+    }
+
     private func summary(_ job: MigrationJob, seconds: Double) -> JSONObject {
-        let isDone = job.manager.steps.isEmpty
         var record: JSONObject = [
-            "type": "summary", "outcome": .string(isDone ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"),
+            "type": "summary", "outcome": .string(outcome(job)),
             "from_model": .string(job.fromName), "to_model": .string(job.target.name),
             "steps": .array(job.manager.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
         ]

@@ -84,6 +84,21 @@ import Testing
         #expect(taken.status == 73)
     }
 
+    @Test func aStoreOfTheVersionIsCopiedToItsOtherName() throws {
+        #expect(try groupstore("create", Word(store), "--model", Word(model)).status == 0)
+        try sqlite(store, "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZNAME, ZSTARS) VALUES (1, 2, 1, 'note 1', 3)")
+        let other = directory.path.appending("New.sqlite")
+        func migrate(_ more: Word...) throws -> FinishedProcess {
+            try groupstore("migrate", Word(store), "--model", Word(model), "--to", Word(other), "--json", options: more)
+        }
+        #expect(try migrate("--dry-run").summary.string("outcome") == "would_copy")
+        #expect(FileStatus(following: other) == nil)
+        let copied = try migrate()
+        #expect(copied.status == 0 && copied.summary.string("outcome") == "copied", "\(copied.errors)")
+        #expect(try sum(other, whole) == "1 note 1 3 2")
+        #expect(try migrate().status == 73)
+    }
+
     /// What is not beside the store can't be brought along: it is said.
     @Test func missingExternalFilesAreNamed() throws {
         let photo =
@@ -133,6 +148,16 @@ import Testing
         let done = try groupstore("migrate", Word(store), "--model", Word(model), "--mapping", Word(mapping))
         #expect(done.status == 0, "\(done.errors)")
         #expect(try sum(store, "SELECT CAST(ZPHOTO AS TEXT) FROM ZP") == "data")
+    }
+
+    /// With a cache, the next migration needs no older version of the model.
+    @Test func aStoreWithoutItsModelGetsOne() throws {
+        try fill(3)
+        try sqlite(store, "DROP TABLE Z_MODELCACHE")
+        #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 0)
+        #expect(try sum(store, "SELECT count(*) FROM Z_MODELCACHE") == "1")
+        let shown = try groupstore("model", "show", Word(store))
+        #expect(shown.status == 0 && shown.output.contains("stars"), "\(shown.errors)")
     }
 
     /// Backwards is never meant.
