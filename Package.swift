@@ -79,8 +79,8 @@ let package = Package(
         .target(
             name: "StorePreparation",
             dependencies: [
-                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
-                "StoreRelocation",
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentHistory", "PersistentStore",
+                "StoreMigration", "StoreRelocation",
             ],
             swiftSettings: strict),
         .target(

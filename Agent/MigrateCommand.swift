@@ -6,6 +6,7 @@ import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
 import StoreMigration
+import StorePreparation
 import StoreRelocation
 import SystemPackage
 
@@ -15,7 +16,8 @@ struct MigrateCommand: ParsableCommand {
         abstract: "Migrate a Core Data store to another version of its model.",
         discussion: """
             The store is copied, the copy is migrated, and takes the store's place in one step: killed at any time, the \
-            store is as it was, or migrated. With --to the copy gets a name of its own, and the store stays as it is.
+            store is as it was, or migrated. With --to the copy gets a name of its own, and the store stays as it is; one \
+            that is of the version already is only copied.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
@@ -59,13 +61,13 @@ struct MigrateCommand: ParsableCommand {
                 if !dryRun { try finishInterrupted(location) }
                 let job = try MigrationJob(location, model, modelOptions)
                 var notes: [String] = []
-                if !job.manager.steps.isEmpty, !dryRun {
+                if to != nil || !job.manager.steps.isEmpty, !dryRun {
                     notes = try perform(job, MigrationReporter(output))
                 }
                 for note in notes { output.record(["type": "note", "text": .string(note)], "note: \(note)") }
                 output.record(
                     summary(job, seconds: started.duration(to: .now).seconds),
-                    job.sentence)
+                    job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : ""))
             }
         }
     }
@@ -96,8 +98,8 @@ struct MigrateCommand: ParsableCommand {
             return reader.header?.journalMode == .writeAhead
         }
         try new.copySupport(of: job.location)
-        let notes = try job.manager.migrate(
-            staged: new.path, trace: try modelOptions.trace(), progress: reporter.report)
+        let notes = try RecordedMigration(job.manager, of: new.staged).run(
+            trace: try modelOptions.trace(), progress: reporter.report)
         reporter.finish()
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
         try new.publish(mode: mode, writeAhead: journalMode.map { $0 == .wal } ?? writeAhead)
@@ -130,11 +132,17 @@ struct MigrateCommand: ParsableCommand {
         }
     }
 
+    /// Who asks for a store of another name gets one, whether it is of an older version or not.
+    private func isCopied(_ job: MigrationJob) -> Bool { to != nil && job.manager.steps.isEmpty }
+
+    private func outcome(_ job: MigrationJob) -> String {
+        if isCopied(job) { return dryRun ? "would_copy" : "copied" }
+        return job.manager.steps.isEmpty ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"
+    }
+
     private func summary(_ job: MigrationJob, seconds: Double) -> JSONObject {
-        let isDone = job.manager.steps.isEmpty
         var record: JSONObject = [
-            "type": "summary", "outcome": .string(isDone ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"),
-            "to_model": .string(job.target.name),
+            "type": "summary", "outcome": .string(outcome(job)), "to_model": .string(job.target.name),
             "steps": .array(job.manager.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
         ]
         record["from_model"] = job.fromName.map { .string($0) }

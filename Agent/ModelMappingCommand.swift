@@ -99,6 +99,8 @@ struct MappingConvertCommand: ParsableCommand {
             }
             let path = ArgumentBytes.path(destination)
             let format: MappingFormat = path.extension == "xcmappingmodel" ? .xcode : .yaml
+            // They were held against the models' own.
+            if format == .xcode, old != nil, new != nil { model = model.withoutHashes }
             try write(format.text(of: model), to: path, format)
             output.record(
                 [

@@ -9,7 +9,7 @@ import SystemPackage
 /// The caller sees to it that nobody relocates the store meanwhile, and that the process has no descriptor of the store
 /// that it closes.
 package struct HistoryInstallation {
-    private let location: StoreLocation
+    let location: StoreLocation
     private let busyTimeout: Duration
 
     package struct Outcome: Equatable, Sendable {

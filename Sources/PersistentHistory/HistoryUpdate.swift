@@ -8,6 +8,8 @@ struct HistoryUpdate {
     private let database: Database
     private let path: FilePath
     private let isNew: Bool
+    /// Of a table without triggers: whether they were taken out by us, and nothing was written since.
+    private let isUnwritten: (String) -> Bool
     private var installed: [Int64: [HistoryTables.Trigger]] = [:]
     /// The tables that were recorded, by the number that their triggers have.
     private var known: [Int64: String] = [:]
@@ -16,10 +18,13 @@ struct HistoryUpdate {
     private(set) var gaps: [String] = []
     private(set) var hasChanged = false
 
-    init(_ database: Database, _ path: FilePath, isNew: Bool) throws {
+    init(
+        _ database: Database, _ path: FilePath, isNew: Bool, isUnwritten: @escaping (String) -> Bool = { _ in false }
+    ) throws {
         self.database = database
         self.path = path
         self.isNew = isNew
+        self.isUnwritten = isUnwritten
     }
 
     mutating func run() throws {
@@ -93,8 +98,9 @@ struct HistoryUpdate {
             let former = known.first { $0.value == table.name }?.key
             let hasRows = try Int.fetchOne(database, sql: "SELECT 1 FROM \(table.quotedName) LIMIT 1") != nil
             let new = try install(table)
+            let wasKept = former != nil && isUnwritten(table.name)
             // Made anew under its old name, or filled before it was noticed.
-            if former != nil || hasRows, !isNew { try noteGap(new, table.name) }
+            if former != nil || hasRows, !isNew, !wasKept { try noteGap(new, table.name) }
             if let former { try retire(former) }
             return
         }

@@ -23,7 +23,7 @@ public struct MigrationError: Error, Equatable, Sendable {
     }
 
     /// What SQLite said while a migration ran.
-    init(_ error: StoreError) {
+    package init(_ error: StoreError) {
         var code = CoreDataError.migration
         var remedy = error.remedy
         if error.isInterruption {

@@ -93,20 +93,26 @@ public struct MigrationManager: Sendable {
     }
 
     /// Migrates the database file at `path`, which nobody else has and which is of the first step's source. What it holds
-    /// when this throws is worth nothing: it is a copy, to be discarded. Returns what a person should know.
+    /// when this throws is worth nothing: it is a copy, to be discarded. Its support folder lies beside `keeper`, or else
+    /// beside itself. Returns what a person should know.
     ///
     /// Throws `MigrationError`. `isCancelled` is asked all the while.
     package func migrate(
-        staged path: FilePath, isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
+        staged path: FilePath, supportBeside keeper: FilePath? = nil,
+        isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
         progress report: @escaping ProgressHandler = { _, _ in }
     ) throws -> [String] {
         var notes: [String] = []
         do {
             for (index, step) in steps.enumerated() {
                 let share = 1 / Double(steps.count)
-                notes += try perform(step, path, isCancelled, trace) { fraction, doing in
+                notes += try perform(step, path, keeper ?? path, isCancelled, trace) { fraction, doing in
                     report((Double(index) + fraction) * share, doing)
                 }
+            }
+            if let last = steps.last {
+                notes += try ExternalReferences(StoreWriter(staged: path), beside: keeper ?? path, last.destination)
+                    .missing()
             }
         } catch let error as StoreError {
             throw MigrationError(error)
@@ -115,8 +121,8 @@ public struct MigrationManager: Sendable {
     }
 
     private func perform(
-        _ step: MigrationStep, _ path: FilePath, _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?,
-        _ report: @escaping ProgressHandler
+        _ step: MigrationStep, _ path: FilePath, _ keeper: FilePath, _ isCancelled: @escaping () -> Bool,
+        _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> [String] {
         switch step.method {
         case .inferred(let mapping):
@@ -136,7 +142,7 @@ public struct MigrationManager: Sendable {
             try perform(step.stage?.didMigrate, on: store, step.destination)
             progress.finish()
             return migration.notes
-        case .custom(let mapping): return try perform(mapping, step, path, isCancelled, trace, report)
+        case .custom(let mapping): return try perform(mapping, step, path, keeper, isCancelled, trace, report)
         }
     }
 
@@ -156,14 +162,14 @@ public struct MigrationManager: Sendable {
     /// A mapping model makes a new store, whose bytes take the place of the old one's: the staged file stays the same
     /// one, since whoever staged it knows it by its number.
     private func perform(
-        _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ isCancelled: @escaping () -> Bool,
-        _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+        _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ keeper: FilePath,
+        _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> [String] {
         let made = FilePath(path.string + ".mapped")
         defer { _ = made.withPlatformString { unlink($0) } }
         do {
             _ = made.withPlatformString { unlink($0) }
-            let notes = try fill(made, mapping, step, path, isCancelled, trace, report)
+            let notes = try fill(made, mapping, step, path, keeper, isCancelled, trace, report)
             try StagedFile.replaceBytes(of: path, with: made)
             return notes
         } catch let error as MappingModelError {
@@ -178,14 +184,15 @@ public struct MigrationManager: Sendable {
     }
 
     private func fill(
-        _ made: FilePath, _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath,
+        _ made: FilePath, _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ keeper: FilePath,
         _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> [String] {
         let store = try StoreWriter(made, creating: true)
         if let trace { store.trace(level: trace.level, trace.report) }
         store.interrupt(when: isCancelled)
         var migration = try MappingMigration(
-            mapping, into: store, from: path, of: step.source, to: step.destination, policies: policies, report)
+            mapping, into: store, from: path, supportBeside: keeper, of: step.source, to: step.destination,
+            policies: policies, report)
         try migration.run()
         return migration.notes
     }

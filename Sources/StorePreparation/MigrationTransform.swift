@@ -81,7 +81,8 @@ package struct MigrationTransform: StoreTransform {
     }
 
     package func run(
-        on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
+        on staged: StoreLocation, supportBeside keeper: StoreLocation,
+        progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore {
         try failing({ $0.isOfTheObjects }) {
             // Looked at anew: the copy may be of a later moment than the plan.
@@ -90,8 +91,8 @@ package struct MigrationTransform: StoreTransform {
                 return TransformedStore(before: before, after: before ?? "")
             }
             let notes = try withoutActuallyEscaping(progress) { progress in
-                try manager.migrate(
-                    staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace, progress: progress)
+                try RecordedMigration(manager, of: staged, supportBeside: keeper).run(
+                    isCancelled: isCancelled, trace: trace, progress: progress)
             }
             return TransformedStore(before: before, after: version.name, notes: notes)
         }

@@ -84,6 +84,82 @@ import Testing
         #expect(taken.status == 73)
     }
 
+    @Test func aStoreOfTheVersionIsCopiedToItsOtherName() throws {
+        #expect(try groupstore("create", Word(store), "--model", Word(model)).status == 0)
+        try sqlite(store, "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZNAME, ZSTARS) VALUES (1, 2, 1, 'note 1', 3)")
+        let other = directory.path.appending("New.sqlite")
+        func migrate(_ more: Word...) throws -> FinishedProcess {
+            try groupstore("migrate", Word(store), "--model", Word(model), "--to", Word(other), "--json", options: more)
+        }
+        #expect(try migrate("--dry-run").summary.string("outcome") == "would_copy")
+        #expect(FileStatus(following: other) == nil)
+        let copied = try migrate()
+        #expect(copied.status == 0 && copied.summary.string("outcome") == "copied", "\(copied.errors)")
+        #expect(try sum(other, whole) == "1 note 1 3 2")
+        #expect(try migrate().status == 73)
+    }
+
+    /// What is not beside the store can't be brought along: it is said.
+    @Test func missingExternalFilesAreNamed() throws {
+        let photo =
+            "<attribute name='photo' optional='YES' attributeType='Binary' allowsExternalBinaryDataStorage='YES'/>"
+        let model = try ModelTests.bundle(
+            directory, named: "Photos",
+            [
+                ("Photos", "<entity name='P'>\(photo)</entity>"),
+                (
+                    "Photos 2",
+                    "<entity name='P'>\(photo)<attribute name='n' optional='YES' attributeType='String'/></entity>"
+                ),
+            ])
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Photos").status == 0)
+        let there = "0F8FAD5B-D9CB-469F-A165-70867728950E"
+        let gone = "1F8FAD5B-D9CB-469F-A165-70867728950E"
+        let row = { (key: Int, name: String) in "(\(key), 1, 1, CAST(char(2) || '\(name)' || char(0) AS BLOB))" }
+        try sqlite(store, "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT, ZPHOTO) VALUES \(row(1, there)), \(row(2, gone))")
+        let support = store.removingLastComponent().appending(".Notes_SUPPORT/_EXTERNAL_DATA")
+        try run("mkdir", ["-p", Word(support)])
+        try write("data", to: support.appending(there))
+        let done = try groupstore("migrate", Word(store), "--model", Word(model), "--json")
+        let notes = done.objects.filter { $0.type == "note" }.compactMap { $0.string("text") }
+        #expect(done.status == 0 && notes.count == 1, "\(done.output)")
+        #expect(notes.first?.contains("P.photo") == true && notes.first?.contains(gone) == true, "\(notes)")
+    }
+
+    /// A store that keeps its name keeps its support folder: what moves into the store is read from there.
+    @Test func dataMovesIntoTheStoreAtItsPlace() throws {
+        func photo(_ more: String) -> String {
+            "<entity name='P'><attribute name='photo' optional='YES' attributeType='Binary' \(more)/></entity>"
+        }
+        let model = try ModelTests.bundle(
+            directory, named: "Photos",
+            [("Photos", photo("allowsExternalBinaryDataStorage='YES'")), ("Photos 2", photo(""))])
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Photos").status == 0)
+        let name = "0F8FAD5B-D9CB-469F-A165-70867728950E"
+        try sqlite(
+            store,
+            "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT, ZPHOTO) VALUES (1, 1, 1, CAST(char(2) || '\(name)' || char(0) AS BLOB))"
+        )
+        let support = store.removingLastComponent().appending(".Notes_SUPPORT/_EXTERNAL_DATA")
+        try run("mkdir", ["-p", Word(support)])
+        try write("data", to: support.appending(name))
+        let mapping = directory.path.appending("photos.yaml")
+        try write("mapping: 1\nentities:\n  - {from: P, to: P}\n", to: mapping)
+        let done = try groupstore("migrate", Word(store), "--model", Word(model), "--mapping", Word(mapping))
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(try sum(store, "SELECT CAST(ZPHOTO AS TEXT) FROM ZP") == "data")
+    }
+
+    /// With a cache, the next migration needs no older version of the model.
+    @Test func aStoreWithoutItsModelGetsOne() throws {
+        try fill(3)
+        try sqlite(store, "DROP TABLE Z_MODELCACHE")
+        #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 0)
+        #expect(try sum(store, "SELECT count(*) FROM Z_MODELCACHE") == "1")
+        let shown = try groupstore("model", "show", Word(store))
+        #expect(shown.status == 0 && shown.output.contains("stars"), "\(shown.errors)")
+    }
+
     /// Backwards is never meant.
     /// Two many-to-many relationships whose names differ in case only would have one table: that is said before anything
     /// is written, and by `model check`.

@@ -29,6 +29,24 @@ struct CarriedOverTests {
                 == ["'foreign_function'", "'logged'", "'my_names'", "'names'"])
     }
 
+    /// Row numbers are watched by names that no table lists, and a view has columns too.
+    @Test func triggersOfRowNumbersAndOfViewsStay() throws {
+        let store = try StagedStore(
+            entity(name + count),
+            [
+                "CREATE TABLE log (what TEXT, \"odd name\")", "CREATE VIEW names AS SELECT * FROM inner_names",
+                "CREATE VIEW inner_names AS SELECT ZNAME FROM ZA",
+                "CREATE TRIGGER a AFTER UPDATE OF rowid, _rowid_, oid, Z_PK ON ZA BEGIN INSERT INTO log VALUES (1, 2); END",
+                "CREATE TRIGGER b AFTER UPDATE OF \"odd name\" ON log BEGIN DELETE FROM ZA; END",
+                "CREATE TRIGGER c INSTEAD OF UPDATE OF ZNAME ON names BEGIN INSERT INTO log VALUES (NEW.ZNAME, 2); END",
+                "CREATE TRIGGER d INSTEAD OF INSERT ON names BEGIN INSERT INTO log VALUES (NEW.ZNAME, 2); END",
+            ])
+        #expect(try store.migrate(to: entity(name)).isEmpty)
+        #expect(
+            try store.rows("SELECT name FROM sqlite_schema WHERE type = 'trigger' ORDER BY 1")
+                == ["'a'", "'b'", "'c'", "'d'"])
+    }
+
     @Test func aForeignTableOfANameThatIsNeededIsRefused() throws {
         let store = try StagedStore(entity(name), ["CREATE TABLE ZB (x)"])
         let error = #expect(throws: MigrationError.self) {

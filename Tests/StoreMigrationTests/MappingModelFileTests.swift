@@ -102,6 +102,15 @@ struct MappingModelFileTests {
         #expect(throws: MappingModelError.self) { try model.xcodeDocument() }
     }
 
+    /// Hashes that are left out without a word would make it fit models that it isn't for.
+    @Test func hashesAreNotLeftOut() throws {
+        let hash = String(repeating: "ab", count: 32)
+        let model = try read("mapping: 1\nentities:\n  - {from: A, to: A, only-listed: yes, hashes: {from: \(hash)}}")
+        let error = #expect(throws: MappingModelError.self) { try model.xcodeDocument() }
+        #expect(error?.code == .inexpressible)
+        #expect(try XcodeMappingReader.read(Array(model.withoutHashes.xcodeDocument().utf8)).entityMappings.count == 1)
+    }
+
     // MARK: Strangers' files
 
     @Test(arguments: [

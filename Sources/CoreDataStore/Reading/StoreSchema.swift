@@ -11,11 +11,18 @@ package struct StoreSchema: Sendable {
         package let name: String
         package let table: String
         package let creation: String
+
+        package init(kind: Kind, name: String, table: String, creation: String) {
+            self.kind = kind
+            self.name = name
+            self.table = table
+            self.creation = creation
+        }
     }
 
     /// Those that somebody has written: what SQLite makes for itself has no statement.
     package let objects: [Object]
-    /// By table: each column's name and declared type, in order.
+    /// By table: each column's name and declared type, in order; none of a virtual table.
     package let columns: [String: [(name: String, type: String)]]
 
     package init(_ store: StoreWriter) throws {
@@ -30,6 +37,9 @@ package struct StoreSchema: Sendable {
         self.objects = objects
         var columns: [String: [(name: String, type: String)]] = [:]
         for table in objects where table.kind == .table {
+            columns[table.name] = []
+            // SQLite doesn't know them without the module, which may be one of the store's programs only.
+            if table.creation.uppercased().hasPrefix("CREATE VIRTUAL") { continue }
             let rows = try store.prepare("SELECT name, type FROM pragma_table_info(?)", [.text(table.name)])
             while try rows.step() { columns[table.name, default: []].append((rows.text(0) ?? "", rows.text(1) ?? "")) }
         }

@@ -10,7 +10,7 @@ struct ExternalData {
     static let function = "gs_external_data"
     private static let largest: Int64 = 1 << 30
 
-    private let directory: FilePath
+    let directory: FilePath
 
     /// - Parameter store: The store that refers to the files.
     init(of store: FilePath) {

@@ -2,93 +2,121 @@ import CoreDataStore
 import ManagedObjectModel
 import PersistentStore
 
-/// Tables and what belongs to them that somebody else has made in a Core Data store: carried over, or named as dropped.
+/// What somebody else has made in a Core Data store, in a new store that a mapping fills: tables with all that they hold,
+/// virtual ones too, and indexes, views and triggers where they still make sense; what is dropped is named.
 struct ForeignObjects {
     private let store: StoreWriter
     private let plan: MappingPlan
+    private let objects: [StoreSchema.Object]
     private(set) var notes: [String] = []
 
-    init(_ store: StoreWriter, _ plan: MappingPlan) {
+    /// Reads what the older store, attached as `source`, has.
+    init(_ store: StoreWriter, _ plan: MappingPlan) throws {
         self.store = store
         self.plan = plan
+        var found: [StoreSchema.Object] = []
+        let rows = try store.prepare(
+            "SELECT type, name, tbl_name, sql FROM source.sqlite_schema WHERE sql IS NOT NULL "
+                + "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid")
+        while try rows.step() {
+            guard let kind = rows.text(0).flatMap(StoreSchema.Object.Kind.init) else { continue }
+            found.append(
+                StoreSchema.Object(
+                    kind: kind, name: rows.text(1) ?? "", table: rows.text(2) ?? "", creation: rows.text(3) ?? ""))
+        }
+        let spatial = plan.source.spatialIndexes
+        let ofSpatial = Set(spatial.flatMap { [$0.name] + $0.shadowTables + $0.triggers.map(\.name) })
+        objects = found.filter { !ofSpatial.contains($0.name) }
     }
 
     private static let histories: Set<String> = ["ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING"]
     private static let bookkeeping: Set<String> = ["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"]
 
+    private func isCoreDatas(_ table: String) -> Bool {
+        isOfObjects(table) || Self.bookkeeping.contains(table) || isGoingWithoutAWord(table)
+    }
+
+    private func isOfObjects(_ table: String) -> Bool {
+        plan.source.tables.contains { $0.name == table } || plan.source.joinTables.contains { $0.name == table }
+    }
+
+    /// Core Data makes these anew, with their indexes.
+    private func isGoingWithoutAWord(_ table: String) -> Bool {
+        Self.histories.contains(table) || table.hasPrefix("ANSCK")
+    }
+
+    private var tables: [StoreSchema.Object] { objects.filter { $0.kind == .table && !isCoreDatas($0.table) } }
+
+    /// Throws `MigrationError` where a foreign table has a name that Core Data needs, or couldn't be copied as it is.
+    func check() throws {
+        for table in tables {
+            let taken = "SELECT count(*) FROM main.sqlite_schema WHERE name = ? COLLATE NOCASE"
+            guard try store.integer(taken, [.text(table.name)]) == 0 else {
+                throw MigrationError(
+                    CoreDataError.migration,
+                    "the store has a table \(table.name) that isn't Core Data's, and the new model needs one",
+                    remedy: "rename that table")
+            }
+            // Its index would be in another order than the store's programs think.
+            let unknown = try store.text(
+                "SELECT x.coll FROM pragma_index_list(?1, 'source') AS l, pragma_index_xinfo(l.name, 'source') AS x "
+                    + "WHERE l.origin <> 'c' AND x.key = 1 AND upper(x.coll) NOT IN ('BINARY', 'NOCASE', 'RTRIM')",
+                [.text(table.name)])
+            guard let unknown else { continue }
+            throw MigrationError(
+                CoreDataError.migration,
+                "the table \(table.name), which isn't Core Data's, has a key in the order of \(unknown), which isn't "
+                    + "known here",
+                remedy: "let the app that made it take it out before, and put it back afterwards")
+        }
+    }
+
     mutating func carryOver() throws {
-        let spatial = plan.source.spatialIndexes
-        let ofSpatial = Set(spatial.flatMap { [$0.name] + $0.shadowTables + $0.triggers.map(\.name) })
-        let objects = try all().filter { !ofSpatial.contains($0.name) }
-        let own = Set(plan.source.tables.map(\.name) + plan.source.joinTables.map(\.name)).union(Self.bookkeeping)
         if objects.contains(where: { Self.histories.contains($0.name) }) {
             notes.append("persistent history is of the older model, and begins anew")
         }
-        let isCoreDatas = { (table: String) in
-            own.contains(table) || Self.histories.contains(table) || table.hasPrefix("ANSCK")
+        try noteForeignColumns()
+        try store.addCoreDataFunctions()
+        let copy = ForeignTableCopy(store)
+        let virtual = tables.filter { ForeignTableCopy.isVirtual($0) }
+        for table in tables where !ForeignTableCopy.isVirtual(table) { try copy.copy(table) }
+        for table in virtual { try carryOver(table, by: copy) }
+        for index in objects where index.kind == .index { try carryOver(index) }
+        let check = ForeignObjectCheck(store)
+        notes += try check.restore(views: objects.filter { $0.kind == .view })
+        notes += try check.restore(triggers: objects.filter { $0.kind == .trigger && !$0.name.hasPrefix("Z_DA_") })
+        for setting in ["user_version", "application_id"] {
+            let value = try store.integer("PRAGMA source.\(setting)") ?? 0
+            try store.execute("PRAGMA main.\(setting) = \(value)")
         }
-        var carried: Set<String> = []
-        for object in objects where object.kind == "table" && !isCoreDatas(object.table) {
-            guard try copy(object) else { continue }
-            carried.insert(object.name)
-        }
-        for object in objects where object.kind != "table" && !isNamedByCoreData(object) {
-            if carried.contains(object.table) || object.kind == "view" || object.kind == "trigger" {
-                try create(object)
-            } else if !isCoreDatas(object.table) {
-                drop(object, "its table is not carried over")
+    }
+
+    private mutating func noteForeignColumns() throws {
+        for table in plan.source.tables {
+            let known = Set(["Z_PK", "Z_ENT", "Z_OPT"] + table.columns.map(\.name))
+            let rows = try store.prepare("SELECT name FROM pragma_table_info(?, 'source')", [.text(table.name)])
+            while try rows.step() {
+                guard let column = rows.text(0), !known.contains(column) else { continue }
+                notes.append("the column \(table.name).\(column), which is none of the model's, is dropped")
             }
         }
     }
 
-    private struct Object {
-        let kind: String
-        let name: String
-        let table: String
-        let creation: String
+    private mutating func carryOver(_ table: StoreSchema.Object, by copy: ForeignTableCopy) throws {
+        if let refusal = try copy.copyVirtual(table) {
+            notes.append("the virtual table \(table.name) is dropped: \(refusal)")
+        } else if Set(SQLTokens(table.creation).map(\.text)).contains(where: isOfObjects) {
+            notes.append(
+                "the virtual table \(table.name) is as it was: what it says of objects may have changed with them")
+        }
     }
 
-    private func all() throws -> [Object] {
-        var found: [Object] = []
-        let rows = try store.prepare(
-            "SELECT type, name, tbl_name, sql FROM source.sqlite_schema WHERE sql IS NOT NULL "
-                + "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY type = 'trigger', type = 'view', rowid")
-        while try rows.step() {
-            found.append(
-                Object(
-                    kind: rows.text(0) ?? "", name: rows.text(1) ?? "", table: rows.text(2) ?? "",
-                    creation: rows.text(3) ?? ""))
+    private mutating func carryOver(_ index: StoreSchema.Object) throws {
+        if isGoingWithoutAWord(index.table) { return }
+        if isOfObjects(index.table), CoreDataIndexName([plan.source, plan.destination]).matches(index.name) { return }
+        guard let refusal = ForeignObjectCheck(store).refusal(ofIndex: index.creation) else {
+            return try store.execute(index.creation)
         }
-        return found
-    }
-
-    private func isNamedByCoreData(_ object: Object) -> Bool { object.name.hasPrefix("Z_DA_") }
-
-    private mutating func drop(_ object: Object, _ why: String) {
-        notes.append("the \(object.kind) \(object.name) is dropped: \(why)")
-    }
-
-    /// False when it is dropped.
-    private mutating func copy(_ object: Object) throws -> Bool {
-        guard !object.creation.uppercased().hasPrefix("CREATE VIRTUAL") else {
-            drop(object, "a virtual table is not carried over")
-            return false
-        }
-        // The shadow tables of a virtual one are made with it.
-        guard try store.integer("SELECT count(*) FROM main.sqlite_schema WHERE name = ?", [.text(object.name)]) == 0
-        else {
-            drop(object, "the new store has a table of this name")
-            return false
-        }
-        try store.execute(object.creation)
-        try store.execute("INSERT INTO main.\(object.name.sqlName) SELECT * FROM source.\(object.name.sqlName)")
-        return true
-    }
-
-    private mutating func create(_ object: Object) throws {
-        if let refusal = store.refusal(of: object.creation) { return drop(object, refusal) }
-        do { try store.execute(object.creation) } catch let error as StoreError where !error.isInterruption {
-            drop(object, "\(error)")
-        }
+        notes.append("the index \(index.name) is dropped: \(refusal)")
     }
 }

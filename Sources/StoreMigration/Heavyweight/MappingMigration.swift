@@ -15,18 +15,21 @@ package struct MappingMigration {
     let policies: EntityMigrationPolicies
     let progress: MigrationProgress
     private let source: FilePath
+    private let external: ExternalData
     /// What a person should know.
     package private(set) var notes: [String] = []
 
     /// - Parameters:
     ///   - store: An empty database, which becomes the new store.
     ///   - source: The older store: a copy, which steps before the migration may change.
+    ///   - keeper: The store beside which the support folder lies; nil: `source`.
     ///
     /// Throws `MappingModelError` when the mapping model doesn't lead from the one model to the other, can't be run, or
     /// names a policy that isn't among `policies`; `MigrationError` when the older store isn't what its model says.
     package init(
-        _ mapping: MappingModel, into store: StoreWriter, from source: FilePath, of old: ManagedObjectModel,
-        to new: ManagedObjectModel, policies: EntityMigrationPolicies = [:],
+        _ mapping: MappingModel, into store: StoreWriter, from source: FilePath,
+        supportBeside keeper: FilePath? = nil, of old: ManagedObjectModel, to new: ManagedObjectModel,
+        policies: EntityMigrationPolicies = [:],
         _ report: @escaping (Double, String) -> Void = { _, _ in }
     ) throws {
         try new.checkLayout()
@@ -34,6 +37,7 @@ package struct MappingMigration {
         try policies.require(of: resolved)
         self.store = store
         self.source = source
+        external = ExternalData(of: keeper ?? source)
         self.policies = policies
         let layout: StoreLayout
         let rows: Int64
@@ -64,7 +68,7 @@ package struct MappingMigration {
     package mutating func run() throws {
         do {
             try SQLFunction.register(store)
-            try ExternalData(of: source).register(store)
+            try external.register(store)
             try store.prepareEmptyStore()
             // A new file, which is given up when anything fails: a journal would be of no use.
             for pragma in ["journal_mode = OFF", "synchronous = OFF", "cache_size = -8192"] {
@@ -84,10 +88,10 @@ package struct MappingMigration {
     }
 
     private mutating func fill() throws {
-        var creation = NewStore(store, plan)
+        var creation = try NewStore(store, plan)
         try creation.create()
         let instances = try InstancePass(store, plan, progress)
-        let session = try MigrationSession(store, plan, policies, ExternalData(of: source))
+        let session = try MigrationSession(store, plan, policies, external)
         defer { session.close() }
         try instances.associate()
         for one in plan.entityMappings where one.isRun || one.usesPolicy {

@@ -8,11 +8,13 @@ struct NewStore {
     private let store: StoreWriter
     private let plan: MappingPlan
     private var triggers: [String] = []
+    private var foreign: ForeignObjects
     private(set) var notes: [String] = []
 
-    init(_ store: StoreWriter, _ plan: MappingPlan) {
+    init(_ store: StoreWriter, _ plan: MappingPlan) throws {
         self.store = store
         self.plan = plan
+        foreign = try ForeignObjects(store, plan)
     }
 
     /// The tables; indexes and triggers come when they are filled.
@@ -35,6 +37,7 @@ struct NewStore {
         }
         rows.reset()
         for name in names { try store.execute("DROP TRIGGER main.\(name.sqlName)") }
+        try foreign.check()
     }
 
     /// What Core Data computes, for the objects that it hasn't computed it for.
@@ -90,7 +93,6 @@ struct NewStore {
                     + "WHERE Z_ENT = ?",
                 [.integer(kept), .integer(plan.destination.numbers.number(of: table.rootEntity))])
         }
-        var foreign = ForeignObjects(store, plan)
         try foreign.carryOver()
         notes += foreign.notes
     }

@@ -45,7 +45,8 @@ extension LightweightMigration {
         row.reset()
         properties.set(succession.destination.model)
         try store.execute("UPDATE Z_METADATA SET Z_PLIST = ?", [.blob(properties.bytes)])
-        // Stores of before 2014 have none.
-        if schema.has(table: "Z_MODELCACHE") { try store.writeModelCache(succession.destination.model) }
+        // Stores of before 2014 have none; with one, no next migration needs the model's older versions.
+        if !schema.has(table: "Z_MODELCACHE") { try store.execute(StoreWriter.modelCacheTable) }
+        try store.writeModelCache(succession.destination.model)
     }
 }

@@ -65,13 +65,14 @@ struct SchemaMigration {
         }
         for index in foreign { try restoreForeign(index) }
         try store.addCoreDataFunctions()
-        for view in schema.objects where view.kind == .view { try restore(view) }
+        let check = ForeignObjectCheck(store)
+        notes += try check.restore(views: schema.objects.filter { $0.kind == .view })
         let derived = succession.destination.derivedAttributeTriggers.flatMap(\.triggers)
         for trigger in derived { try store.execute(trigger.creation) }
         let made = replacedTriggers.union(derived.map(\.name))
-        for trigger in schema.objects where trigger.kind == .trigger && !made.contains(trigger.name) {
-            if trigger.name.hasPrefix("Z_DA_") { try restoreDerived(trigger) } else { try restore(trigger) }
-        }
+        let others = schema.objects.filter { $0.kind == .trigger && !made.contains($0.name) }
+        for trigger in others where trigger.name.hasPrefix("Z_DA_") { try restoreDerived(trigger) }
+        notes += try check.restore(triggers: others.filter { !$0.name.hasPrefix("Z_DA_") })
     }
 
     /// Those of tables that were touched, or whose entities have another hash; others keep what they have.
@@ -88,53 +89,15 @@ struct SchemaMigration {
         for index in wanted where !left.contains(index.name) { try store.execute(index.creation) }
     }
 
-    /// Core Data names its indexes after tables and entities: `ZNOTE_ZFOLDER_INDEX`, `Z_Note_byTitle`, once `ZNOTE_ZTITLE`.
     private func isCoreDatas(_ index: StoreSchema.Object) -> Bool {
-        let layouts = [succession.source, succession.destination]
-        let tables = layouts.flatMap { $0.tables.map(\.name) + $0.joinTables.map(\.name) }
-        let entities = layouts.flatMap { $0.model.entities.map(\.name) }
-        return tables.contains { index.name.hasPrefix($0 + "_Z") || index.name == $0 + "_REFLEXIVE_INDEX" }
-            || entities.contains { index.name.hasPrefix("Z_" + $0 + "_") }
+        CoreDataIndexName([succession.source, succession.destination]).matches(index.name)
     }
 
     private mutating func restoreForeign(_ index: StoreSchema.Object) throws {
-        // Only SQLite's own collations are known here: an index in another order would be a damaged one.
-        let names = index.creation.uppercased().split(whereSeparator: { !$0.isLetter && $0 != "_" })
-        let collations = zip(names, names.dropFirst()).filter { $0.0 == "COLLATE" }.map(\.1)
-        let isKnown = collations.allSatisfy { ["BINARY", "NOCASE", "RTRIM"].contains(String($0)) }
-        if isKnown, store.refusal(of: index.creation) == nil { return try store.execute(index.creation) }
-        notes.append("the index \(index.name) is dropped: what it is of is not there any more")
-    }
-
-    private mutating func restore(_ object: StoreSchema.Object) throws {
-        do { try store.execute(object.creation) } catch let error as StoreError {
-            notes.append("the \(object.kind.rawValue) \(object.name) is dropped: \(error)")
-            return
+        guard let refusal = ForeignObjectCheck(store).refusal(ofIndex: index.creation) else {
+            return try store.execute(index.creation)
         }
-        guard let refusal = refusal(of: object) else { return }
-        try store.execute("DROP \(object.kind.rawValue) \(object.name.sqlName)")
-        notes.append("the \(object.kind.rawValue) \(object.name) is dropped: \(refusal)")
-    }
-
-    /// What SQLite says to a statement that would use it; a function that only the store's programs have is no reason.
-    private func refusal(of object: StoreSchema.Object) -> String? {
-        let uses: [String]
-        if object.kind == .view {
-            uses = ["SELECT * FROM \(object.name.sqlName)"]
-        } else {
-            let table = object.table.sqlName
-            let columns = (try? StoreSchema(store).columns[object.table]) ?? []
-            let names = Set(columns.map { $0.name.lowercased() })
-            // SQLite doesn't look at these before one of them is set.
-            if let gone = object.watchedColumns.first(where: { !names.contains($0) }) {
-                return "no such column: \(gone)"
-            }
-            let sets = columns.map { "\($0.name.sqlName) = \($0.name.sqlName)" }
-            uses =
-                ["INSERT INTO \(table) DEFAULT VALUES", "DELETE FROM \(table)"]
-                + (sets.isEmpty ? [] : ["UPDATE \(table) SET \(sets.joined(separator: ", "))"])
-        }
-        return uses.lazy.compactMap { store.refusal(of: $0) }.first { !$0.contains("no such function") }
+        notes.append("the index \(index.name) is dropped: \(refusal)")
     }
 
     /// A derived attribute's trigger of a kind that isn't made here stays where all that it names is as it was.
@@ -150,16 +113,5 @@ struct SchemaMigration {
         if isWanted {
             notes.append("the trigger \(trigger.name) is dropped: Core Data makes it anew when it migrates next")
         }
-    }
-}
-
-extension StoreSchema.Object {
-    /// The columns of a trigger's `UPDATE OF`, in small letters.
-    fileprivate var watchedColumns: [String] {
-        let words = creation.lowercased().split(whereSeparator: { $0.isWhitespace || "\",[]`".contains($0) })
-        guard let update = words.indices.dropLast().first(where: { words[$0] == "update" && words[$0 + 1] == "of" }),
-            let begin = words.firstIndex(of: "begin"), update < begin
-        else { return [] }
-        return words[(update + 2)...].prefix { $0 != "on" }.map(String.init)
     }
 }

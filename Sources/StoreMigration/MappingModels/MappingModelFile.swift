@@ -100,7 +100,19 @@ public struct MappingModelFile: Equatable, Sendable {
 
 extension MappingModel {
     /// Whether it tells by hashes which models it is for.
-    var hasHashes: Bool {
-        entityMappings.contains { $0.sourceEntityVersionHash != nil || $0.destinationEntityVersionHash != nil }
+    var hasHashes: Bool { entityMappings.contains(where: \.hasHashes) }
+
+    /// The same for any models that have what it names: where the models are known, their compiler puts the hashes in.
+    package var withoutHashes: MappingModel {
+        var model = self
+        for index in model.entityMappings.indices {
+            model.entityMappings[index].sourceEntityVersionHash = nil
+            model.entityMappings[index].destinationEntityVersionHash = nil
+        }
+        return model
     }
+}
+
+extension EntityMapping {
+    var hasHashes: Bool { sourceEntityVersionHash != nil || destinationEntityVersionHash != nil }
 }

@@ -4,7 +4,7 @@ import ManagedObjectModel
 extension MappingModel {
     /// As the `xcmapping.xml` of an `.xcmappingmodel`: what Xcode's mapping model is, but for the snapshots of the
     /// models that Xcode keeps in it and takes anew. Throws `MappingModelError` for what Xcode has no words for: a name
-    /// that isn't Xcode's own, and steps before and after.
+    /// that isn't Xcode's own, the hashes that its compiler takes from the models, and steps before and after.
     public func xcodeDocument() throws(MappingModelError) -> String {
         do {
             var writer = XcodeMappingWriter()
@@ -23,6 +23,11 @@ struct XcodeMappingWriter {
     mutating func document(_ model: MappingModel) throws(MappingFault) -> String {
         guard model.preparations.isEmpty, model.completions.isEmpty else {
             throw MappingFault("Xcode's mapping models have no steps before and after", remedy: "keep the YAML form")
+        }
+        if let mapping = model.entityMappings.first(where: \.hasHashes) {
+            throw MappingFault(
+                "Xcode's mapping models have no hashes: its compiler takes those of the versions",
+                remedy: "name the models with --old and --new, or keep the YAML form", element: mapping.name)
         }
         let identifier = takeIdentifier()
         var members: [String] = []

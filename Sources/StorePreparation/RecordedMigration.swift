@@ -1,0 +1,72 @@
+import CoreDataStore
+import PersistentHistory
+import PersistentStore
+import StoreMigration
+
+/// The migration of a staged copy, together with the history that groupstore keeps in it: its triggers are for the schema
+/// that they were made for, and are made anew with the new one, in the same copy, so that no moment goes unrecorded.
+///
+/// A mapping model makes new objects, and with them a new history: no older token is good any more. After an inferred
+/// migration the history goes on, with a gap in each of Core Data's tables.
+package struct RecordedMigration {
+    private let manager: MigrationManager
+    private let staged: StoreLocation
+    private let keeper: StoreLocation
+    private let history: HistoryInstallation
+
+    /// - Parameter keeper: The store beside which the support folder lies: the copy itself, unless said.
+    package init(_ manager: MigrationManager, of staged: StoreLocation, supportBeside keeper: StoreLocation? = nil) {
+        self.manager = manager
+        self.staged = staged
+        self.keeper = keeper ?? staged
+        history = HistoryInstallation(staged)
+    }
+
+    /// Returns what a person should know. Throws as `MigrationManager.migrate` does; the copy is worth nothing then.
+    package func run(
+        isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
+        progress: @escaping MigrationManager.ProgressHandler
+    ) throws -> [String] {
+        guard !manager.steps.isEmpty else { return [] }
+        // A copy of a store in WAL mode would leave a log beside it.
+        try failing { try StoreWriter(staged.pathForSQLite).execute("PRAGMA journal_mode = DELETE") }
+        let isRecorded = try failing { try history.suspend() }
+        if isRecorded, makesNewStore { try failing { _ = try history.disable() } }
+        var notes = try manager.migrate(
+            staged: staged.pathForSQLite, supportBeside: keeper.pathForSQLite, isCancelled: isCancelled, trace: trace,
+            progress: progress)
+        guard isRecorded else { return notes }
+        guard makesNewStore else {
+            try failing { try history.resume(isWritten: isWritten) }
+            return notes
+        }
+        try failing { _ = try history.enable() }
+        notes.append("the history is of the older objects, and begins anew")
+        return notes
+    }
+
+    private var makesNewStore: Bool {
+        manager.steps.contains { if case .custom = $0.method { true } else { false } }
+    }
+
+    /// Whether a table may have been written: Core Data's own, its bookkeeping among them; any where an app's stages had
+    /// the store.
+    private var isWritten: (String) -> Bool {
+        guard manager.steps.allSatisfy({ $0.stage == nil }) else { return { _ in true } }
+        let models = manager.steps.flatMap { [$0.source, $0.destination] }
+        let tables = Set(models.flatMap { StoreLayout($0).tables.map { $0.name.uppercased() } })
+        return { table in
+            let name = table.uppercased()
+            return name.hasPrefix("Z_") || name.hasPrefix("ANSCK") || tables.contains(name)
+        }
+    }
+
+    private func failing<Result>(_ body: () throws -> Result) throws -> Result {
+        do { return try body() } catch let error as StoreError {
+            throw MigrationError(error)
+        } catch let error as HistoryError {
+            throw MigrationError(
+                CoreDataError.migration, "the store's history can't follow: \(error)", remedy: error.remedy)
+        }
+    }
+}
