@@ -5,12 +5,13 @@ import PersistentStore
 /// A store's description for scripts: one object a line.
 extension StoreDescription {
     func json(_ report: EntityReport?) -> [JSONObject] {
+        let entities = report?.entities ?? coreData?.entities ?? []
         var summary: JSONObject = ["type": "summary", "outcome": "described"]
         summary.setPath("path", bytes: path.bytes)
         summary["tables"] = .integer(Int64(tables.count))
         summary["rows"] = .integer(rows)
-        summary["entities"] = .integer(Int64(coreData?.entities.count ?? 0))
-        return [store] + tables.map(\.json) + (coreData?.entities.map { $0.json(report) } ?? []) + [summary]
+        summary["entities"] = .integer(Int64(entities.count))
+        return [store] + tables.map(\.json) + entities.map { $0.json(report) } + [summary]
     }
 
     private var store: JSONObject {
