@@ -36,9 +36,9 @@ struct ModelCheckCommand: ParsableCommand {
         let output = Output(outputOptions)
         var isRefused = false
         try reporting(output) {
-            let reports = try all ? reportsOfAll() : [report()]
+            let (reports, newer) = try all ? reportsOfAll() : ([report()], [])
             let printer = CheckPrinter(output, format)
-            if all { printer.print(all: reports) } else { reports.forEach(printer.print) }
+            if all { printer.print(all: reports, newer) } else { reports.forEach(printer.print) }
             printer.summarize(reports)
             isRefused = reports.contains(where: \.isRefused)
         }
@@ -51,20 +51,23 @@ struct ModelCheckCommand: ParsableCommand {
         let new = try argument.version(named: nil, .none)
         let target = try new.knownModel
         var from = try old.version(named: nil, .none)
-        var between: [ModelVersion] = []
+        var between = Result<[ModelVersion], MigrationError>.success([])
         if case .bundle(let bundle) = argument {
             let known = bundle.version(matching: from.hashes)
-            if from.version == nil, let known { from = from.known(as: known) }
-            // The store's own model, where the store doesn't carry it.
-            if from.model == nil, let known { from = from.with(known.model) }
-            between = bundle.between(known, bundle.current)
+            // The renaming identifiers of the version's file are what its developers mean.
+            if old.store != nil, let known { from = from.known(as: known) }
+            // What is no store needs no place among the versions: it may be another revision of them.
+            if old.store != nil || known != nil {
+                between = bundle.versions(from: known, from.name)
+            }
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
         return try CheckReport(
             from, new, renamed, between, store: old.store, mappings: mappingOptions.files(beside: argument.path))
     }
 
-    private func reportsOfAll() throws -> [CheckReport] {
+    /// And the versions that are newer than the current one: their stores aren't migrated.
+    private func reportsOfAll() throws -> (reports: [CheckReport], newer: [String]) {
         let argument = try ModelArgument(models[0])
         guard case .bundle(let bundle) = argument else {
             throw CommandFailure(
@@ -74,11 +77,19 @@ struct ModelCheckCommand: ParsableCommand {
         let mappings = try mappingOptions.files(beside: argument.path)
         let current = try argument.version(named: nil, .none)
         let target = try current.knownModel
-        return try versions.filter { !$0.isCurrent }.map { old in
+        var newer: [String] = []
+        var reports: [CheckReport] = []
+        for old in versions where !old.isCurrent {
+            let between = bundle.versions(from: old.version, old.name)
+            guard case .success = between else {
+                newer.append(old.name)
+                continue
+            }
             let renamed = try renameOptions.applied(to: target, from: old.knownModel)
-            return try CheckReport(
-                old, current, renamed, bundle.between(old.version, bundle.current), store: nil, mappings: mappings)
+            reports.append(
+                try CheckReport(old, current, renamed, between, store: nil, mappings: mappings))
         }
+        return (reports, newer)
     }
 }
 
@@ -90,22 +101,15 @@ enum CheckFormat: String, CaseIterable, ExpressibleByArgument {
 }
 
 extension ModelBundle {
-    /// The versions between two, those that a store may be migrated through.
-    fileprivate func between(_ old: ModelVersion?, _ new: ModelVersion) -> [ModelVersion] {
-        guard let old, let first = versions.firstIndex(where: { $0.name == old.name }),
-            let last = versions.firstIndex(where: { $0.name == new.name }), first < last
-        else { return [] }
-        return Array(versions[first + 1..<last])
+    /// The versions between a known one and the current one; a migration goes by the same.
+    fileprivate func versions(from known: ModelVersion?, _ name: String) -> Result<[ModelVersion], MigrationError> {
+        Result { () throws(MigrationError) in try versions(from: known, to: current, ofStore: name) }
     }
 }
 
 extension NamedModel {
     /// A store's version, by its hashes.
     fileprivate func known(as version: ModelVersion) -> NamedModel {
-        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: model, version: version)
-    }
-
-    fileprivate func with(_ model: ManagedObjectModel) -> NamedModel {
-        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: model, version: version)
+        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: version.model, version: version)
     }
 }

@@ -31,19 +31,13 @@ extension MigrationManager {
                 among: (bundle?.versions ?? []).map { ($0.name, $0.model) }, options: options)
             return
         }
-        var between: [(name: String, model: ManagedObjectModel)] = []
-        if let bundle, bundle.versions.count > 1 {
-            guard let known, let place = bundle.place(of: known), let end = bundle.place(of: target) else {
-                throw MigrationError.unknownVersion(store, bundle)
-            }
-            guard place < end else { throw MigrationError.newer(store, known, than: target) }
-            between = bundle.versions[place + 1..<end].map { ($0.name, $0.model) }
-        }
+        let between =
+            try bundle?.versions(
+                from: known, to: target, ofStore: "\(PrintablePath(store.path)): the store") ?? []
         // The renaming identifiers of the version's file are what its developers mean.
         try self.init(
             from: known?.model ?? source, sourceName: known?.name, to: target.model, named: target.name,
-            through: between,
-            mappings: mappings, options: options)
+            through: between.map { ($0.name, $0.model) }, mappings: mappings, options: options)
     }
 
     /// Refuses what would fail on the store's objects before anything is copied. Throws `MigrationError`, `StoreError`.
@@ -53,32 +47,41 @@ extension MigrationManager {
                 throw MigrationError(CoreDataError.entityMigrationPolicy, "\(error)", remedy: error.remedy)
             }
         }
-        guard let first = steps.first, case .inferred = first.method else { return }
-        let findings = MigrationReview(first.source, first.destination).findings
-        let objects = StoreObjects(reader, first.source)
+        guard let first = steps.first, let requirements = StoreRequirements(reader, first) else { return }
         var failures: [MigrationFinding] = []
-        for var finding in findings {
-            guard let requirement = finding.requirement, finding.code == CoreDataError.migration,
-                let entity = first.source.entity(named: requirement.entity)
-            else { continue }
-            let missing =
-                try requirement.property.map { try objects.count(of: entity, withoutValueOf: $0) }
-                ?? objects.count(of: entity)
-            guard let missing, missing > 0 else { continue }
+        for var finding in MigrationReview(first.source, first.destination).findings {
+            guard let requirement = finding.requirement else { continue }
+            if case .noHistory = requirement, options.allowsPartialHistory { continue }
+            guard let hindrances = try requirements.hindrances(requirement), hindrances > 0 else { continue }
             finding.severity = .error
-            finding.message += "; here \(missing) have none"
+            finding.message += "; " + requirement.words(hindrances)
             failures.append(finding)
         }
         guard let failure = failures.first else { return }
+        let subject = [failure.entity, failure.property].compactMap(\.self).joined(separator: ".")
         throw MigrationError(
-            CoreDataError.migration,
-            "Cannot migrate store in-place: \(failure.entity ?? "").\(failure.property ?? ""): \(failure.message)",
-            remedy: failure.remedy, findings: failures)
+            failure.code ?? CoreDataError.migration,
+            "Cannot migrate store in-place: \(subject): \(failure.message)", remedy: failure.remedy,
+            findings: failures)
     }
 }
 
 extension ModelBundle {
-    fileprivate func place(of version: ModelVersion) -> Int? { versions.firstIndex { $0.name == version.name } }
+    /// The versions between two of this model, those that a store may be migrated through. `subject` is what is of the version
+    /// `known`, for people; nil where no version has its hashes. Throws `MigrationError` where the target isn't a later one:
+    /// stores aren't migrated backwards.
+    package func versions(
+        from known: ModelVersion?, to target: ModelVersion, ofStore subject: String
+    ) throws(MigrationError) -> [ModelVersion] {
+        guard versions.count > 1 else { return [] }
+        guard let known, let place = self.place(of: known), let end = self.place(of: target) else {
+            throw MigrationError.unknownVersion(subject, self)
+        }
+        guard place < end else { throw MigrationError.newer(subject, known, than: target) }
+        return Array(versions[place + 1..<end])
+    }
+
+    private func place(of version: ModelVersion) -> Int? { versions.firstIndex { $0.name == version.name } }
 }
 
 extension MigrationError {
@@ -90,20 +93,19 @@ extension MigrationError {
             remedy: "add the version that the store was made with to the model")
     }
 
-    fileprivate static func unknownVersion(_ store: StoreModel, _ bundle: ModelBundle) -> MigrationError {
+    fileprivate static func unknownVersion(_ subject: String, _ bundle: ModelBundle) -> MigrationError {
         MigrationError(
             CoreDataError.missingSourceModel,
-            "\(PrintablePath(store.path)): no version of \(PrintablePath(bundle.path)) has the hashes of this store, which "
-                + "may be newer than all of them",
+            "\(subject) has the hashes of no version of \(PrintablePath(bundle.path)), and may be newer than all of them",
             remedy: "add the version that the store was made with to the model, or name one version's .xcdatamodel")
     }
 
     fileprivate static func newer(
-        _ store: StoreModel, _ version: ModelVersion, than target: ModelVersion
+        _ subject: String, _ version: ModelVersion, than target: ModelVersion
     ) -> MigrationError {
         MigrationError(
             CoreDataError.incompatibleVersionHash,
-            "\(PrintablePath(store.path)): the store is version \(version.name), which is newer than \(target.name)",
+            "\(subject) is version \(version.name), which is newer than \(target.name)",
             remedy: "use the newer model; stores aren't migrated backwards")
     }
 }

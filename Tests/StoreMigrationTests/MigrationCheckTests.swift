@@ -77,10 +77,10 @@ import Testing
         let sub = "<entity name='B' parentEntity='A'/>"
         #expect(
             try Self.warnings(entity(value) + sub, entity(mandatory) + sub).map(\.requirement)
-                == [ValueRequirement(entity: "A", property: "x")])
+                == [.value(entity: "A", property: "x")])
         #expect(
             try Self.warnings(entity("") + sub, entity(mandatory) + sub).map(\.requirement)
-                == [ValueRequirement(entity: "A", property: nil)])
+                == [.value(entity: "A", property: nil)])
         // B brings its values along; B leaves.
         let below = "<entity name='B' parentEntity='A'>\(value)</entity>"
         #expect(try Self.warnings(entity("") + below, entity(mandatory) + sub).map(\.requirement) == [nil])
