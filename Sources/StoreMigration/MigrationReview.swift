@@ -70,9 +70,14 @@ struct MigrationReview {
     /// The identifier names an entity of the older version, and that one is known by another: identifiers are compared,
     /// not names, so each later version must keep the first name.
     private mutating func reviewLostEntity(_ entity: EntityDescription) {
-        guard entity.renamingIdentifier != entity.name,
-            let named = entities.removed.first(where: { $0.name == entity.renamingIdentifier })
-        else { return }
+        guard entity.renamingIdentifier != entity.name, !entities.removed.isEmpty else { return }
+        guard let named = entities.removed.first(where: { $0.name == entity.renamingIdentifier }) else {
+            return add(
+                .warning, entity.name, nil,
+                "nothing in the older version is known by the renaming identifier “\(entity.renamingIdentifier)”: "
+                    + "the entity begins without objects",
+                "set it to the name that the entity had first, or remove it")
+        }
         add(
             .warning, entity.name, nil,
             "all objects are lost: the renaming identifier “\(named.name)” is the older version's name, but that "
