@@ -63,7 +63,14 @@ public struct MigrationCheck: Sendable {
             findings = path?[0].findings ?? []
         default:
             verdict = .stepwise(path?.map(\.name) ?? [])
-            findings = reasons.map(\.asNote) + (path ?? []).flatMap(\.findings).map(\.withoutRequirement)
+            let steps = path ?? []
+            findings =
+                reasons.map(\.asNote) + StepwiseLosses(from: old, to: new, through: steps).findings
+                + (steps.first?.findings ?? [])
+                + steps.dropFirst().flatMap(\.findings).map(\.withoutRequirement)
+        }
+        firstStep = path?.first.map {
+            MigrationStep(from: old, to: $0.model, named: $0.name, by: $0.method)
         }
         mappingNames = path?.map(\.mappingName) ?? []
     }
