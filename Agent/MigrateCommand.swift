@@ -95,7 +95,7 @@ struct MigrateCommand: ParsableCommand {
         }
         try new.copySupport(of: job.location)
         let notes = try job.manager.migrate(
-            staged: new.path, trace: try modelOptions.trace(), progress: reporter.report)
+            staged: new.path, of: job.location.path, trace: try modelOptions.trace(), progress: reporter.report)
         reporter.finish()
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
         try new.publish(mode: mode, writeAhead: journalMode.map { $0 == .wal } ?? writeAhead)

@@ -94,10 +94,21 @@ public struct MigrationManager: Sendable {
     /// Migrates the database file at `path`, which nobody else has and which is of the first step's source. What it holds
     /// when this throws is worth nothing: it is a copy, to be discarded. Returns what a person should know.
     ///
-    /// Throws `MigrationError`. `isCancelled` is asked all the while.
+    /// Throws `MigrationError`, which tells of `store`: nobody knows the copy. `isCancelled` is asked all the while.
     package func migrate(
-        staged path: FilePath, isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
-        progress report: @escaping ProgressHandler = { _, _ in }
+        staged path: FilePath, of store: FilePath? = nil, isCancelled: @escaping () -> Bool = { false },
+        trace: StatementTrace? = nil, progress report: @escaping ProgressHandler = { _, _ in }
+    ) throws -> [String] {
+        do {
+            return try performSteps(path, isCancelled, trace, report)
+        } catch let error as MigrationError {
+            throw store.map { error.telling(of: $0, insteadOf: path) } ?? error
+        }
+    }
+
+    private func performSteps(
+        _ path: FilePath, _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?,
+        _ report: @escaping ProgressHandler
     ) throws -> [String] {
         var notes: [String] = []
         do {

@@ -65,7 +65,8 @@ package struct DefaultStore: StoreReplacement {
             }
         }
         try origin.copySupport(to: staged)
-        return try migration.isNeeded(staged) ? migration.run(on: staged, progress: progress).notes : []
+        return try migration.isNeeded(staged)
+            ? migration.run(on: staged, of: origin.path, progress: progress).notes : []
     }
 
     private func location(_ file: FilePath) throws -> StoreLocation {

@@ -79,7 +79,7 @@ package struct MigrationTransform: StoreTransform {
     }
 
     package func run(
-        on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
+        on staged: StoreLocation, of store: FilePath, progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore {
         try failing({ $0.isOfTheObjects }) {
             // Looked at anew: the copy may be of a later moment than the plan.
@@ -89,7 +89,8 @@ package struct MigrationTransform: StoreTransform {
             }
             let notes = try withoutActuallyEscaping(progress) { progress in
                 try manager.migrate(
-                    staged: staged.pathForSQLite, isCancelled: isCancelled, trace: trace, progress: progress)
+                    staged: staged.pathForSQLite, of: store, isCancelled: isCancelled, trace: trace,
+                    progress: progress)
             }
             return TransformedStore(before: before, after: version.name, notes: notes)
         }

@@ -52,7 +52,7 @@ struct StagedSet {
             case .transformed(let transform):
                 // The hash stays that of the copied bytes: by it the old store is known, should it come back.
                 copy = try writer.run(to: staged).transformed
-                transformed = try transform.run(staged, report)
+                transformed = try transform.run(staged, of: source.path, report)
             case .replaced(let replacement, _):
                 transformed = try replacement.run(staged, instead: source, report)
                 copy = Copy(
@@ -154,8 +154,10 @@ extension Directory {
 
 extension StoreTransform {
     /// Changes the copy and puts the result on the disk.
-    fileprivate func run(_ staged: StoreLocation, _ report: (RelocationEvent) -> Void) throws -> TransformedStore {
-        let done = try run(on: staged) { report(.transforming(fraction: $0, doing: $1)) }
+    fileprivate func run(
+        _ staged: StoreLocation, of store: FilePath, _ report: (RelocationEvent) -> Void
+    ) throws -> TransformedStore {
+        let done = try run(on: staged, of: store) { report(.transforming(fraction: $0, doing: $1)) }
         try staged.synchronize()
         return done
     }

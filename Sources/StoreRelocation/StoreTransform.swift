@@ -31,9 +31,9 @@ package protocol StoreTransform: Sendable {
     /// Whether the store is to be changed at all; nothing of it is. Throws `RelocationFailure` where it can't be.
     func isNeeded(_ store: StoreLocation) throws -> Bool
 
-    /// Changes the copy, which nobody else has open, in rollback mode. When it throws, the copy is discarded.
+    /// Changes the copy of `store`, which nobody else has open, in rollback mode. When it throws, the copy is discarded.
     func run(
-        on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
+        on staged: StoreLocation, of store: FilePath, progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore
 }
 

@@ -45,7 +45,7 @@ import Testing
         }
 
         func run(
-            on staged: StoreLocation, progress: (_ fraction: Double, _ doing: String) -> Void
+            on staged: StoreLocation, of store: FilePath, progress: (_ fraction: Double, _ doing: String) -> Void
         ) throws -> TransformedStore {
             let writer = try StoreWriter(staged.pathForSQLite)
             try writer.execute("UPDATE note SET text = 'new'")
@@ -137,7 +137,8 @@ import Testing
         let staging = try places.staging()
         let bytes = try DurableFile.read(legacy.name.database, in: directory) ?? []
         try DurableFile.write(bytes, as: legacy.name.database, in: staging, mode: 0o644)
-        _ = try Renewal().run(on: StoreLocation(directory: staging, name: legacy.name), progress: { _, _ in })
+        let staged = StoreLocation(directory: staging, name: legacy.name)
+        _ = try Renewal().run(on: staged, of: legacy.path, progress: { _, _ in })
         let new = try #require(try staging.identity(legacy.name.database))
         try directory.rename(legacy.name.database, to: places.hidden, in: directory, .refuse)
         try directory.makeDirectory(legacy.name.database, mode: 0o500)
