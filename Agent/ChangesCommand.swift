@@ -161,7 +161,7 @@ enum HistoryPrinter {
     }
 
     private static func line(_ change: HistoryChange) -> String {
-        let time = Date(timeIntervalSince1970: change.time).formatted(.iso8601)
+        let time = WireTime.text(change.time) ?? "no time"
         let key = change.key.map { value in
             String(JSONObject(dictionaryLiteral: ("", value.json)).text.dropFirst(4).dropLast())
         }

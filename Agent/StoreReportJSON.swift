@@ -19,7 +19,7 @@ extension StoreDescription {
         object.setPath("path", bytes: path.bytes)
         object["files"] = .array(files.map { .object($0.json) })
         object["support"] = support.map { .object($0.json) } ?? .null
-        object["modified"] = .number(Double(modified) / 1e9)
+        object["modified"] = .time(Double(modified) / 1e9)
         for member in settings.json.members { object[member.key] = member.value }
         object["holders"] = .array(holders.map { .object($0.json) })
         object["core_data"] = coreData.map { .object($0.json) } ?? .null
@@ -40,7 +40,7 @@ extension StoreDescription.File {
         var object: JSONObject = ["part": .string(word)]
         object.setPath("name", bytes: name.bytes)
         object["bytes"] = .integer(size)
-        object["modified"] = .number(Double(modified) / 1e9)
+        object["modified"] = .time(Double(modified) / 1e9)
         return object
     }
 }
