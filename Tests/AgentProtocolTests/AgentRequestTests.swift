@@ -77,5 +77,21 @@ import Testing
     @Test func deepNestingIsRefusedNotFollowed() {
         let nested = String(repeating: "[", count: 16_000) + String(repeating: "]", count: 16_000)
         #expect(refusal(of: #"{"op":"status","x":"# + nested + "}")?.error.code == "bad_json")
+    @Test func aWholeNumberOf64BitsIsGivenBack() throws {
+        for id in [Int64.max, .min, 9_007_199_254_740_993] {
+            let request = try AgentRequest(parsing: Array("{\"op\":\"status\",\"id\":\(id)}".utf8))
+            #expect(request.id == .integer(id))
+        }
+    }
+
+    /// A legal name of a table may have one.
+    @Test func aNameWithACommaIsOneName() throws {
+        let line = Array(#"{"op":"changes","store":"g/a","tables":["weird, name","b"]}"#.utf8)
+        guard case .history(.changes(_, _, _, let filter)) = try AgentRequest(parsing: line).operation else {
+            throw RefusedLine(id: nil, error: WireError(code: "test", "another operation"))
+        }
+        #expect(filter.tables == ["weird, name", "b"])
+    }
+
     }
 }
