@@ -61,7 +61,9 @@ extension MigrationError {
             let wanted = store.removingLastComponent().appending(known.support)
             text = text.replacing(PrintablePath(folder).description, with: PrintablePath(wanted).description)
         }
-        text = text.replacing(PrintablePath(copy).description, with: PrintablePath(store).description)
+        for path in [FilePath(copy.string + MigrationManager.newStoreSuffix), copy] {
+            text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)
+        }
         return MigrationError(code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode)
     }
 

@@ -163,13 +163,16 @@ public struct MigrationManager: Sendable {
         try store.execute("COMMIT")
     }
 
+    /// Of the copy's name, while a mapping model makes the new store beside it.
+    static let newStoreSuffix = ".mapped"
+
     /// A mapping model makes a new store, whose bytes take the place of the old one's: the staged file stays the same
     /// one, since whoever staged it knows it by its number.
     private func perform(
         _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ isCancelled: @escaping () -> Bool,
         _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> [String] {
-        let made = FilePath(path.string + ".mapped")
+        let made = FilePath(path.string + Self.newStoreSuffix)
         defer { _ = made.withPlatformString { unlink($0) } }
         do {
             _ = made.withPlatformString { unlink($0) }

@@ -38,4 +38,32 @@ import Testing
         #expect(message.contains(store.string), "\(message)")
         #expect(!message.contains("/proc/self") && !message.contains(".groupstore"), "\(message)")
     }
+
+    /// A mapping model makes a new store; external data that is to come into it is missing.
+    @Test func aFileThatIsMissingIsTheStores() throws {
+        let directory = try TemporaryDirectory()
+        let data = "<attribute name='d' optional='YES' attributeType='Binary'/>"
+        let external = data.replacing("/>", with: " allowsExternalBinaryDataStorage='YES'/>")
+        let model = try ModelTests.bundle(
+            directory, [("Notes", Self.entity(external)), ("Notes 2", Self.entity(data))])
+        let mapping = directory.path.appending("m.yaml")
+        try write(
+            "mapping: 1\nsource: Notes\ndestination: Notes 2\nentities:\n  - from: A\n    to: A\n", to: mapping)
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
+        let name = "0F8FAD5B-D9CB-469F-A165-70867728950E"
+        try sqlite(
+            store, "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZD) VALUES (1, 1, 1, CAST(x'02' || '\(name)' || x'00' AS BLOB))"
+        )
+        let done = try groupstore(
+            "migrate", Word(store), "--model", Word(model), "--mapping", Word(mapping), "--to",
+            Word(directory.path.appending("New.sqlite")), "--json")
+        #expect(done.status == 65, "\(done.errors)")
+        let message = try #require(done.summary.object("error")?.string("message"))
+        #expect(
+            message.contains(directory.path.appending(".Notes_SUPPORT/_EXTERNAL_DATA/\(name)").string), "\(message)")
+        let isTheCopys =
+            message.contains("/proc/self") || message.contains(".groupstore") || message.contains(".mapped")
+        #expect(!isTheCopys, "\(message)")
+    }
 }
