@@ -95,7 +95,7 @@ struct RowFilterOptions: ParsableArguments {
     }
 
     fileprivate static func names(_ list: String?) -> Set<String>? {
-        list.map { Set($0.split(separator: ",").map(String.init)) }
+        list.map { Set(NameList.names($0).filter { !$0.isEmpty }) }
     }
 
     private static func operation(_ word: String) -> HistoryChange.Operation? {
@@ -124,7 +124,9 @@ struct RowFilterOptions: ParsableArguments {
 
 /// Of which changes to be told, and of how many.
 struct HistoryFilterOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Only of these tables, separated by commas.", valueName: "a,b"))
+    @Option(
+        help: ArgumentHelp(
+            "Only of these tables, separated by commas; a name's own comma is written \\,.", valueName: "a,b"))
     var tables: String?
 
     @OptionGroup var rows: RowFilterOptions
@@ -161,7 +163,7 @@ enum HistoryPrinter {
     }
 
     private static func line(_ change: HistoryChange) -> String {
-        let time = Date(timeIntervalSince1970: change.time).formatted(.iso8601)
+        let time = WireTime.text(change.time) ?? "no time"
         let key = change.key.map { value in
             String(JSONObject(dictionaryLiteral: ("", value.json)).text.dropFirst(4).dropLast())
         }

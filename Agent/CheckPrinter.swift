@@ -17,9 +17,16 @@ struct CheckPrinter {
         self.format = format
     }
 
-    /// A row for each older version: what becomes of its stores. Then what is to be said of each.
-    func print(all reports: [CheckReport]) {
+    /// A row for each older version: what becomes of its stores. Then what is to be said of each. `newer` are the versions
+    /// that come after the current one.
+    func print(all reports: [CheckReport], _ newer: [String]) {
         if !output.json, format == .text { output.record([:], matrix(reports).joined(separator: "\n")) }
+        for name in newer {
+            let text = "\(name) is newer than the current version: its stores aren't migrated backwards"
+            output.record(
+                ["type": "note", "version": .string(name), "text": .string(text)],
+                format == .github ? "::notice ::\(text)" : "\n" + text)
+        }
         for report in reports where output.json || format == .github || !report.findings.isEmpty || report.isRefused {
             if !output.json, format == .text { output.record([:], "") }
             print(report)
@@ -27,7 +34,7 @@ struct CheckPrinter {
     }
 
     private func matrix(_ reports: [CheckReport]) -> [String] {
-        guard let current = reports.first?.new.name else { return ["there is one version only: nothing to check"] }
+        guard let current = reports.first?.new.name else { return ["there is no older version: nothing to check"] }
         var table = TextTable()
         table.add(.text("version"), .text("to \(current)"), .number("errors"), .number("warnings"))
         for report in reports {

@@ -14,23 +14,25 @@ struct CheckReport {
     /// Nil when the older model is no store's.
     let store: StoreModel?
 
-    /// `target` is the newer model with its renaming identifiers set; `between` the versions on the way to it. A store's
-    /// objects are looked at where the answer depends on them. Throws `CommandFailure`.
+    /// `target` is the newer model with its renaming identifiers set; `between` the versions on the way to it, or why there
+    /// is no way. A store's content is looked at where the answer depends on it. Throws `CommandFailure`.
     init(
-        _ old: NamedModel, _ new: NamedModel, _ target: ManagedObjectModel, _ between: [ModelVersion],
-        store: StoreModel?, mappings: [MappingModelFile] = []
+        _ old: NamedModel, _ new: NamedModel, _ target: ManagedObjectModel,
+        _ between: Result<[ModelVersion], MigrationError>, store: StoreModel?, mappings: [MappingModelFile] = []
     ) throws {
         self.old = old
         self.new = new
         self.store = store
-        let check = MigrationCheck(
+        let versions = (try? between.get()) ?? []
+        var check = MigrationCheck(
             from: old.model, sourceName: old.version?.name, hashes: old.hashes, to: target, named: new.name,
-            intermediates: between.map { ($0.name, $0.model) }, mappings: mappings)
-        guard let store, let model = old.model, check.findings.contains(where: { $0.requirement != nil }) else {
+            intermediates: versions.map { ($0.name, $0.model) }, mappings: mappings)
+        if case .failure(let error) = between { check = check.refusing(error) }
+        guard let store, let step = check.firstStep, check.findings.contains(where: { $0.requirement != nil }) else {
             self.check = check
             return
         }
-        do { self.check = try Self.decide(check, store, model) } catch let error as StoreError {
+        do { self.check = try Self.decide(check, step, store) } catch let error as StoreError {
             throw CommandFailure(error)
         } catch let error as SystemError {
             throw CommandFailure(error)
@@ -38,15 +40,11 @@ struct CheckReport {
     }
 
     private static func decide(
-        _ check: MigrationCheck, _ store: StoreModel, _ model: ManagedObjectModel
+        _ check: MigrationCheck, _ step: MigrationStep, _ store: StoreModel
     ) throws -> MigrationCheck {
         try StoreReader.read(store.location) { reader in
-            let objects = StoreObjects(reader, model)
-            return try check.deciding { requirement in
-                guard let entity = model.entity(named: requirement.entity) else { return nil }
-                guard let property = requirement.property else { return try objects.count(of: entity) }
-                return try objects.count(of: entity, withoutValueOf: property)
-            }
+            guard let requirements = StoreRequirements(reader, step) else { return check }
+            return try check.deciding(requirements.hindrances)
         }
     }
 

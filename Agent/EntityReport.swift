@@ -5,6 +5,8 @@ import PersistentStore
 
 /// What `inspect` says of a Core Data store's entities.
 struct EntityReport {
+    /// Called as the store's own model calls them, where that is known.
+    let entities: [CoreDataMetadata.Entity]
     private let counts: ObjectCounts
     /// The store's own; nil where nothing tells it.
     private let model: ManagedObjectModel?
@@ -13,11 +15,14 @@ struct EntityReport {
     /// `SystemError`.
     init?(_ location: StoreLocation, _ version: ModelVersion?) throws {
         let found = try StoreReader.read(location) { reader in
-            try StoreModel(reader).map { ($0, try ObjectCounts(reader, $0.metadata.entities)) }
+            try StoreModel(reader).map { store in
+                let model = version?.model ?? store.cachedModel
+                let entities = (model.map(store.metadata.named) ?? store.metadata).entities
+                return (model, entities, try ObjectCounts(reader, entities))
+            }
         }
-        guard let (store, counts) = found else { return nil }
-        self.counts = counts
-        model = version?.model ?? store.cachedModel
+        guard let found else { return nil }
+        (model, entities, counts) = found
     }
 
     func objects(of entity: CoreDataMetadata.Entity) -> Int64? { counts[entity] }
@@ -27,7 +32,7 @@ struct EntityReport {
         model?.entity(named: entity.name)?.relationships.sorted { $0.name.precedes($1.name) } ?? []
     }
 
-    func lines(_ entities: [CoreDataMetadata.Entity]) -> [String] {
+    func relationshipLines() -> [String] {
         var table = TextTable()
         for entity in entities {
             for relationship in relationships(of: entity) {

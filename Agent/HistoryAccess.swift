@@ -68,6 +68,7 @@ extension CommandFailure {
         let (status, code): (ExitStatus, String) =
             switch error {
             case .disabled: (.badData, "no_history")
+            case .coreDatas: (.badData, "core_data_history")
             case .newer: (.badData, "newer_history")
             case .unusable: (.badData, "unusable_table")
             case .foreign: (.badData, "foreign_table")

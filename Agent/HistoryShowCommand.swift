@@ -50,11 +50,11 @@ struct HistoryShowCommand: ParsableCommand {
         }
         output.record(object, table.lines(indent: "").joined(separator: "\n"))
         for subscriber in summary.subscribers {
-            let time = Date(timeIntervalSince1970: subscriber.time).formatted(.iso8601)
+            let time = WireTime.text(subscriber.time) ?? "no time"
             output.record(
                 [
                     "type": "subscriber", "name": .string(subscriber.name), "number": .integer(subscriber.number),
-                    "time": .number(subscriber.time),
+                    "time": .time(subscriber.time),
                 ], "subscriber \(subscriber.name) acknowledged \(subscriber.number) at \(time)")
         }
     }

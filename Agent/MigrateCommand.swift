@@ -98,7 +98,7 @@ struct MigrateCommand: ParsableCommand {
             return reader.header?.journalMode == .writeAhead
         }
         try new.copySupport(of: job.location)
-        let notes = try RecordedMigration(job.manager, of: new.staged).run(
+        let notes = try RecordedMigration(job.manager, of: new.staged, copyOf: job.location.path).run(
             trace: try modelOptions.trace(), progress: reporter.report)
         reporter.finish()
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644

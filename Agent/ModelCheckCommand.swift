@@ -36,9 +36,9 @@ struct ModelCheckCommand: ParsableCommand {
         let output = Output(outputOptions)
         var isRefused = false
         try reporting(output) {
-            let reports = try all ? reportsOfAll() : [report()]
+            let (reports, newer) = try all ? reportsOfAll() : ([report()], [])
             let printer = CheckPrinter(output, format)
-            if all { printer.print(all: reports) } else { reports.forEach(printer.print) }
+            if all { printer.print(all: reports, newer) } else { reports.forEach(printer.print) }
             printer.summarize(reports)
             isRefused = reports.contains(where: \.isRefused)
         }
@@ -52,21 +52,21 @@ struct ModelCheckCommand: ParsableCommand {
         let target = try new.knownModel
         var from = try old.version(named: nil, .none)
         let mappings = try mappingOptions.files(beside: argument.path)
-        var between: [ModelVersion] = []
+        var between = Result<[ModelVersion], MigrationError>.success([])
         if case .bundle(let bundle) = argument {
             let known = bundle.version(matching: from.hashes)
-            if from.version == nil, let known { from = from.known(as: known) }
-            // The store's own model, where the store doesn't carry it.
-            if from.model == nil, let known { from = from.with(known.model) }
-            let order = VersionOrder(bundle, mappings: mappings)
-            between = known.map { order.between($0, bundle.current) } ?? []
+            // The renaming identifiers of the version's file are what its developers mean.
+            if old.store != nil, let known { from = from.known(as: known) }
+            // What is no store needs no place among the versions: it may be another revision of them.
+            if old.store != nil || known != nil { between = bundle.versions(from: known, of: from, mappings) }
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
         return try CheckReport(
             from, new, renamed, between, store: old.store, mappings: mappings)
     }
 
-    private func reportsOfAll() throws -> [CheckReport] {
+    /// And the versions that are newer than the current one: their stores aren't migrated.
+    private func reportsOfAll() throws -> (reports: [CheckReport], newer: [String]) {
         let argument = try ModelArgument(models[0])
         guard case .bundle(let bundle) = argument else {
             throw CommandFailure(
@@ -76,13 +76,19 @@ struct ModelCheckCommand: ParsableCommand {
         let mappings = try mappingOptions.files(beside: argument.path)
         let current = try argument.version(named: nil, .none)
         let target = try current.knownModel
-        let order = VersionOrder(bundle, mappings: mappings)
-        return try versions.filter { !$0.isCurrent }.map { old in
+        var newer: [String] = []
+        var reports: [CheckReport] = []
+        for old in versions where !old.isCurrent {
+            let between = bundle.versions(from: old.version, of: old, mappings)
+            guard case .success = between else {
+                newer.append(old.name)
+                continue
+            }
             let renamed = try renameOptions.applied(to: target, from: old.knownModel)
-            return try CheckReport(
-                old, current, renamed, old.version.map { order.between($0, bundle.current) } ?? [], store: nil,
-                mappings: mappings)
+            reports.append(
+                try CheckReport(old, current, renamed, between, store: nil, mappings: mappings))
         }
+        return (reports, newer)
     }
 }
 
@@ -93,13 +99,20 @@ enum CheckFormat: String, CaseIterable, ExpressibleByArgument {
     case github
 }
 
+extension ModelBundle {
+    /// The versions between a known one and the current one; a migration goes by the same.
+    fileprivate func versions(
+        from known: ModelVersion?, of model: NamedModel, _ mappings: [MappingModelFile]
+    ) -> Result<[ModelVersion], MigrationError> {
+        Result { () throws(MigrationError) in
+            try versions(from: known, to: current, ofStore: model.name, hashes: model.hashes, mappings: mappings)
+        }
+    }
+}
+
 extension NamedModel {
     /// A store's version, by its hashes.
     fileprivate func known(as version: ModelVersion) -> NamedModel {
-        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: model, version: version)
-    }
-
-    fileprivate func with(_ model: ManagedObjectModel) -> NamedModel {
-        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: model, version: version)
+        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: version.model, version: version)
     }
 }

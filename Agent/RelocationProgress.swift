@@ -152,9 +152,7 @@ extension JSONObject {
     fileprivate var conflictSide: String {
         let path = PrintablePath(FilePath(bytes: path("path") ?? []) ?? "")
         var facts = ["\(string("role") ?? ""): \(path)"]
-        if case .number(let modified)? = self["modified"] {
-            facts.append("modified \(Date(timeIntervalSince1970: modified).formatted(.iso8601))")
-        }
+        if let modified = string("modified") { facts.append("modified \(modified)") }
         facts.append("\(ByteCount(integer("bytes") ?? 0))")
         if case .object(let rows)? = self["rows"] {
             let counts = rows.members.compactMap { table, count in

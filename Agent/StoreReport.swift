@@ -64,14 +64,14 @@ extension CoreDataMetadata {
         }
         var table = TextTable()
         table.add(.number("Z_ENT"), .number("Z_MAX"), .number("objects"), .text("entity"), .text("version hash"))
-        for entity in entities {
+        for entity in report?.entities ?? entities {
             table.add(
                 .number(entity.number.map(String.init) ?? "-"), .number(entity.highestKey.map(String.init) ?? "-"),
                 .number(report?.objects(of: entity).map(String.init) ?? "-"),
                 .text(entity.name), .text(entity.hash ?? "none"))
         }
         return ["Core Data"] + facts.lines(indent: "  ") + [""] + table.lines(indent: "  ")
-            + (report?.lines(entities) ?? [])
+            + (report?.relationshipLines() ?? [])
     }
 }
 

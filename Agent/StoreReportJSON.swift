@@ -5,12 +5,13 @@ import PersistentStore
 /// A store's description for scripts: one object a line.
 extension StoreDescription {
     func json(_ report: EntityReport?) -> [JSONObject] {
+        let entities = report?.entities ?? coreData?.entities ?? []
         var summary: JSONObject = ["type": "summary", "outcome": "described"]
         summary.setPath("path", bytes: path.bytes)
         summary["tables"] = .integer(Int64(tables.count))
         summary["rows"] = .integer(rows)
-        summary["entities"] = .integer(Int64(coreData?.entities.count ?? 0))
-        return [store] + tables.map(\.json) + (coreData?.entities.map { $0.json(report) } ?? []) + [summary]
+        summary["entities"] = .integer(Int64(entities.count))
+        return [store] + tables.map(\.json) + entities.map { $0.json(report) } + [summary]
     }
 
     private var store: JSONObject {
@@ -18,7 +19,7 @@ extension StoreDescription {
         object.setPath("path", bytes: path.bytes)
         object["files"] = .array(files.map { .object($0.json) })
         object["support"] = support.map { .object($0.json) } ?? .null
-        object["modified"] = .number(Double(modified) / 1e9)
+        object["modified"] = .time(Double(modified) / 1e9)
         for member in settings.json.members { object[member.key] = member.value }
         object["holders"] = .array(holders.map { .object($0.json) })
         object["core_data"] = coreData.map { .object($0.json) } ?? .null
@@ -39,7 +40,7 @@ extension StoreDescription.File {
         var object: JSONObject = ["part": .string(word)]
         object.setPath("name", bytes: name.bytes)
         object["bytes"] = .integer(size)
-        object["modified"] = .number(Double(modified) / 1e9)
+        object["modified"] = .time(Double(modified) / 1e9)
         return object
     }
 }

@@ -2,6 +2,7 @@ import AgentProtocol
 import ArgumentParser
 import Glibc
 import GroupStore
+import GroupStoreAgent
 import LinuxSystem
 import SystemPackage
 
@@ -64,7 +65,7 @@ struct WatchCommand: ParsableCommand {
     }
 
     private func tableNames(_ list: String) -> [String] {
-        list.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
+        NameList.names(list)
     }
 
     func run() throws {

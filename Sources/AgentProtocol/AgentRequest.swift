@@ -59,11 +59,13 @@ extension AgentRequest {
         switch object["id"] {
         case nil, .null?: nil
         case .integer(let value)?: .integer(value)
-        case .number(let value)?: .number(value)
+        // A whole number beyond 64 bits came as the nearest that there is: what was sent could not be given back.
+        case .number(let value)? where abs(value) < 9_007_199_254_740_992: .number(value)
         case .string(let value)? where value.utf8.count <= 256: .string(value)
         default:
             throw RefusedLine(
-                id: nil, error: WireError(code: "bad_request", "id is neither a number nor a string of 256 bytes"))
+                id: nil,
+                error: WireError(code: "bad_request", "id is neither a number of 64 bits nor a string of 256 bytes"))
         }
     }
 

@@ -118,7 +118,7 @@ extension JSONObject {
         case .array(let values)?:
             var names: [String] = []
             for value in values {
-                guard case .string(let name) = value, !name.isEmpty, !name.contains(",") else { throw wrong }
+                guard case .string(let name) = value, !name.isEmpty else { throw wrong }
                 names.append(name)
             }
             return names

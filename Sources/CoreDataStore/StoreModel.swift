@@ -5,6 +5,7 @@ import SystemPackage
 /// What a Core Data store says of its own model.
 package struct StoreModel: Sendable {
     package let location: StoreLocation
+    /// Its entities are called as the store's own model calls them; where it carries none, as `Z_PRIMARYKEY` does.
     package let metadata: CoreDataMetadata
     /// The model in `Z_MODELCACHE`; nil when there is none that the metadata agrees with.
     package let cachedModel: ManagedObjectModel?
@@ -18,9 +19,9 @@ extension StoreModel {
     /// Nil when the store isn't Core Data's. Throws `StoreError`.
     package init?(_ reader: StoreReader) throws {
         guard let metadata = try CoreDataMetadata(reader) else { return nil }
-        self.metadata = metadata
         location = reader.location
         guard let content = try Self.cache(reader) else {
+            self.metadata = metadata
             (cachedModel, cacheProblem) = (nil, nil)
             return
         }
@@ -28,9 +29,11 @@ extension StoreModel {
             let model = try ModelCache.model(content, of: reader.location.path)
             // It is a cache: when an old program has written the metadata only, the metadata is right.
             let agrees = model.entityVersionHashesByName == metadata.versionHashes
+            self.metadata = agrees ? metadata.named(by: model) : metadata
             cachedModel = agrees ? model : nil
             cacheProblem = agrees ? nil : "the store's model cache is of another version than its metadata"
         } catch let error as ModelError {
+            self.metadata = metadata
             (cachedModel, cacheProblem) = (nil, error.message)
         }
     }
@@ -55,6 +58,24 @@ extension StoreModel {
 }
 
 extension CoreDataMetadata {
+    /// The same with its entities called as `model`, the store's own, calls them. What rows and history know an entity by is
+    /// its number: `Z_PRIMARYKEY` keeps the name that it had before it was renamed. Unchanged where the model's numbers
+    /// aren't the store's.
+    package func named(by model: ManagedObjectModel) -> CoreDataMetadata {
+        let recorded = Dictionary(
+            entities.compactMap { entity in entity.number.map { ($0, entity) } },
+            uniquingKeysWith: { first, _ in first })
+        let numbers = EntityNumbers(model)
+        var names: [Int64: String] = [:]
+        for entity in numbers.entities {
+            let number = numbers.number(of: entity.name)
+            let parent = entity.superentityName.map(numbers.number)
+            guard let known = recorded[number], known.parent == parent else { return self }
+            names[number] = entity.name
+        }
+        return naming(names)
+    }
+
     /// Each entity's 32 bytes.
     package var versionHashes: [String: [UInt8]] {
         let known = entities.compactMap { entity in entity.versionHash.map { (entity.name, $0) } }

@@ -142,7 +142,7 @@ extension RowChange {
             columns = nil
         }
         author = object.string("author")
-        date = Date(timeIntervalSince1970: object.seconds("time") ?? 0)
+        date = Date(timeIntervalSince1970: object.string("time").flatMap(WireTime.seconds) ?? 0)
     }
 }
 

@@ -119,7 +119,7 @@ package final class HistoryDesk: Sendable {
                 ("authors", filter.authors), ("except-authors", filter.exceptAuthors),
             ]
             for (name, values) in lists {
-                if let values { words.append("--\(name)=\(values.joined(separator: ","))") }
+                if let values { words.append("--\(name)=\(NameList.text(values))") }
             }
         case .acknowledge(_, let subscriber, let token):
             words = ["history", "acknowledge", "--json", "--subscriber=\(subscriber)", "--token=\(token)"]

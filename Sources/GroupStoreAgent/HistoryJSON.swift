@@ -12,7 +12,7 @@ extension HistoryChange {
         if let first = key.first { object["key"] = key.count == 1 ? first.json : .array(key.map(\.json)) }
         if let columns { object["columns"] = .array(columns.map { .string($0) }) }
         if let author { object["author"] = .string(author) }
-        object["time"] = .number((time * 1000).rounded() / 1000)
+        object["time"] = .time(time)
         if let transaction { object["transaction"] = .integer(transaction) }
         if !tombstone.isEmpty {
             var values = JSONObject()

@@ -50,7 +50,8 @@ struct CoreDataHistory: HistorySource {
     }
 
     func summary() throws -> StoreHistory.Summary {
-        let tables = Set(entities.values.map(\.table)).sorted()
+        // Its own entities, from 16001 on, have no changes.
+        let tables = Set(entities.filter { $0.key < 16_000 }.values.map(\.table)).sorted()
         let first = try reader.integer("SELECT min(Z_PK) FROM ACHANGE")
         return StoreHistory.Summary(
             kind: .coreData, token: try current(), changes: try reader.integer("SELECT count(*) FROM ACHANGE") ?? 0,
@@ -70,7 +71,7 @@ struct CoreDataHistory: HistorySource {
     func start() throws -> HistoryToken {
         let before =
             try isEmpty
-            ? reader.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_NAME = 'CHANGE'") ?? 0
+            ? reader.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT = \(Self.changeEntity)") ?? 0
             : (reader.integer("SELECT min(Z_PK) FROM ACHANGE") ?? 1) - 1
         return HistoryToken(history: identifier, number: before, nonce: 0)
     }
@@ -93,6 +94,9 @@ struct CoreDataHistory: HistorySource {
         while try row.step() { found.append(change(row)) }
         return found
     }
+
+    /// `Z_ENT` of Core Data's own entity CHANGE.
+    private static let changeEntity = 16_001
 
     /// Seconds from 1970 to 2001, where Core Data's time begins.
     private static let referenceDate = 978_307_200.0

@@ -92,6 +92,8 @@ package struct HistoryInstallation {
 package enum HistoryError: Error, Equatable, CustomStringConvertible {
     /// There is none.
     case disabled(FilePath)
+    /// Core Data keeps it, and only it and its app write it.
+    case coreDatas(FilePath)
     /// A later groupstore made it.
     case newer(version: Int64, FilePath)
     /// With it, programs could no longer write the table: what SQLite says.
@@ -104,6 +106,8 @@ package enum HistoryError: Error, Equatable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .disabled(let path): "\(PrintablePath(path)) keeps no history"
+        case .coreDatas(let path):
+            "\(PrintablePath(path)): Core Data keeps this store's history, and it is only read here"
         case .newer(let version, let path):
             "\(PrintablePath(path)) has a history of format \(version), which this groupstore doesn't know"
         case .unusable(let table, let message, let path):
@@ -118,6 +122,7 @@ package enum HistoryError: Error, Equatable, CustomStringConvertible {
     package var remedy: String {
         switch self {
         case .disabled: "groupstore history enable STORE"
+        case .coreDatas: "let the app purge it: NSPersistentHistoryChangeRequest.deleteHistory(before:)"
         case .newer: "install a groupstore at least as new as the one that enabled it"
         case .unusable: "see the table's triggers and indexes: functions of an app's own can't be called"
         case .foreign: "rename it"

@@ -124,7 +124,10 @@ package struct HistoryMaintenance {
 
     private func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
         try installation.write { database in
-            guard try HistoryTables.exist(database) else { throw HistoryError.disabled(location.path) }
+            guard try HistoryTables.exist(database) else {
+                let isCoreDatas = try HistoryTables.areCoreData(database)
+                throw isCoreDatas ? HistoryError.coreDatas(location.path) : HistoryError.disabled(location.path)
+            }
             try HistoryTables.checkVersion(database, location.path)
             return try body(database)
         }

@@ -3,6 +3,7 @@ import FoundationEssentials
 /// What Core Data wrote into a store about the store and its model: the tables `Z_METADATA` and `Z_PRIMARYKEY`.
 package struct CoreDataMetadata: Equatable, Sendable {
     package struct Entity: Equatable, Sendable {
+        /// As `Z_PRIMARYKEY` has it, until `naming` tells better.
         package let name: String
         /// Z_ENT; nil when only the version hashes name the entity.
         package let number: Int64?
@@ -26,7 +27,7 @@ package struct CoreDataMetadata: Equatable, Sendable {
     /// The keys that the app has put in, in order.
     package let applicationKeys: [String]
     /// In order of their numbers, those without one last.
-    package let entities: [Entity]
+    package private(set) var entities: [Entity]
     /// Why the property list could not be read; nil when it could. Core Data may leave it out.
     package let problem: String?
 }
@@ -74,11 +75,31 @@ extension CoreDataMetadata {
                     highestKey: rows.integer(3), versionHash: hashes[name]))
             unnumbered[name] = nil
         }
-        // After an entity was renamed, Z_PRIMARYKEY may still have the old name.
+        // The others are known by an older name; see `naming`.
         return found
             + unnumbered.sorted { $0.key < $1.key }.map {
                 Entity(name: $0.key, number: nil, parent: nil, highestKey: nil, versionHash: $0.value)
             }
+    }
+}
+
+extension CoreDataMetadata {
+    /// The same, with these names instead of those that `Z_PRIMARYKEY` has for the numbers: it may still have the name that
+    /// an entity had before it was renamed.
+    package func naming(_ names: [Int64: String]) -> CoreDataMetadata {
+        let hashes = Dictionary(
+            entities.compactMap { entity in entity.versionHash.map { (entity.name, $0) } },
+            uniquingKeysWith: { first, _ in first })
+        let numbered = entities.filter { $0.number != nil }.map { entity in
+            let name = entity.number.flatMap { names[$0] } ?? entity.name
+            return Entity(
+                name: name, number: entity.number, parent: entity.parent, highestKey: entity.highestKey,
+                versionHash: hashes[name])
+        }
+        let known = Set(numbered.map(\.name))
+        var named = self
+        named.entities = numbered + entities.filter { $0.number == nil && !known.contains($0.name) }
+        return named
     }
 }
 

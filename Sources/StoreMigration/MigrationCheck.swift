@@ -22,6 +22,8 @@ public struct MigrationCheck: Sendable {
     public let findings: [MigrationFinding]
     /// For each step, the name of the mapping model that is used; nil where the mapping is inferred.
     public let mappingNames: [String?]
+    /// The first step; nil where there is none.
+    package let firstStep: MigrationStep?
     /// Entities of the older model whose hash is another one in the newer, or that are not there, by name.
     public let differingEntities: [DifferingEntity]
 
@@ -42,12 +44,12 @@ public struct MigrationCheck: Sendable {
     ) {
         differingEntities = Self.difference(hashes, new.entityVersionHashesByName)
         guard !differingEntities.isEmpty else {
-            (verdict, findings, mappingNames) = (.compatible, [], [])
+            (verdict, findings, mappingNames, firstStep) = (.compatible, [], [], nil)
             return
         }
         guard let old else {
             verdict = .refused(code: CoreDataError.missingSourceModel)
-            (findings, mappingNames) = ([.missingSourceModel], [])
+            (findings, mappingNames, firstStep) = ([.missingSourceModel], [], nil)
             return
         }
         do { try StoreLayout(new).check() } catch {
@@ -67,7 +69,14 @@ public struct MigrationCheck: Sendable {
             findings = path?[0].findings ?? []
         default:
             verdict = .stepwise(path?.map(\.name) ?? [])
-            findings = reasons.map(\.asNote) + (path ?? []).flatMap(\.findings).map(\.withoutRequirement)
+            let steps = path ?? []
+            findings =
+                reasons.map(\.asNote) + StepwiseLosses(from: old, to: new, through: steps).findings
+                + (steps.first?.findings ?? [])
+                + steps.dropFirst().flatMap(\.findings).map(\.withoutRequirement)
+        }
+        firstStep = path?.first.map {
+            MigrationStep(from: old, to: $0.model, named: $0.name, by: $0.method)
         }
         mappingNames = path?.map(\.mappingName) ?? []
     }
@@ -112,32 +121,38 @@ extension MigrationFinding {
 }
 
 extension MigrationCheck {
-    /// The same check of one store, whose objects are known: `count` tells how many of them are without a value, or nil
-    /// where that can't be told. A migration that would fail on them is refused; one that can't is not warned of.
-    package func deciding(_ count: (ValueRequirement) throws -> Int64?) rethrows -> MigrationCheck {
+    /// The same check of one store, whose content is known: `count` tells how much of it is in the way of a requirement, or
+    /// nil where that can't be told. A migration that would fail on it is refused; one that can't is not warned of.
+    package func deciding(_ count: (StoreRequirement) throws -> Int64?) rethrows -> MigrationCheck {
         var decided: [MigrationFinding] = []
         for var finding in findings {
-            if let requirement = finding.requirement, let missing = try count(requirement) {
-                guard missing > 0 else { continue }
+            if let requirement = finding.requirement, let hindrances = try count(requirement) {
+                guard hindrances > 0 else { continue }
                 finding.severity = .error
-                finding.message += "; here \(missing) have none"
+                finding.message += "; " + requirement.words(hindrances)
             }
             decided.append(finding)
         }
         var verdict = verdict
-        if case .inferred = verdict, decided.contains(where: { $0.severity == .error }) {
-            verdict = .refused(code: CoreDataError.migration)
+        if let failure = decided.first(where: { $0.severity == .error && $0.requirement != nil }) {
+            verdict = .refused(code: failure.code ?? CoreDataError.migration)
         }
-        return MigrationCheck(
-            verdict: verdict, findings: decided, mappingNames: mappingNames, differingEntities: differingEntities)
+        return MigrationCheck(verdict, decided, self)
     }
 
-    private init(
-        verdict: Verdict, findings: [MigrationFinding], mappingNames: [String?], differingEntities: [DifferingEntity]
-    ) {
+    /// The same, refused for a reason that has nothing to do with the models. A store that is opened as it is stays so.
+    package func refusing(_ error: MigrationError) -> MigrationCheck {
+        guard verdict != .compatible else { return self }
+        let finding = MigrationFinding(
+            .error, code: error.code, entity: nil, error.message, remedy: error.remedy)
+        return MigrationCheck(.refused(code: error.code), [finding], self)
+    }
+
+    private init(_ verdict: Verdict, _ findings: [MigrationFinding], _ check: MigrationCheck) {
         self.verdict = verdict
         self.findings = findings
-        self.mappingNames = mappingNames
-        self.differingEntities = differingEntities
+        mappingNames = check.mappingNames
+        firstStep = check.firstStep
+        differingEntities = check.differingEntities
     }
 }

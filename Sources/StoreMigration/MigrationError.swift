@@ -1,4 +1,6 @@
+import LinuxSystem
 import PersistentStore
+import SystemPackage
 
 /// Why a migration ended: nothing of the store was changed.
 public struct MigrationError: Error, Equatable, Sendable {
@@ -50,6 +52,21 @@ extension MigrationError: CustomStringConvertible {
 }
 
 extension MigrationError {
+    /// The same with the store's name, and that of its support folder, where the message has those of the copy.
+    func telling(of store: FilePath, insteadOf copy: FilePath) -> MigrationError {
+        var text = message
+        let names = (copy.lastComponent.flatMap(StoreName.init), store.lastComponent.flatMap(StoreName.init))
+        if case (let copied?, let known?) = names {
+            let folder = copy.removingLastComponent().appending(copied.support)
+            let wanted = store.removingLastComponent().appending(known.support)
+            text = text.replacing(PrintablePath(folder).description, with: PrintablePath(wanted).description)
+        }
+        for path in [FilePath(copy.string + MigrationManager.newStoreSuffix), copy] {
+            text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)
+        }
+        return MigrationError(code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode)
+    }
+
     /// Whether the disk was full or failed, rather than that the data didn't fit.
     public var isOfTheDisk: Bool {
         // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN, SQLITE_READONLY (https://sqlite.org/rescode.html).

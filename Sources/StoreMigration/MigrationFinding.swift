@@ -19,8 +19,8 @@ public struct MigrationFinding: Equatable, Sendable {
     public var message: String
     /// One line.
     public var remedy: String
-    /// What must hold for each object of the store; nil where the finding doesn't depend on the objects.
-    public var requirement: ValueRequirement?
+    /// What must hold in the store; nil where the finding doesn't depend on what is in it.
+    public var requirement: StoreRequirement?
 
     public init(
         _ severity: Severity, code: Int? = nil, entity: String?, property: String? = nil, _ message: String,
@@ -35,12 +35,24 @@ public struct MigrationFinding: Equatable, Sendable {
     }
 }
 
-/// A value that every object of the older version must have for the migration to succeed.
-public struct ValueRequirement: Equatable, Sendable {
-    /// The older model's entity.
-    public let entity: String
-    /// Its property; nil where there is none, so that no object has a value.
-    public let property: String?
+/// What a store must hold, or not hold, for the migration to succeed.
+public enum StoreRequirement: Equatable, Sendable {
+    /// Each object of the older model's entity has a value of the property; nil where there is no such property, so that no
+    /// object has one.
+    case value(entity: String, property: String?)
+    /// No two objects have the same values of these properties of the newer model's entity, as the migration makes them.
+    case unique(entity: String, properties: [String])
+    /// Core Data's persistent history has no change of the older model's entity, which is removed.
+    case noHistory(entity: String)
+
+    /// How many are in the way, for a finding's message.
+    func words(_ count: Int64) -> String {
+        switch self {
+        case .value: "here \(count) have none"
+        case .unique: "here \(count) are there more than once"
+        case .noHistory: "here there are \(count)"
+        }
+    }
 }
 
 /// The errors of `NSCocoaErrorDomain` that a migration ends with (CoreDataErrors.h).

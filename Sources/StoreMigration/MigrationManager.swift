@@ -96,22 +96,33 @@ public struct MigrationManager: Sendable {
     /// when this throws is worth nothing: it is a copy, to be discarded. Its support folder lies beside `keeper`, or else
     /// beside itself. Returns what a person should know.
     ///
-    /// Throws `MigrationError`. `isCancelled` is asked all the while.
+    /// Throws `MigrationError`, which tells of `store`: nobody knows the copy. `isCancelled` is asked all the while.
     package func migrate(
-        staged path: FilePath, supportBeside keeper: FilePath? = nil,
+        staged path: FilePath, of store: FilePath? = nil, supportBeside keeper: FilePath? = nil,
         isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
         progress report: @escaping ProgressHandler = { _, _ in }
+    ) throws -> [String] {
+        do {
+            return try performSteps(path, keeper ?? path, isCancelled, trace, report)
+        } catch let error as MigrationError {
+            throw store.map { error.telling(of: $0, insteadOf: path) } ?? error
+        }
+    }
+
+    private func performSteps(
+        _ path: FilePath, _ keeper: FilePath, _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?,
+        _ report: @escaping ProgressHandler
     ) throws -> [String] {
         var notes: [String] = []
         do {
             for (index, step) in steps.enumerated() {
                 let share = 1 / Double(steps.count)
-                notes += try perform(step, path, keeper ?? path, isCancelled, trace) { fraction, doing in
+                notes += try perform(step, path, keeper, isCancelled, trace) { fraction, doing in
                     report((Double(index) + fraction) * share, doing)
                 }
             }
             if let last = steps.last {
-                notes += try ExternalReferences(StoreWriter(staged: path), beside: keeper ?? path, last.destination)
+                notes += try ExternalReferences(StoreWriter(staged: path), beside: keeper, last.destination)
                     .missing()
             }
         } catch let error as StoreError {
@@ -159,13 +170,16 @@ public struct MigrationManager: Sendable {
         try store.execute("COMMIT")
     }
 
+    /// Of the copy's name, while a mapping model makes the new store beside it.
+    static let newStoreSuffix = ".mapped"
+
     /// A mapping model makes a new store, whose bytes take the place of the old one's: the staged file stays the same
     /// one, since whoever staged it knows it by its number.
     private func perform(
         _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ keeper: FilePath,
         _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> [String] {
-        let made = FilePath(path.string + ".mapped")
+        let made = FilePath(path.string + Self.newStoreSuffix)
         defer { _ = made.withPlatformString { unlink($0) } }
         do {
             _ = made.withPlatformString { unlink($0) }

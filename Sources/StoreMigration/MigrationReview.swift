@@ -39,6 +39,11 @@ struct MigrationReview {
     private mutating func review() {
         for entity in entities.removed {
             add(.note, entity.name, nil, "the entity's objects are removed", Self.whereMeant)
+            add(
+                .note, code: CoreDataError.migration, entity.name, nil,
+                "the migration is refused where Core Data's persistent history has changes of the removed entity",
+                "purge the history first, or allow it to lose them: groupstore migrate --allow-partial-history",
+                requirement: .noHistory(entity: entity.name))
         }
         for (old, new) in entities.all {
             guard let old else {
@@ -47,11 +52,12 @@ struct MigrationReview {
             }
             review(from: old, to: new)
         }
+        for entity in destination.entities { reviewConstraints(of: entity) }
     }
 
     private mutating func add(
         _ severity: MigrationFinding.Severity, code: Int? = nil, _ entity: String, _ property: String?,
-        _ message: String, _ remedy: String, requirement: ValueRequirement? = nil
+        _ message: String, _ remedy: String, requirement: StoreRequirement? = nil
     ) {
         var finding = MigrationFinding(
             severity, code: code, entity: entity, property: property, message, remedy: remedy)
@@ -64,9 +70,14 @@ struct MigrationReview {
     /// The identifier names an entity of the older version, and that one is known by another: identifiers are compared,
     /// not names, so each later version must keep the first name.
     private mutating func reviewLostEntity(_ entity: EntityDescription) {
-        guard entity.renamingIdentifier != entity.name,
-            let named = entities.removed.first(where: { $0.name == entity.renamingIdentifier })
-        else { return }
+        guard entity.renamingIdentifier != entity.name, !entities.removed.isEmpty else { return }
+        guard let named = entities.removed.first(where: { $0.name == entity.renamingIdentifier }) else {
+            return add(
+                .warning, entity.name, nil,
+                "nothing in the older version is known by the renaming identifier “\(entity.renamingIdentifier)”: "
+                    + "the entity begins without objects",
+                "set it to the name that the entity had first, or remove it")
+        }
         add(
             .warning, entity.name, nil,
             "all objects are lost: the renaming identifier “\(named.name)” is the older version's name, but that "
@@ -99,6 +110,49 @@ struct MigrationReview {
                 "the \(named.kind) becomes a new \(property.kind) of the same name: its values are lost",
                 "write a mapping model, where they are to be kept")
         }
+    }
+
+    // MARK: Uniqueness
+
+    /// Core Data looks when it makes the index: the migration fails on the first two objects that are the same.
+    private mutating func reviewConstraints(of entity: EntityDescription) {
+        let family =
+            [entity]
+            + destination.entities.filter { one in
+                destination.superentities(of: one).contains { $0.name == entity.name }
+            }
+        guard entities.all.contains(where: { old, new in old != nil && family.contains { $0.name == new.name } })
+        else { return }
+        for constraint in entity.uniquenessConstraints where !isKept(constraint, of: entity) {
+            add(
+                .warning, code: CoreDataError.migrationConstraintViolation, entity.name,
+                constraint.count == 1 ? constraint[0] : nil,
+                "the older version has no such uniqueness constraint (\(constraint.joined(separator: ", "))): the migration "
+                    + "fails when two objects have the same",
+                "see that no two have, or leave the uniqueness constraint out",
+                requirement: .unique(entity: entity.name, properties: constraint))
+        }
+    }
+
+    /// Whether the older entity has the same constraint, and nothing changes the values that it is about.
+    private func isKept(_ constraint: [String], of entity: EntityDescription) -> Bool {
+        guard let old = entities.all.first(where: { $0.new.name == entity.name })?.old else { return false }
+        let pairs = Pairing(
+            source.properties(of: old), destination.properties(of: entity), \.renamingIdentifier, \.name)
+        var former: [String] = []
+        for name in constraint {
+            guard let pair = pairs.all.first(where: { $0.new.name == name }), let was = pair.old else { return false }
+            switch (was, pair.new) {
+            case (.attribute(let before), .attribute(let after)):
+                let fills = before.isOptional && !after.isOptional
+                guard before.type == after.type, before.isTransient == after.isTransient, !fills else { return false }
+            case (.relationship(let before), .relationship(let after)):
+                guard before.isToMany == after.isToMany else { return false }
+            default: return false
+            }
+            former.append(was.name)
+        }
+        return old.uniquenessConstraints.contains { Set($0) == Set(former) }
     }
 
     // MARK: Properties
@@ -152,14 +206,14 @@ struct MigrationReview {
     /// ways, so that one count doesn't tell: where some leave the hierarchy, or bring a value of their own along.
     private func requirement(
         of property: PropertyDescription, _ oldName: String?, _ old: EntityDescription, _ new: EntityDescription
-    ) -> ValueRequirement? {
+    ) -> StoreRequirement? {
         for member in descendants[old.name] ?? [] {
             guard let successor = successors[member.name],
                 destination.superentities(of: successor).contains(where: { $0.name == new.name })
             else { return nil }
             guard propertyNames[member.name]?[property.renamingIdentifier] == oldName else { return nil }
         }
-        return ValueRequirement(entity: old.name, property: oldName)
+        return .value(entity: old.name, property: oldName)
     }
 
     private mutating func review(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
@@ -191,7 +245,7 @@ struct MigrationReview {
     /// Checked by Core Data only when the migration runs: then it fails on the first object without a value.
     private mutating func reviewMissing(
         _ attribute: AttributeDescription, of entity: String, _ why: String,
-        _ requirement: ValueRequirement?
+        _ requirement: StoreRequirement?
     ) {
         guard !attribute.isOptional, attribute.defaultValue == nil, attribute.derivation == nil else { return }
         add(
@@ -203,7 +257,7 @@ struct MigrationReview {
     /// A to-many relationship has no column that could be checked: the migration goes through, and saving fails.
     private mutating func reviewMissing(
         _ relationship: RelationshipDescription, of entity: String, _ why: String,
-        _ requirement: ValueRequirement?
+        _ requirement: StoreRequirement?
     ) {
         let fails = why == Self.wasOptional && !relationship.isToMany
         add(

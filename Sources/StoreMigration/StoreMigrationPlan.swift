@@ -33,20 +33,14 @@ extension MigrationManager {
                 among: (bundle?.versions ?? []).map { ($0.name, $0.model) }, options: options)
             return
         }
-        var between: [(name: String, model: ManagedObjectModel)] = []
-        if let bundle, bundle.versions.count > 1 {
-            guard let known else { throw MigrationError.unknownVersion(store, bundle) }
-            let order = VersionOrder(bundle, mappings: mappings)
-            guard order.leads(from: known, to: target) else {
-                throw MigrationError.newer(store, known, than: target)
-            }
-            between = order.between(known, target).map { ($0.name, $0.model) }
-        }
+        let between =
+            try bundle?.versions(
+                from: known, to: target, ofStore: "\(PrintablePath(store.path)): the store", hashes: hashes,
+                mappings: mappings) ?? []
         // The renaming identifiers of the version's file are what its developers mean.
         try self.init(
             from: known?.model ?? source, sourceName: known?.name, to: target.model, named: target.name,
-            through: between,
-            mappings: mappings, options: options)
+            through: between.map { ($0.name, $0.model) }, mappings: mappings, options: options)
     }
 
     /// Refuses what would fail on the store's objects before anything is copied. Throws `MigrationError`, `StoreError`.
@@ -56,33 +50,45 @@ extension MigrationManager {
                 throw MigrationError(CoreDataError.entityMigrationPolicy, "\(error)", remedy: error.remedy)
             }
         }
-        guard let first = steps.first, case .inferred = first.method else { return }
-        let findings = MigrationReview(first.source, first.destination).findings
-        let objects = StoreObjects(reader, first.source)
+        guard let first = steps.first, let requirements = StoreRequirements(reader, first) else { return }
         var failures: [MigrationFinding] = []
-        for var finding in findings {
-            guard let requirement = finding.requirement, finding.code == CoreDataError.migration,
-                let entity = first.source.entity(named: requirement.entity)
-            else { continue }
-            let missing =
-                try requirement.property.map { try objects.count(of: entity, withoutValueOf: $0) }
-                ?? objects.count(of: entity)
-            guard let missing, missing > 0 else { continue }
+        for var finding in MigrationReview(first.source, first.destination).findings {
+            guard let requirement = finding.requirement else { continue }
+            if case .noHistory = requirement, options.allowsPartialHistory { continue }
+            guard let hindrances = try requirements.hindrances(requirement), hindrances > 0 else { continue }
             finding.severity = .error
-            finding.message += "; here \(missing) have none"
+            finding.message += "; " + requirement.words(hindrances)
             failures.append(finding)
         }
         guard let failure = failures.first else { return }
+        let subject = [failure.entity, failure.property].compactMap(\.self).joined(separator: ".")
         throw MigrationError(
-            CoreDataError.migration,
-            "Cannot migrate store in-place: \(failure.entity ?? "").\(failure.property ?? ""): \(failure.message)",
-            remedy: failure.remedy, findings: failures)
+            failure.code ?? CoreDataError.migration,
+            "Cannot migrate store in-place: \(subject): \(failure.message)", remedy: failure.remedy,
+            findings: failures)
+    }
+}
+
+extension ModelBundle {
+    /// The versions between two of this model, those that a store may be migrated through. `subject` is what is of the version
+    /// `known`, for people, and `hashes` what its metadata have; `known` is nil where no version has them. Throws
+    /// `MigrationError` where the target isn't a later one: stores aren't migrated backwards.
+    package func versions(
+        from known: ModelVersion?, to target: ModelVersion, ofStore subject: String, hashes: [String: Data],
+        mappings: [MappingModelFile]
+    ) throws(MigrationError) -> [ModelVersion] {
+        guard versions.count > 1 else { return [] }
+        guard let known else { throw MigrationError.unknownVersion(subject, hashes, self) }
+        let order = VersionOrder(self, mappings: mappings)
+        guard order.leads(from: known, to: target) else { throw MigrationError.newer(subject, known, than: target) }
+        return order.between(known, target)
     }
 }
 
 extension MigrationError {
     fileprivate static func missingSourceModel(_ store: StoreModel, _ bundle: ModelBundle?) -> MigrationError {
-        if let partial = partialMetadata(store, bundle) { return partial }
+        let subject = "\(PrintablePath(store.path)): the store"
+        if let partial = partialMetadata(subject, store.metadata.versionHashes, bundle) { return partial }
         return MigrationError(
             CoreDataError.missingSourceModel,
             "\(PrintablePath(store.path)): \(CoreDataError.reason(CoreDataError.missingSourceModel))"
@@ -92,32 +98,34 @@ extension MigrationError {
 
     /// Of a store whose metadata leave out entities, which Core Data opens with no model either: it writes those of all
     /// entities, also where the store is for one configuration.
-    private static func partialMetadata(_ store: StoreModel, _ bundle: ModelBundle?) -> MigrationError? {
-        let hashes = store.metadata.versionHashes
+    private static func partialMetadata(
+        _ subject: String, _ hashes: [String: Data], _ bundle: ModelBundle?
+    ) -> MigrationError? {
         guard let version = bundle?.version(exceeding: hashes) else { return nil }
         let missing = version.model.entityVersionHashesByName.keys.filter { hashes[$0] == nil }.sorted()
         return MigrationError(
             CoreDataError.missingSourceModel,
-            "\(PrintablePath(store.path)): the store's metadata have the hashes of \(version.name), but not those of "
+            "\(subject) has the hashes of \(version.name), but not those of "
                 + missing.prefix(5).joined(separator: ", ") + (missing.count > 5 ? ", …" : ""),
             remedy: "name a model that has only the store's entities: Core Data compares those of all configurations")
     }
 
-    fileprivate static func unknownVersion(_ store: StoreModel, _ bundle: ModelBundle) -> MigrationError {
-        if let partial = partialMetadata(store, bundle) { return partial }
+    fileprivate static func unknownVersion(
+        _ subject: String, _ hashes: [String: Data], _ bundle: ModelBundle
+    ) -> MigrationError {
+        if let partial = partialMetadata(subject, hashes, bundle) { return partial }
         return MigrationError(
             CoreDataError.missingSourceModel,
-            "\(PrintablePath(store.path)): no version of \(PrintablePath(bundle.path)) has the hashes of this store, which "
-                + "may be newer than all of them",
+            "\(subject) has the hashes of no version of \(PrintablePath(bundle.path)), and may be newer than all of them",
             remedy: "add the version that the store was made with to the model, or name one version's .xcdatamodel")
     }
 
     fileprivate static func newer(
-        _ store: StoreModel, _ version: ModelVersion, than target: ModelVersion
+        _ subject: String, _ version: ModelVersion, than target: ModelVersion
     ) -> MigrationError {
         MigrationError(
             CoreDataError.incompatibleVersionHash,
-            "\(PrintablePath(store.path)): the store is version \(version.name), which is newer than \(target.name)",
+            "\(subject) is version \(version.name), which is newer than \(target.name)",
             remedy: "use the newer model; stores aren't migrated backwards")
     }
 }

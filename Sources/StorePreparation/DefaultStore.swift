@@ -73,7 +73,7 @@ package struct DefaultStore: StoreReplacement {
         }
         try origin.copySupport(to: staged)
         return try migration.isNeeded(staged)
-            ? migration.run(on: staged, supportBeside: staged, progress: progress).notes : []
+            ? migration.run(on: staged, of: origin.path, supportBeside: staged, progress: progress).notes : []
     }
 
     private func location(_ file: FilePath) throws -> StoreLocation {

@@ -81,7 +81,7 @@ package struct MigrationTransform: StoreTransform {
     }
 
     package func run(
-        on staged: StoreLocation, supportBeside keeper: StoreLocation,
+        on staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
         progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore {
         try failing({ $0.isOfTheObjects }) {
@@ -91,7 +91,7 @@ package struct MigrationTransform: StoreTransform {
                 return TransformedStore(before: before, after: before ?? "")
             }
             let notes = try withoutActuallyEscaping(progress) { progress in
-                try RecordedMigration(manager, of: staged, supportBeside: keeper).run(
+                try RecordedMigration(manager, of: staged, copyOf: store, supportBeside: keeper).run(
                     isCancelled: isCancelled, trace: trace, progress: progress)
             }
             return TransformedStore(before: before, after: version.name, notes: notes)

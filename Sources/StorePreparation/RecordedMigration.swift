@@ -2,6 +2,7 @@ import CoreDataStore
 import PersistentHistory
 import PersistentStore
 import StoreMigration
+import SystemPackage
 
 /// The migration of a staged copy, together with the history that groupstore keeps in it: its triggers are for the schema
 /// that they were made for, and are made anew with the new one, in the same copy, so that no moment goes unrecorded.
@@ -11,13 +12,20 @@ import StoreMigration
 package struct RecordedMigration {
     private let manager: MigrationManager
     private let staged: StoreLocation
+    private let store: FilePath
     private let keeper: StoreLocation
     private let history: HistoryInstallation
 
-    /// - Parameter keeper: The store beside which the support folder lies: the copy itself, unless said.
-    package init(_ manager: MigrationManager, of staged: StoreLocation, supportBeside keeper: StoreLocation? = nil) {
+    /// - Parameters:
+    ///   - store: Of which the copy is: errors tell of it.
+    ///   - keeper: The store beside which the support folder lies: the copy itself, unless said.
+    package init(
+        _ manager: MigrationManager, of staged: StoreLocation, copyOf store: FilePath,
+        supportBeside keeper: StoreLocation? = nil
+    ) {
         self.manager = manager
         self.staged = staged
+        self.store = store
         self.keeper = keeper ?? staged
         history = HistoryInstallation(staged)
     }
@@ -33,7 +41,7 @@ package struct RecordedMigration {
         let isRecorded = try failing { try history.suspend() }
         if isRecorded, makesNewStore { try failing { _ = try history.disable() } }
         var notes = try manager.migrate(
-            staged: staged.pathForSQLite, supportBeside: keeper.pathForSQLite, isCancelled: isCancelled, trace: trace,
+            staged: staged.pathForSQLite, of: store, supportBeside: keeper.pathForSQLite, isCancelled: isCancelled, trace: trace,
             progress: progress)
         guard isRecorded else { return notes }
         guard makesNewStore else {

@@ -54,7 +54,7 @@ struct StagedSet {
                 copy = try writer.run(to: staged).transformed
                 // A store that gets its own name again keeps its support folder where it is.
                 let keeper = transfer.support == nil ? source : staged
-                transformed = try transform.run(staged, supportBeside: keeper, report)
+                transformed = try transform.run(staged, of: source.path, supportBeside: keeper, report)
             case .replaced(let replacement, _):
                 transformed = try replacement.run(staged, instead: source, report)
                 copy = Copy(
@@ -157,9 +157,12 @@ extension Directory {
 extension StoreTransform {
     /// Changes the copy and puts the result on the disk.
     fileprivate func run(
-        _ staged: StoreLocation, supportBeside keeper: StoreLocation, _ report: (RelocationEvent) -> Void
+        _ staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
+        _ report: (RelocationEvent) -> Void
     ) throws -> TransformedStore {
-        let done = try run(on: staged, supportBeside: keeper) { report(.transforming(fraction: $0, doing: $1)) }
+        let done = try run(on: staged, of: store, supportBeside: keeper) {
+            report(.transforming(fraction: $0, doing: $1))
+        }
         try staged.synchronize()
         return done
     }

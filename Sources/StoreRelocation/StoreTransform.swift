@@ -32,10 +32,10 @@ package protocol StoreTransform: Sendable {
     /// Whether the store is to be changed at all; nothing of it is. Throws `RelocationFailure` where it can't be.
     func isNeeded(_ store: StoreLocation) throws -> Bool
 
-    /// Changes the copy, which nobody else has open, in rollback mode. When it throws, the copy is discarded. The support
-    /// folder lies beside `keeper`: the copy, or the store itself, which is only read then.
+    /// Changes the copy of `store`, which nobody else has open, in rollback mode. When it throws, the copy is discarded. The
+    /// support folder lies beside `keeper`: the copy, or the store itself, which is only read then.
     func run(
-        on staged: StoreLocation, supportBeside keeper: StoreLocation,
+        on staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
         progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore
 }

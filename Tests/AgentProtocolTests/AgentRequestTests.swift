@@ -58,6 +58,9 @@ import Testing
         (#"{"op":"subscribe","store":"g/a","since":4}"#, "bad_request"),
         (#"{"op":"subscribe","store_b64":"%%"}"#, "bad_request"),
         (#"{"op":"status","id":[1]}"#, "bad_request"), (#"{"op":"status","id":true}"#, "bad_request"),
+        // The nearest number is not the one that was sent.
+        (#"{"op":"status","id":12345678901234567890123}"#, "bad_request"),
+        (#"{"op":"status","id":-1e300}"#, "bad_request"),
         (#"{"op":"relocate","source":"rel","group":"/g"}"#, "bad_request"),
         (#"{"op":"relocate","source":"/s"}"#, "bad_request"),
         (#"{"op":"relocate","source":"/s","group":"/g","name":"a/b"}"#, "bad_request"),
@@ -72,6 +75,22 @@ import Testing
         #expect(refusal(of: #"{"id":"q","op":"dance"}"#)?.id == "q")
         #expect(refusal(of: #"{"id":4}"#)?.id == 4)
         #expect(refusal(of: "{")?.id == nil)
+    }
+
+    @Test func aWholeNumberOf64BitsIsGivenBack() throws {
+        for id in [Int64.max, .min, 9_007_199_254_740_993] {
+            let request = try AgentRequest(parsing: Array("{\"op\":\"status\",\"id\":\(id)}".utf8))
+            #expect(request.id == .integer(id))
+        }
+    }
+
+    /// A legal name of a table may have one.
+    @Test func aNameWithACommaIsOneName() throws {
+        let line = Array(#"{"op":"changes","store":"g/a","tables":["weird, name","b"]}"#.utf8)
+        guard case .history(.changes(_, _, _, let filter)) = try AgentRequest(parsing: line).operation else {
+            throw RefusedLine(id: nil, error: WireError(code: "test", "another operation"))
+        }
+        #expect(filter.tables == ["weird, name", "b"])
     }
 
     @Test func deepNestingIsRefusedNotFollowed() {

@@ -47,6 +47,30 @@ import Testing
         #expect(found > 0)
     }
 
+    /// Entities go by the model's name for their number: SampleModel_V2 still has ExpensiveSportCar in `Z_PRIMARYKEY`.
+    @Test(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
+    func entitiesOfARealStoreHaveTheModelsNames() throws {
+        var renamed = 0
+        for path in try RealStores.all() {
+            let store = try #require(try StoreModel.read(RealStores.location(path)))
+            guard let model = store.cachedModel else { continue }
+            let numbers = EntityNumbers(model)
+            for entity in store.metadata.entities {
+                let number = try #require(entity.number, "\(path) \(entity.name)")
+                guard number < 16_000 else { continue }
+                #expect(numbers.number(of: entity.name) == number, "\(path) \(entity.name)")
+                #expect(entity.versionHash == store.metadata.versionHashes[entity.name])
+            }
+            guard path.stem == "SampleModel_V2" else { continue }
+            renamed += 1
+            let car = try #require(store.metadata.entities.first { $0.name == "LuxuryCar" })
+            #expect(!store.metadata.entities.contains { $0.name == "ExpensiveSportCar" })
+            let counts = try StoreReader.read(store.location) { try ObjectCounts($0, store.metadata.entities) }
+            #expect(car.number == 3 && counts[car] == 5)
+        }
+        #expect(renamed > 0)
+    }
+
     /// A store without a cache, or with one that is damaged, compressed beyond all measure, or another version's.
     @Test(arguments: [
         ("", nil), ("CREATE TABLE Z_MODELCACHE (Z_CONTENT BLOB)", nil),

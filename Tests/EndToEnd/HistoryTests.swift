@@ -136,6 +136,50 @@ import Testing
         #expect(try connection.next { $0["id"] == 6 }.object("error")?.string("code") == "bad_request")
     }
 
+    /// Names with commas, through the agent and its child, and as commands.
+    @Test func aTableWithACommaIsFilteredBy() throws {
+        let scene = try Scene(enabled: false)
+        try sqlite(scene.store, #"CREATE TABLE "weird, \name" (a); CREATE TABLE weird (a)"#)
+        #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
+        try sqlite(scene.store, #"INSERT INTO weird VALUES (1); INSERT INTO "weird, \name" VALUES (1)"#)
+        let agent = try scene.agent()
+        let connection = try agent.connect()
+        try connection.send([
+            "id": 1, "op": "changes", "store": .string(scene.name), "tables": [#"weird, \name"#],
+        ])
+        let row = try connection.next("row")
+        #expect(row.string("table") == #"weird, \name"#, "\(row.text)")
+        #expect(try connection.next { $0["id"] == 1 && $0.bool("ok") != nil }.integer("changes") == 1)
+        let time = try #require(row.string("time"))
+        #expect(time.contains(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/), "\(time)")
+        let done = try changes(scene.store, "--tables", #"weird\, \name"#)
+        #expect(done.objects.filter { $0.type == "row" }.map { $0.string("time") } == [time])
+    }
+
+    /// Core Data's own history is read, and nothing else.
+    @Test func coreDatasHistoryIsNotPurged() throws {
+        let places = try Places()
+        let model = try ModelTests.bundle(places.scratch("models"), [("Notes", "<entity name='Note'/>")])
+        let store = places.group.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model)).status == 0)
+        try sqlite(
+            store,
+            """
+            CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZTIMESTAMP TIMESTAMP);
+            CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZCHANGETYPE INTEGER,
+                ZENTITY INTEGER, ZENTITYPK INTEGER, ZTRANSACTIONID INTEGER, ZCOLUMNS BLOB);
+            INSERT INTO Z_PRIMARYKEY VALUES (16001, 'CHANGE', 0, 1), (16002, 'TRANSACTION', 0, 1),
+                (16003, 'TRANSACTIONSTRING', 0, 0);
+            """)
+        let show = try groupstore("history", "show", Word(store), "--json")
+        #expect(show.objects[0]["tables"] == ["ZNOTE"], "\(show.output)")
+        let purge = try groupstore("history", "purge", Word(store), "--keep", "1", "--json")
+        #expect(purge.status == 65)
+        let error = try #require(purge.summary.object("error"))
+        #expect(error.string("code") == "core_data_history")
+        #expect(error.string("message")?.contains("keeps no history") == false, "\(error.text)")
+    }
+
     @Test func anAppIsToldOfRows() async throws {
         let scene = try Scene()
         let agent = try scene.agent()

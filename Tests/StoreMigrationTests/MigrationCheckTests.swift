@@ -55,6 +55,53 @@ import Testing
         let lost = try Self.warnings(second, "<entity name='C' elementID='B'/>")
         #expect(lost.map(\.entity) == ["C"])
         #expect(lost[0].remedy.contains("“A”"))
+        // From the first version on, as attributes and relationships.
+        let first = try Self.warnings("<entity name='A'/>", "<entity name='C' elementID='B'/>")
+        #expect(first.map(\.entity) == ["C"])
+        #expect(first[0].message.contains("nothing in the older version is known by the renaming identifier “B”"))
+        #expect(try Self.warnings("", "<entity name='C' elementID='B'/>").isEmpty)
+    }
+
+    /// Core Data would refuse; so many steps do it, and lose what the version between hasn't.
+    @Test func stepsThatLoseValues() throws {
+        let text = entity("<attribute name='x' optional='YES' attributeType='String'/>")
+        let number = entity("<attribute name='x' optional='YES' attributeType='Integer 16'/>")
+        let check = try Self.check(text, number, through: [("between", entity(""))])
+        #expect(check.verdict == .stepwise(["between", "new"]))
+        let lost = check.findings.filter { $0.severity == .warning }
+        #expect(lost.map(\.entity) == ["A"] && lost.map(\.property) == ["x"])
+        #expect(lost.first?.message.contains("all values are lost on the way: in new") == true)
+        let without = try Self.check(
+            text + "<entity name='B'/>", number + "<entity name='B'/>", through: [("between", entity(""))])
+        #expect(without.findings.filter { $0.severity == .warning }.map(\.entity) == ["A", "B"])
+        // What has another identifier in between comes through.
+        let kept = try Self.check(
+            entity("<attribute name='x' optional='YES' attributeType='String'/>\(Self.value("y"))"),
+            entity("<attribute name='x' optional='YES' attributeType='Integer 16'/>\(Self.value("y"))"),
+            through: [("between", entity(Self.value("y")))])
+        #expect(kept.findings.filter { $0.severity == .warning }.map(\.property) == ["x"])
+    }
+
+    private static func value(_ name: String) -> String {
+        "<attribute name='\(name)' optional='YES' attributeType='Date'/>"
+    }
+
+    @Test func uniquenessThatIsNew() throws {
+        func unique(_ names: String..., with more: String = "") -> String {
+            entity(
+                Self.value("x") + Self.value("y") + "<uniquenessConstraints>"
+                    + names.map { "<uniquenessConstraint><constraint value='\($0)'/></uniquenessConstraint>" }.joined()
+                    + "</uniquenessConstraints>" + more)
+        }
+        let plain = entity(Self.value("x") + Self.value("y"))
+        let found = try Self.warnings(plain, unique("x"))
+        #expect(found.map(\.code) == [134111] && found.map(\.property) == ["x"])
+        #expect(found.map(\.requirement) == [.unique(entity: "A", properties: ["x"])])
+        #expect(try Self.warnings(unique("x"), unique("x", "y")).map(\.property) == ["y"])
+        #expect(try Self.warnings(unique("x", "y"), unique("x")).isEmpty)
+        #expect(try Self.warnings("<entity name='B'/>", "<entity name='B'/>" + unique("x")).isEmpty)
+        let failing = try Self.check(plain, unique("x")).deciding { _ in 1 }
+        #expect(failing.verdict == .refused(code: 134111))
     }
 
     @Test func mandatoryValuesThatMayBeMissing() throws {
@@ -77,10 +124,10 @@ import Testing
         let sub = "<entity name='B' parentEntity='A'/>"
         #expect(
             try Self.warnings(entity(value) + sub, entity(mandatory) + sub).map(\.requirement)
-                == [ValueRequirement(entity: "A", property: "x")])
+                == [.value(entity: "A", property: "x")])
         #expect(
             try Self.warnings(entity("") + sub, entity(mandatory) + sub).map(\.requirement)
-                == [ValueRequirement(entity: "A", property: nil)])
+                == [.value(entity: "A", property: nil)])
         // B brings its values along; B leaves.
         let below = "<entity name='B' parentEntity='A'>\(value)</entity>"
         #expect(try Self.warnings(entity("") + below, entity(mandatory) + sub).map(\.requirement) == [nil])

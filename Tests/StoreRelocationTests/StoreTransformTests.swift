@@ -45,7 +45,7 @@ import Testing
         }
 
         func run(
-            on staged: StoreLocation, supportBeside keeper: StoreLocation,
+            on staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
             progress: (_ fraction: Double, _ doing: String) -> Void
         ) throws -> TransformedStore {
             let writer = try StoreWriter(staged.pathForSQLite)
@@ -139,7 +139,7 @@ import Testing
         let bytes = try DurableFile.read(legacy.name.database, in: directory) ?? []
         try DurableFile.write(bytes, as: legacy.name.database, in: staging, mode: 0o644)
         let copy = StoreLocation(directory: staging, name: legacy.name)
-        _ = try Renewal().run(on: copy, supportBeside: copy, progress: { _, _ in })
+        _ = try Renewal().run(on: copy, of: legacy.path, supportBeside: copy, progress: { _, _ in })
         let new = try #require(try staging.identity(legacy.name.database))
         try directory.rename(legacy.name.database, to: places.hidden, in: directory, .refuse)
         try directory.makeDirectory(legacy.name.database, mode: 0o500)

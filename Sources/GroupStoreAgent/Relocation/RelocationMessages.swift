@@ -97,7 +97,7 @@ extension ConflictSide {
     package var json: JSONObject {
         var object: JSONObject = ["role": .string(role.rawValue)]
         object.setPath("path", bytes: path.bytes)
-        object["modified"] = .number(Double(modified) / 1e9)
+        object["modified"] = .time(Double(modified) / 1e9)
         object["bytes"] = .integer(bytes)
         var counts = JSONObject()
         for (table, count) in rows { counts[table] = .integer(count) }

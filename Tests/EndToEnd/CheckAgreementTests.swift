@@ -1,0 +1,132 @@
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// `model check` says of a store what `migrate` then does with it.
+@Suite(.timeLimit(.minutes(5))) struct CheckAgreementTests {
+    struct Case: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let old: String
+        let new: String
+        let rows: String
+        /// Nil: it is migrated.
+        let code: Int64?
+        let words: String
+    }
+
+    private static func entity(_ name: String, _ content: String = "") -> String {
+        "<entity name='\(name)'>\(content)</entity>"
+    }
+
+    private static let value = "<attribute name='x' optional='YES' attributeType='Integer 16'/>"
+    private static func unique(_ name: String) -> String {
+        "<uniquenessConstraints><uniquenessConstraint><constraint value='\(name)'/></uniquenessConstraint>"
+            + "</uniquenessConstraints>"
+    }
+    private static let filled = "<attribute name='y' attributeType='Integer 16' defaultValueString='7'/>"
+    private static let history = """
+        CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZTIMESTAMP TIMESTAMP);
+        CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZCHANGETYPE INTEGER,
+            ZENTITY INTEGER, ZENTITYPK INTEGER, ZTRANSACTIONID INTEGER, ZCOLUMNS BLOB);
+        INSERT INTO ACHANGE VALUES (1, 16001, NULL, 0, 1, 1, 1, NULL);
+        """
+
+    static let cases = [
+        Case(
+            testDescription: "a constraint that the rows keep", old: entity("A", value),
+            new: entity("A", value + unique("x")),
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, 5), (2, 1, 1, 6), (3, 1, 1, NULL), (4, 1, 1, NULL)", code: nil,
+            words: ""),
+        Case(
+            testDescription: "a constraint that they violate", old: entity("A", value),
+            new: entity("A", value + unique("x")),
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, 5), (2, 1, 1, 5), (3, 1, 1, 5)", code: 134111,
+            words: "here 1 are there more than once"),
+        Case(
+            testDescription: "a constraint that one default violates", old: entity("A", value),
+            new: entity("A", value + filled + unique("y")),
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, 5), (2, 1, 1, 6)", code: 134111, words: "more than once"),
+        Case(
+            testDescription: "one object has the default", old: entity("A", value),
+            new: entity("A", value + filled + unique("y")), rows: "INSERT INTO ZA VALUES (1, 1, 1, 5)", code: nil,
+            words: ""),
+        Case(
+            testDescription: "history of an entity that is removed", old: entity("A", value) + entity("B"),
+            new: entity("B"), rows: history, code: 134110, words: "here there are 1"),
+        Case(
+            testDescription: "history of another entity", old: entity("A", value) + entity("B"),
+            new: entity("A", value), rows: history, code: nil, words: ""),
+    ]
+
+    @Test(arguments: cases) func checkAndMigrateAgree(_ one: Case) throws {
+        let directory = try TemporaryDirectory()
+        let model = try ModelTests.bundle(directory, [("Notes", one.old), ("Notes 2", one.new)])
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
+        try sqlite(store, one.rows)
+        let status: CInt = one.code == nil ? 0 : 65
+        let check = try groupstore("model", "check", Word(store), Word(model), "--json")
+        #expect(check.status == status, "\(check.output)")
+        let errors = check.objects.filter { $0.string("severity") == "error" }
+        if let code = one.code {
+            #expect(check.objects[0].integer("code") == code && errors.map { $0.integer("code") } == [code])
+            #expect(errors[0].string("message")?.contains(one.words) == true, "\(check.output)")
+        } else {
+            #expect(errors.isEmpty)
+        }
+        let dry = try groupstore("migrate", Word(store), "--model", Word(model), "--dry-run", "--json")
+        #expect(dry.status == status, "\(dry.errors)")
+        let done = try groupstore("migrate", Word(store), "--model", Word(model), "--json")
+        #expect(done.status == status, "\(done.errors)")
+        if let code = one.code {
+            #expect(done.summary.object("error")?.string("code") == "core_data_\(code)", "\(done.output)")
+        }
+    }
+
+    /// The history may be lost where that is allowed.
+    @Test func whatIsAllowedIsNotRefused() throws {
+        let directory = try TemporaryDirectory()
+        let model = try ModelTests.bundle(
+            directory, [("Notes", Self.entity("A") + Self.entity("B")), ("Notes 2", Self.entity("B"))])
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
+        try sqlite(store, Self.history)
+        let done = try groupstore("migrate", Word(store), "--model", Word(model), "--allow-partial-history")
+        #expect(done.status == 0, "\(done.errors)")
+    }
+
+    /// Versions after the current one are none of `--all`, and their stores are refused by both.
+    @Test func newerVersionsAreNotOlderOnes() throws {
+        let directory = try TemporaryDirectory()
+        let model = try ModelTests.bundle(
+            directory, [("Notes 2", Self.entity("A", Self.value)), ("Notes", Self.entity("A"))])
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes 2").status == 0)
+        let all = try groupstore("model", "check", "--all", Word(model), "--json")
+        #expect(all.status == 0 && all.summary.integer("checks") == 0, "\(all.output)")
+        #expect(all.objects.filter { $0.type == "note" }.map { $0.string("version") } == ["Notes 2"])
+        let text = try groupstore("model", "check", "--all", Word(model))
+        #expect(text.output.contains("Notes 2 is newer") && !text.output.contains("by inferred"), "\(text.output)")
+        for old in [store, model.appending("Notes 2.xcdatamodel")] {
+            let check = try groupstore("model", "check", Word(old), Word(model), "--json")
+            #expect(check.status == 65 && check.objects[0].integer("code") == 134100, "\(check.output)")
+        }
+        let done = try groupstore("migrate", Word(store), "--model", Word(model), "--json")
+        #expect(done.status == 65)
+        #expect(done.summary.object("error")?.string("code") == "core_data_134100")
+    }
+
+    /// Among several versions, none of which has the store's hashes.
+    @Test func anUnknownVersionIsRefusedByBoth() throws {
+        let directory = try TemporaryDirectory()
+        let other = try ModelTests.bundle(directory, named: "Other", [("Other", Self.entity("A"))])
+        let model = try ModelTests.bundle(
+            directory, [("Notes", Self.entity("B")), ("Notes 2", Self.entity("A", Self.value))])
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(other)).status == 0)
+        let check = try groupstore("model", "check", Word(store), Word(model), "--json")
+        #expect(check.status == 65 && check.objects[0].integer("code") == 134130, "\(check.output)")
+        #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 65)
+    }
+}
