@@ -15,7 +15,7 @@ class Rows:
     def __init__(self, program, authors):
         self.program, self.authors = program, authors
         self.token = None
-        self.compared = self.reads = 0
+        self.compared = self.reads = self.number = 0
         self.positions = collections.Counter()
         # The rows that each table must have now.
         self.content = collections.defaultdict(set)
@@ -59,7 +59,9 @@ class Rows:
         if table not in logs or position >= len(logs[table]):
             return f"nobody did {row}"
         operation, key = logs[table][position]
-        wanted = {"type": "row", "number": self.compared + 1, "table": table, "op": operation, "key": key}
+        # An update's column has a number of its own before it.
+        number = self.number + (2 if operation == "update" else 1)
+        wanted = {"type": "row", "number": number, "table": table, "op": operation, "key": key}
         if operation == "update":
             wanted["columns"] = ["text"]
         if table in self.authors:
@@ -69,6 +71,7 @@ class Rows:
             return f"it has {found}, and the writer did {wanted}"
         self.positions[table] += 1
         self.compared += 1
+        self.number = number
         if operation == "insert":
             self.content[table].add(key)
         elif operation == "delete":
