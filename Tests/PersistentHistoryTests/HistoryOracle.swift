@@ -62,7 +62,9 @@ struct HistoryOracle {
             let key: String = row["key"] ?? "?"
             let isThere = exists[table]?.contains(key) == true
             if row["operation"] == HistorySchema.assignment {
-                if let noted, noted.table != table || noted.key != key { return "\(table) \(key): columns of no update" }
+                if let noted, noted.table != table || noted.key != key {
+                    return "\(table) \(key): columns of no update"
+                }
                 noted = (table, key, (noted?.bits ?? 0) | (row["columns"] ?? 0))
                 continue
             }
