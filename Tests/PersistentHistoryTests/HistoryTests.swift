@@ -177,7 +177,9 @@ struct HistoryTests {
         #expect(try store.discontinuity(after: foreign) == .epoch)
     }
 
-    @Test(arguments: ["", "h1", "h1..1.0", "h1.a.-1.0", "h1.a.1.g", "0123456789ab-5", "h2.a.1.0", "h1.a.1.0.0"])
+    @Test(arguments: [
+        "", "h1", "h1..1.0", "h1.a.-1.0", "h1.a.1.g", "0123456789ab-5", "h2.a.1.0", "h1.a.1.0.g", "h1.a.1.0.0.0",
+    ])
     func whatIsNoTokenIsNone(_ text: String) { #expect(HistoryToken(text) == nil) }
 
     // MARK: Purging
