@@ -43,6 +43,8 @@ package enum StoreEvent: Sendable, Equatable {
         case historyTrimmed = "history_trimmed"
         /// Changes may have gone unrecorded by the store's history.
         case historyGap = "history_gap"
+        /// The store has come to be of another version of its model since the token.
+        case migrated
         /// The agent's configuration no longer has the group; it is followed again when that changes.
         case unconfigured
     }

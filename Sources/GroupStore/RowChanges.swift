@@ -32,7 +32,7 @@ public struct RowChange: Sendable, Equatable {
 public struct RowChangePage: Sendable, Equatable {
     public let changes: [RowChange]
     /// Why `changes` is not all that happened since the token that was given: what is known of the store is stale, read
-    /// it anew. `epoch`, `history_trimmed` or `history_gap`; nil when it is all.
+    /// it anew. `epoch`, `history_trimmed`, `history_gap` or `migrated`; nil when it is all.
     public let reset: String?
     /// What to ask with next. Good wherever the store goes, and with any agent.
     public let token: String

@@ -37,6 +37,8 @@ struct RowCursor {
     private(set) var isSettling = false
     /// Up to where the history was told, or left out; nil where there is none.
     private(set) var position: HistoryToken?
+    /// A migration was told since the position was one of the model of now.
+    private var knowsMigration = false
 
     /// More rows than this don't travel with a change.
     static let mostRows = 64
@@ -66,6 +68,9 @@ struct RowCursor {
         settling = nil
     }
 
+    /// The feed tells of a migration: the history needn't, with the next look into it.
+    mutating func noteMigration() { knowsMigration = true }
+
     /// A look into the history begins.
     mutating func beginSettling() {
         isSettling = true
@@ -81,6 +86,8 @@ struct RowCursor {
     mutating func settle(_ reading: RowReading, credited: Set<String> = [], comesBack: Bool = false) -> Outcome {
         let change = settling.take()
         isSettling = false
+        let known = (model: position?.model, migration: knowsMigration)
+        defer { if position?.model != known.model { knowsMigration = false } }
         switch reading {
         case .none:
             position = nil
@@ -94,6 +101,7 @@ struct RowCursor {
             return .change((comesBack ? nil : change?.tables) ?? .unknown, rows: nil)
         case .discontinued(let reason, let token):
             position = token
+            if reason == .migrated, known.migration { return Self.unattributed(change) }
             return .reset(reason)
         case .page(let page):
             guard let known = position?.number else {

@@ -42,6 +42,7 @@ extension Hub {
                     let known = events.last?.number ?? token?.feed?.number ?? channel.number
                     cursor.note(tables, number: missed.number, first: known + 1)
                 } else {
+                    if case .migrated = missed.event { cursor.noteMigration() }
                     events.append(missed)
                 }
             }
@@ -61,7 +62,10 @@ extension Hub {
             subscription.rows?.note(tables, number: numbered.number)
             state.unread.insert(subscription.store)
             return
-        case .reset, .relocated, .migrated: subscription.rows?.forgetUntold()
+        case .reset, .relocated: subscription.rows?.forgetUntold()
+        case .migrated:
+            subscription.rows?.forgetUntold()
+            subscription.rows?.noteMigration()
         case .relocating, .abandoned: break
         }
         guard subscription.joining == nil else {

@@ -35,7 +35,7 @@ package struct HistoryMaintenance {
     /// The last change always stays: numbers go on from it. Throws `StoreError`, `SystemError`, `HistoryError`.
     package func purge(_ purge: Purge) throws -> Outcome {
         try write { database in
-            let all = try Int64.fetchOne(database, sql: "SELECT count(*) FROM GS_CHANGE") ?? 0
+            let all = try count(database)
             let last = try Int64.fetchOne(database, sql: "SELECT max(number) FROM GS_CHANGE") ?? 0
             var bound = min(try wanted(purge, database), last - 1)
             var holder: String?
@@ -44,16 +44,17 @@ package struct HistoryMaintenance {
             if let slowest, !purge.force, let number = slowest["number"] as Int64?, number < bound {
                 (bound, holder) = (number, slowest["name"])
             }
-            let nonce = try Int64.fetchOne(
-                database, sql: "SELECT nonce FROM GS_CHANGE WHERE number <= ? ORDER BY number DESC LIMIT 1",
-                arguments: [bound])
-            if let nonce {
+            // A change goes with the rows before it that say which columns it assigned.
+            let trimmed = try Row.fetchOne(
+                database,
+                sql: """
+                    SELECT number, nonce FROM GS_CHANGE WHERE number <= ? AND \(Self.isChange)
+                    ORDER BY number DESC LIMIT 1
+                    """, arguments: [bound])
+            if let trimmed, let number = trimmed["number"] as Int64?, let nonce = trimmed["nonce"] as Int64? {
                 try database.execute(
-                    sql: """
-                        UPDATE GS_HISTORY SET trimmed = (SELECT max(number) FROM GS_CHANGE WHERE number <= ?), \
-                        trimmed_nonce = ?
-                        """, arguments: [bound, nonce])
-                try database.execute(sql: "DELETE FROM GS_CHANGE WHERE number <= ?", arguments: [bound])
+                    sql: "UPDATE GS_HISTORY SET trimmed = ?, trimmed_nonce = ?", arguments: [number, nonce])
+                try database.execute(sql: "DELETE FROM GS_CHANGE WHERE number <= ?", arguments: [number])
             }
             // No statement is in the middle of its work now.
             try database.execute(
@@ -61,9 +62,15 @@ package struct HistoryMaintenance {
                     DELETE FROM GS_REPLACED;
                     DELETE FROM GS_TABLE WHERE installed = 0 AND id NOT IN (SELECT table_id FROM GS_CHANGE);
                     """)
-            let left = try Int64.fetchOne(database, sql: "SELECT count(*) FROM GS_CHANGE") ?? 0
+            let left = try count(database)
             return Outcome(purged: all - left, left: left, heldBy: holder)
         }
+    }
+
+    private static let isChange = "operation <> \(HistorySchema.assignment)"
+
+    private func count(_ database: Database) throws -> Int64 {
+        try Int64.fetchOne(database, sql: "SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0
     }
 
     /// The highest number to be forgotten, named subscribers not looked at.
@@ -73,12 +80,17 @@ package struct HistoryMaintenance {
             // Clocks go back: everything before the last old one.
             bound =
                 try Int64.fetchOne(
-                    database, sql: "SELECT max(number) FROM GS_CHANGE WHERE time < julianday('now') - ? / 86400.0",
-                    arguments: [age]) ?? 0
+                    database,
+                    sql: """
+                        SELECT max(number) FROM GS_CHANGE
+                        WHERE time < julianday('now') - ? / 86400.0 AND \(Self.isChange)
+                        """, arguments: [age]) ?? 0
         }
         if let count = purge.count {
             let first = try Int64.fetchOne(
-                database, sql: "SELECT number FROM GS_CHANGE ORDER BY number DESC LIMIT 1 OFFSET ?", arguments: [count])
+                database,
+                sql: "SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number DESC LIMIT 1 OFFSET ?",
+                arguments: [count])
             bound = max(bound, first ?? 0)
         }
         if purge.acknowledged {

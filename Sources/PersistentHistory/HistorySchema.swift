@@ -3,9 +3,13 @@ import PersistentStore
 /// The tables that a store's history is kept in (Documentation/Formats.md).
 enum HistorySchema {
     /// What `GS_HISTORY.version` says of a history that this code writes.
-    static let version: Int64 = 1
+    static let version: Int64 = 2
 
     static let tables = ["GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER"]
+
+    /// `GS_CHANGE.operation` of a row that is no change: it says which column the update behind it assigned. A row more
+    /// costs less than going back to the update's own.
+    static let assignment: Int64 = 4
 
     /// `GS_CHANGE.number` has no AUTOINCREMENT: that would leave a `sqlite_sequence` behind. A purge keeps the last
     /// row instead, so that no number is given twice.

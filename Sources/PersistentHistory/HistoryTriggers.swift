@@ -1,7 +1,7 @@
 import PersistentStore
 
 /// The triggers that record one table's changes, in the order in which they are to be made: of several AFTER triggers
-/// SQLite runs the one first that was made last, and which columns were assigned is noted in a row that is there.
+/// SQLite runs the one first that was made last, and which columns an update assigned is noted before it is recorded.
 ///
 /// They name no column but those of the key and of unique rules, so that others can be dropped; call no function that
 /// isn't SQLite's own; and never run into a conflict, because the outer statement's OR clause would count
@@ -19,19 +19,26 @@ struct HistoryTriggers {
     }
 
     /// Name and statement.
-    var all: [(name: String, sql: String)] {
-        columnTriggers + essential
-    }
+    var all: [(name: String, sql: String)] { recording + columnTriggers + replacing }
 
     /// Without one of them changes are missed.
-    var essential: [(name: String, sql: String)] {
-        var triggers = [
+    var essential: [(name: String, sql: String)] { recording + replacing }
+
+    private var recording: [(name: String, sql: String)] {
+        [
             ("B", beforeInsert), ("P", beforeUpdate), ("M", moved), ("U", updated), ("D", deleted), ("I", inserted),
-        ]
-        // Rows that give way go first: who repeats the changes elsewhere has the same unique columns there.
-        if let replacedByInsert { triggers.append(("X", replacedByInsert)) }
-        if let replacedByUpdate { triggers.append(("R", replacedByUpdate)) }
-        return triggers.map { (name($0.0), "CREATE TRIGGER \(name($0.0)) \($0.1)") }
+        ].map(creation)
+    }
+
+    /// Rows that give way go first: who repeats the changes elsewhere has the same unique columns there.
+    private var replacing: [(name: String, sql: String)] {
+        [("X", replacedByInsert), ("R", replacedByUpdate)].compactMap { letter, body in
+            body.map { creation(letter, $0) }
+        }
+    }
+
+    private func creation(_ letter: String, _ body: String) -> (name: String, sql: String) {
+        (name(letter), "CREATE TRIGGER \(name(letter)) \(body)")
     }
 
     private func name(_ letter: String) -> String { "GS_\(number)_\(letter)" }
@@ -69,8 +76,7 @@ struct HistoryTriggers {
             """
     }
 
-    /// A row that takes the place of one with its key is that row, changed; in which columns isn't known, and the
-    /// triggers of columns leave a NULL as it is.
+    /// A row that takes the place of one with its key is that row, changed; in which columns isn't known.
     private var recordComing: String {
         guard let rule = table.rules.first(where: { $0.number == 0 }) else { return record(0, table.key(of: "NEW")) }
         let operation = """
@@ -92,18 +98,17 @@ struct HistoryTriggers {
         """
     }
 
+    /// They run right before the update itself is recorded, with nothing of anybody else's between.
     private var columnTriggers: [(name: String, sql: String)] {
         table.columns.prefix(Self.mostColumns).enumerated().map { place, column in
-            let name = name("C\(place)")
-            return (
-                name,
+            creation(
+                "C\(place)",
                 """
-                CREATE TRIGGER \(name) AFTER UPDATE OF \(StoreTable.quote(column)) ON \(target) BEGIN \
-                UPDATE GS_CHANGE SET columns = columns | \(Int64(1) << Int64(place)) \
-                WHERE number = (SELECT max(number) FROM GS_CHANGE) AND table_id = \(number) AND operation = 1 \
-                AND key = \(table.key(of: "NEW")); END
-                """
-            )
+                AFTER UPDATE OF \(StoreTable.quote(column)) ON \(target) \
+                WHEN \(table.key(of: "OLD")) IS \(table.key(of: "NEW")) BEGIN \
+                INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time) VALUES (\(number), \
+                \(HistorySchema.assignment), \(table.key(of: "NEW")), \(Int64(1) << Int64(place)), 0, 0); END
+                """)
         }
     }
 

@@ -65,13 +65,16 @@ struct RecordedHistory: HistorySource {
             subscribers.append(HistorySubscriber(name: row.text(0) ?? "", number: row.integer(1), time: row.real(2)))
         }
         return StoreHistory.Summary(
-            kind: .groupstore, token: try current(), changes: try reader.integer("SELECT count(*) FROM GS_CHANGE") ?? 0,
-            first: try reader.integer("SELECT number FROM GS_CHANGE ORDER BY number LIMIT 1"), trimmed: trimmed,
+            kind: .groupstore, token: try current(),
+            changes: try reader.integer("SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0,
+            first: try reader.integer("SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number LIMIT 1"),
+            trimmed: trimmed,
             tables: names, isOutdated: isOutdated, subscribers: subscribers)
     }
 
     func current() throws -> HistoryToken {
-        let last = try reader.prepare("SELECT number, nonce FROM GS_CHANGE ORDER BY number DESC LIMIT 1")
+        let last = try reader.prepare(
+            "SELECT number, nonce FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number DESC LIMIT 1")
         guard try last.step() else { return try start() }
         return HistoryToken(history: identifier, number: last.integer(0), nonce: last.integer(1))
     }
@@ -92,13 +95,23 @@ struct RecordedHistory: HistorySource {
     func changes(after number: Int64, limit: Int) throws -> [HistoryChange] {
         let row = try reader.prepare(
             """
-            SELECT number, nonce, table_id, operation, key, columns, author, (time - 2440587.5) * 86400 FROM GS_CHANGE
-            WHERE number > \(number) ORDER BY number LIMIT \(limit)
+            SELECT number, nonce, table_id, operation, key, \(Self.assigned), author, (time - 2440587.5) * 86400
+            FROM GS_CHANGE AS c WHERE number > \(number) AND \(Self.isChange) ORDER BY number LIMIT \(limit)
             """)
         var found: [HistoryChange] = []
         while try row.step() { found.append(try change(row)) }
         return found
     }
+
+    private static let isChange = "operation <> \(HistorySchema.assignment)"
+
+    /// The columns' bits of the update `c`: version 1 had them in its own row, and now they are in those right before it.
+    private static let assigned = """
+        CASE operation WHEN 1 THEN columns | (SELECT coalesce(sum(DISTINCT n.columns), 0) FROM GS_CHANGE AS n
+        WHERE n.number < c.number AND n.number > coalesce((SELECT p.number FROM GS_CHANGE AS p
+        WHERE p.number < c.number AND p.\(isChange) ORDER BY p.number DESC LIMIT 1), 0)
+        AND n.table_id = c.table_id AND n.key = c.key) END
+        """
 
     private func change(_ row: SQLiteStatement) throws -> HistoryChange {
         guard let operation = HistoryChange.Operation(rawValue: row.integer(3)) else {

@@ -16,6 +16,8 @@ package struct StoreHistory {
         case trimmed = "history_trimmed"
         /// Changes after it may have gone unrecorded.
         case gap = "history_gap"
+        /// The store has come to be of another version of its model: changes after it are not all that became of its rows.
+        case migrated
     }
 
     /// Some changes, and where the next ones follow.
@@ -31,7 +33,7 @@ package struct StoreHistory {
 
     package struct Summary: Sendable, Equatable {
         package let kind: Kind
-        package let token: HistoryToken
+        package fileprivate(set) var token: HistoryToken
         package let changes: Int64
         /// The number of the first change that is there; nil when there is none.
         package let first: Int64?
@@ -44,6 +46,7 @@ package struct StoreHistory {
     }
 
     private let source: any HistorySource
+    private let model: ModelMark?
 
     /// Throws `HistoryError.disabled` when the store keeps none.
     package init(_ reader: StoreReader) throws {
@@ -54,28 +57,41 @@ package struct StoreHistory {
         } else {
             throw HistoryError.disabled(reader.location.path)
         }
+        model = try ModelMark(reader)
     }
 
-    init(_ source: any HistorySource) { self.source = source }
+    init(_ source: any HistorySource, model: ModelMark? = nil) {
+        self.source = source
+        self.model = model
+    }
 
-    package func summary() throws -> Summary { try source.summary() }
+    package func summary() throws -> Summary {
+        var summary = try source.summary()
+        summary.token = marked(summary.token)
+        return summary
+    }
 
     /// The position after the last change.
-    package func current() throws -> HistoryToken { try source.current() }
+    package func current() throws -> HistoryToken { marked(try source.current()) }
 
     /// The position before the first change that is there.
-    package func start() throws -> HistoryToken { try source.start() }
+    package func start() throws -> HistoryToken { marked(try source.start()) }
+
+    private func marked(_ token: HistoryToken) -> HistoryToken {
+        HistoryToken(history: token.history, number: token.number, nonce: token.nonce, model: model)
+    }
 
     /// What follows the token, `limit` admitted changes at most. Throws `Discontinuity`, `StoreError`.
     package func changes(after token: HistoryToken, limit: Int, filter: HistoryFilter = HistoryFilter()) throws -> Page
     {
         try source.check(token)
+        if let known = token.model, known != model { throw Discontinuity.migrated }
         var admitted: [HistoryChange] = []
-        var last = token
+        var last = marked(token)
         while admitted.count < limit {
             let found = try source.changes(after: last.number, limit: Self.batch)
             for change in found {
-                last = HistoryToken(history: token.history, number: change.number, nonce: change.nonce)
+                last = HistoryToken(history: token.history, number: change.number, nonce: change.nonce, model: model)
                 if filter.admits(change) { admitted.append(change) }
                 if admitted.count == limit { return page(admitted, last, isLast: false) }
             }

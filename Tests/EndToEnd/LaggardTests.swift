@@ -50,7 +50,8 @@ import Testing
         try write(100_000, to: store)
         let growth = try memory(agent) - before
         // A busy machine makes the agent read more of the log at once; 100,000 queued events would take more than that.
-        #expect(growth < 8192, "\(growth) KiB more")
+        // A sanitizer keeps what was given back.
+        #expect(growth < 8192 || getenv("ASAN_OPTIONS") != nil, "\(growth) KiB more")
 
         let found = try subscriptions(agent)
         let stopped = try #require(found.first { $0.integer("pid") == Int64(watch.pid) })

@@ -131,6 +131,33 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(change["tables"] == ["note"] && change["rows"] == nil, "\(change.text)")
     }
 
+    @Test func aMigrationThatNobodySawIsAReset() throws {
+        let stores = try ModelStores()
+        try stores.makeOld(stores.group)
+        #expect(try groupstore("history", "enable", Word(stores.group)).status == 0)
+        func subscribe(_ agent: AgentProcess, since: String? = nil) throws -> (WireConnection, reply: JSONObject) {
+            let connection = try agent.connect()
+            var request: JSONObject = ["id": 1, "op": "subscribe", "store": .string(Scene.name), "durable": true]
+            if let since { request["since"] = .string(since) }
+            try connection.send(request)
+            return (connection, try connection.next { $0["id"] == 1 })
+        }
+        var agent = try Scene.agent(stores.places)
+        let token = try #require(try subscribe(agent).reply.string("token"))
+        try agent.process.killAtOnce()
+        #expect(try groupstore("migrate", Word(stores.group), "--model", Word(stores.model)).status == 0)
+        agent = try Scene.agent(stores.places)
+        let reset = try subscribe(agent, since: token).0.next("reset", "change")
+        #expect(reset.string("reason") == "migrated", "\(reset.text)")
+        let asked = try groupstore("changes", Word(stores.group), "--since", Word(token), "--json")
+        #expect(asked.objects.first?.string("reason") == "migrated", "\(asked.output)")
+        // From there on it is as before.
+        let now = try #require(reset.string("token"))
+        let (again, _) = try subscribe(agent, since: now)
+        try sqlite(stores.group, "UPDATE ZNOTE SET ZCAPTION = 'new'")
+        #expect(try again.next("change", "reset").type == "change")
+    }
+
     @Test func aDurableTokenIsGoodWithAnotherAgent() throws {
         let scene = try Scene()
         let (subscriber, _) = try scene.subscribe(["durable": true])

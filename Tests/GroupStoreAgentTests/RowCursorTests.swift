@@ -100,6 +100,22 @@ import Testing
         #expect(one.position == place(9))
     }
 
+    @Test func whoKnowsOfAMigrationIsNotToldTwice() throws {
+        let (old, new) = (try #require(HistoryToken("h1.h.1.1.a")), try #require(HistoryToken("h1.h.9.9.b")))
+        var one = try cursor(["GS_CHANGE", "note"])
+        one.begin(at: old)
+        #expect(one.settle(.discontinued(.migrated, new)) == .reset(.migrated) && one.position == new)
+        one = try cursor(["GS_CHANGE", "note"])
+        one.begin(at: old)
+        one.noteMigration()
+        #expect(
+            one.settle(.discontinued(.migrated, new))
+                == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: nil))
+        // The next one is another one.
+        one.beginSettling()
+        #expect(one.position == new && one.settle(.discontinued(.migrated, old)) == .reset(.migrated))
+    }
+
     @Test func manyRowsAreToldWithoutThem() throws {
         var one = try cursor(["GS_CHANGE", "note"])
         let rows = (1...Int64(RowCursor.mostRows + 1)).map { row($0) }

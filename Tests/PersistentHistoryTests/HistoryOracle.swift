@@ -53,14 +53,28 @@ struct HistoryOracle {
                 LEFT JOIN sqlite_schema AS s ON s.name = 'GS_' || t.id || '_I' WHERE c.number > ? ORDER BY c.number
                 """, arguments: [number])
         number = try Self.last(database)
-        recorded += rows.count
+        // What was noted of the update that must follow at once.
+        var noted: (table: String, key: String, bits: Int64)?
         var exists = content.mapValues { Set($0.keys) }
         var assigned: [String: [String: Set<String>?]] = [:]
         for row in rows {
             let table: String = row["name"] ?? "?"
             let key: String = row["key"] ?? "?"
             let isThere = exists[table]?.contains(key) == true
+            if row["operation"] == HistorySchema.assignment {
+                if let noted, noted.table != table || noted.key != key {
+                    return "\(table) \(key): columns of no update"
+                }
+                noted = (table, key, (noted?.bits ?? 0) | (row["columns"] ?? 0))
+                continue
+            }
+            recorded += 1
             let operation = HistoryChange.Operation(rawValue: row["operation"] ?? -1)
+            if let noted, noted.table != table || noted.key != key || operation != .update {
+                return "\(table) \(key): follows columns of another change"
+            }
+            let bits = (row["columns"] ?? 0) | (noted?.bits ?? 0)
+            noted = nil
             guard (row["whole"] as Int?) == 1 else { return "no time or nonce" }
             switch operation {
             case .insert:
@@ -69,7 +83,6 @@ struct HistoryOracle {
                 assigned[table, default: [:]][key] = .some(nil)
             case .update:
                 if !isThere { return "\(table) \(key): updated though it was not there" }
-                let bits: Int64 = row["columns"] ?? 0
                 let names = try names(row["names"] ?? "[]")
                 let told =
                     bits == 0 ? nil : Set(names.enumerated().filter { bits & (1 << $0.offset) != 0 }.map(\.element))
@@ -82,6 +95,7 @@ struct HistoryOracle {
             case .gap, nil: return "a gap where there is none"
             }
         }
+        if let noted { return "\(noted.table) \(noted.key): columns of no update" }
         return compare(after, exists, assigned)
     }
 

@@ -177,7 +177,9 @@ struct HistoryTests {
         #expect(try store.discontinuity(after: foreign) == .epoch)
     }
 
-    @Test(arguments: ["", "h1", "h1..1.0", "h1.a.-1.0", "h1.a.1.g", "0123456789ab-5", "h2.a.1.0", "h1.a.1.0.0"])
+    @Test(arguments: [
+        "", "h1", "h1..1.0", "h1.a.-1.0", "h1.a.1.g", "0123456789ab-5", "h2.a.1.0", "h1.a.1.0.g", "h1.a.1.0.0.0",
+    ])
     func whatIsNoTokenIsNone(_ text: String) { #expect(HistoryToken(text) == nil) }
 
     // MARK: Purging
@@ -204,6 +206,46 @@ struct HistoryTests {
         #expect(try store.discontinuity(after: token) == .trimmed)
         #expect(try maintenance.forget(subscriber: "index"))
         #expect(try !maintenance.forget(subscriber: "index"))
+    }
+
+    @Test func anUpdateIsForgottenWithItsColumns() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write(
+            """
+            INSERT INTO note (title) VALUES ('a'); UPDATE note SET title = 'b', body = 'b';
+            UPDATE note SET body = 'c'
+            """)
+        let start = try store.read { try $0.start() }
+        var purge = HistoryMaintenance.Purge()
+        purge.count = 2
+        let maintenance = HistoryMaintenance(store.location)
+        #expect(try maintenance.purge(purge) == .init(purged: 1, left: 2, heldBy: nil))
+        #expect(try store.changes().map(\.columns) == [["title", "body"], ["body"]])
+        #expect(try store.discontinuity(after: start) == .trimmed)
+        let first = try store.changes()[0]
+        let known = HistoryToken(history: start.history, number: first.number, nonce: first.nonce)
+        #expect(try store.changes(after: known).map(\.columns) == [["body"]])
+        purge.count = 0
+        #expect(try maintenance.purge(purge) == .init(purged: 1, left: 1, heldBy: nil))
+        #expect(try store.changes().map(\.columns) == [["body"]])
+        #expect(try store.changes(after: known).count == 1)
+    }
+
+    @Test func whatVersion1RecordedIsKept() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        // It had an update's columns in its own row.
+        try store.write(
+            """
+            DROP TRIGGER GS_1_C0; DROP TRIGGER GS_1_C1; DROP TRIGGER GS_1_C2; UPDATE GS_HISTORY SET version = 1;
+            INSERT INTO note (title) VALUES ('a'); UPDATE note SET title = 'b';
+            UPDATE GS_CHANGE SET columns = 2 WHERE operation = 1
+            """)
+        let outcome = try store.enable()
+        #expect(outcome.kind == .updated && outcome.gaps.isEmpty)
+        try store.write("UPDATE note SET body = 'c'")
+        #expect(try store.changes().map(\.columns) == [nil, ["title"], ["body"]])
     }
 
     @Test func numbersAreNotGivenTwice() throws {

@@ -4,8 +4,9 @@ are killed, stopped and started again, a store that is relocated away and back, 
 usage: feed.py GROUPSTORE LEGACY_WRITER CLIENT_DIRECTORY [--commits N] [--kills K] [--seed S]
 
 At each checkpoint the writers pause, and every subscriber must come to know all that was committed, by events alone: it
-reads a table only when it is told to. Then something is done to the agent or to the subscribers, and they go on. Prints
-what was done and seen; exits with 1 at the first subscriber that a commit was kept from.
+reads a table only when it is told to. And the store's history must hold what the writers say that they did, row by row.
+Then something is done to the agent or to the subscribers, and they go on. Prints what was done and seen; exits with 1 at
+the first subscriber that a commit was kept from, and at the first row of the history that is another one.
 """
 
 import argparse
@@ -23,6 +24,9 @@ import sys
 import tempfile
 import threading
 import time
+
+from rows import Rows
+from writers import AUTHORS, TABLES, write
 
 GROUP = "group.example.soak"
 PATIENCE = 60  # seconds that a subscriber has, on a busy machine, to be told
@@ -162,6 +166,8 @@ class World:
         self.pause = Pause()
         self.lock = threading.Lock()
         self.committed = collections.Counter()
+        # What each table's writers say that they did, in their order: ("insert", 5).
+        self.logs = {table: [] for table in TABLES}
         self.failures = []
         self.is_over = False
         self.make_store()
@@ -170,13 +176,14 @@ class World:
     def make_store(self):
         store = sqlite3.connect(self.store, isolation_level=None)
         store.execute("PRAGMA journal_mode = WAL")
-        for table in TABLES:
+        for table in TABLES[:-1]:
             store.execute(f"CREATE TABLE {table} (number INTEGER PRIMARY KEY, text TEXT)")
         store.execute(
             "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL,"
             " written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
         )
         store.close()
+        subprocess.run([self.program, "history", "enable", "--quiet", self.store], check=True)
 
     def compile(self):
         here = os.path.dirname(os.path.abspath(__file__))
@@ -189,54 +196,11 @@ class World:
         if not os.path.exists(self.store):
             return {}
         store = sqlite3.connect(f"file:{self.store}?mode=rw", uri=True, isolation_level=None)
-        found = {name: store.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in [*TABLES, "note"]}
+        found = {name: store.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in TABLES}
+        # One row of history a commit: an update, too, is something to know.
+        found["GS_CHANGE"] = store.execute("SELECT coalesce(max(number), 0) FROM GS_CHANGE").fetchone()[0]
         store.close()
         return found
-
-
-# --- Writers: each commits rows one by one, and never twice the same -----------------------------------------------
-
-TABLES = ["c_1", "c_2", "shell_1", "shell_2", "python_1", "python_2"]
-
-PYTHON = """
-import sqlite3, sys
-store = sqlite3.connect(f"file:{sys.argv[1]}?mode=rw", uri=True, isolation_level=None, timeout=600)
-store.execute("PRAGMA synchronous = OFF")
-for number in range(int(sys.argv[3]), int(sys.argv[3]) + int(sys.argv[4])):
-    store.execute(f"INSERT INTO {sys.argv[2]} (number, text) VALUES (?, hex(randomblob(60)))", (number,))
-store.close()
-"""
-
-
-def batch(world, table, first, count):
-    """The program, and what it reads."""
-    if table.startswith("c_"):
-        return [world.c_writer, world.place, table, str(first), str(count)], None
-    if table.startswith("python_"):
-        return [sys.executable, "-c", PYTHON, world.place, table, str(first), str(count)], None
-    if table.startswith("shell_"):
-        lines = [f"INSERT INTO {table} VALUES ({n}, hex(randomblob(60)));" for n in range(first, first + count)]
-        start = "PRAGMA busy_timeout = 600000; PRAGMA synchronous = OFF;\n"
-        return ["sqlite3", "-batch", "-bail", "-init", "/dev/null", world.place], start + "\n".join(lines) + "\n"
-    # Two programs write into one table: what it numbers is its own affair.
-    return [world.legacy_writer, world.place, "--rows", str(count)], None
-
-
-def write(world, table, total, rng):
-    done = 0
-    while done < total and not world.is_over:
-        count = min(total - done, rng.randint(50, 1500))
-        with world.pause.batch():
-            words, text = batch(world, table, done, count)
-            finished = subprocess.run(words, input=text, capture_output=True, text=True)
-            if finished.returncode != 0:
-                with world.lock:
-                    world.failures.append(f"{words[0]}: {finished.stderr}")
-                    world.is_over = True
-                return
-        done += count
-        with world.lock:
-            world.committed[table] += count
 
 
 # --- What is done to them ------------------------------------------------------------------------------------------
@@ -247,13 +211,16 @@ class Soak:
         self.options = options
         self.rng = random.Random(options.seed)
         self.world = World(options)
+        self.rows = Rows(self.world.program, AUTHORS)
         self.agent = Agent(self.world)
         self.subscribers = [Subscriber(self.world, number) for number in range(options.subscribers)]
         self.done = collections.Counter()
         self.checkpoints = 0
+        self.started = time.monotonic()
+        self.next_word = options.commits // 10
 
     def checkpoint(self):
-        """Nobody writes: whoever isn't stopped must know all."""
+        """Nobody writes: whoever isn't stopped must know all, and so must the history."""
         truth = self.world.truth()
         for subscriber in self.subscribers:
             if not subscriber.is_stopped and not subscriber.knows(truth):
@@ -261,7 +228,18 @@ class Soak:
                     f"soak: seed {self.options.seed}: subscriber {subscriber.number} knows {subscriber.known}, "
                     f"and the store holds {truth}; it was told {dict(subscriber.counts)}"
                 )
+        problem = self.rows.compare(self.world.place, self.world.logs)
+        if problem:
+            raise SystemExit(f"soak: seed {self.options.seed}: history: {problem}")
         self.checkpoints += 1
+        self.tell()
+
+    def tell(self):
+        """How fast it goes, to whoever waits for hours."""
+        while self.rows.compared >= self.next_word:
+            rate = self.rows.compared / (time.monotonic() - self.started)
+            print(f"soak: {self.rows.compared} commits, {rate:.0f}/s", file=sys.stderr, flush=True)
+            self.next_word += max(1, self.options.commits // 10)
 
     def kill_agent(self):
         self.agent.kill()
@@ -350,8 +328,8 @@ class Soak:
         self.done[name] += 1
 
     def run(self):
-        started = time.monotonic()
-        names = TABLES + ["note", "note"]
+        # Two programs write notes.
+        names = [*TABLES, "note"]
         each = [self.options.commits // len(names)] * len(names)
         each[0] += self.options.commits - sum(each)
         writers = []
@@ -367,7 +345,7 @@ class Soak:
         except BaseException:
             self.world.is_over = True
             raise
-        self.report(time.monotonic() - started, memory)
+        self.report(time.monotonic() - self.started, memory)
 
     def last_stretch(self, writers):
         """Nothing is done to the agent any more: what it takes must not grow."""
@@ -383,8 +361,12 @@ class Soak:
             if subscriber.is_stopped:
                 subscriber.go_on()
         self.checkpoint()
-        if sum(self.world.truth().values()) != self.options.commits:
-            raise SystemExit(f"soak: {self.options.commits} were committed, and the store holds {self.world.truth()}")
+        if self.rows.compared != self.options.commits:
+            words = f"{self.options.commits} were committed, and the history has {self.rows.compared}"
+            raise SystemExit(f"soak: seed {self.options.seed}: {words}")
+        problem = self.rows.compare_content(self.world.store)
+        if problem:
+            raise SystemExit(f"soak: seed {self.options.seed}: {problem}")
         after = (self.agent.memory(), self.agent.descriptors())
         if after[0] > before[0] + 2048 or after[1] > before[1] + 8:
             words = f"memory and descriptors went from {before} to {after}"
@@ -395,6 +377,7 @@ class Soak:
         counts = sum((subscriber.counts for subscriber in self.subscribers), collections.Counter())
         told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         print(f"soak: feed: seed {self.options.seed}: {self.options.commits} commits of 8 writers in {seconds:.0f} s")
+        print(f"  history: {self.rows.compared} rows are what the writers did, in {self.rows.reads} reads")
         print(f"  done: {', '.join(f'{name} {count}' for name, count in sorted(self.done.items()))}")
         print(f"  {self.checkpoints} checkpoints; {len(self.subscribers)} subscribers were told: {told}")
         print(f"  agent's own memory {memory[0][0]} to {memory[1][0]} KiB, descriptors {memory[0][1]} to {memory[1][1]}")

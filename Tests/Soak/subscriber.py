@@ -1,5 +1,6 @@
-"""A program that shows a store: it knows how many rows each table has, and reads a table again only when it is told that
-it changed. What it knows, and up to which token, it keeps in a file, from which it goes on when it was killed.
+"""A program that shows a store: it knows how many rows each table has and how far the history goes, and reads a table
+again only when it is told that it changed. What it knows, and up to which token, it keeps in a file, from which it goes on
+when it was killed.
 
 usage: subscriber.py CLIENT_DIRECTORY STORE GROUP_DIRECTORY STATE_FILE [--async]
 
@@ -55,14 +56,20 @@ class View:
         try:
             everything = [name for (name,) in store.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
             for name in everything if tables is None else tables:
-                if name in everything and not name.startswith("sqlite_"):
-                    self.known[name] = store.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+                if name in everything and self.shows(name):
+                    what = "coalesce(max(number), 0)" if name == "GS_CHANGE" else "count(*)"
+                    self.known[name] = store.execute(f"SELECT {what} FROM {name}").fetchone()[0]
                     self.reads += 1
         except sqlite3.OperationalError as error:
             # It is being moved away: what it was is told by the event that follows.
             print(json.dumps({"event": "Unreadable", "message": str(error)}), flush=True)
         finally:
             store.close()
+
+    @staticmethod
+    def shows(name):
+        """Of the history's own tables the one that grows with each commit."""
+        return name == "GS_CHANGE" or not name.startswith(("sqlite_", "GS_"))
 
     def keep(self, token):
         self.token = token

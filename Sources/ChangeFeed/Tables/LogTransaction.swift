@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import PersistentStore
 
@@ -27,7 +28,10 @@ final class LogTransaction: PageSource {
 final class LogFrames {
     let pageSize: Int
     private let buffer: UnsafeMutableRawBufferPointer
+    private let isMapped: Bool
 
+    /// From so many bytes on they go back to the system when they aren't needed any more: the allocator would keep them.
+    private static let leastMapped = 256 << 10
     /// Bytes that are read at once: what a larger backlog changed isn't told table by table.
     private static let mostBytes = 64 << 20
 
@@ -39,13 +43,24 @@ final class LogFrames {
         self.pageSize = pageSize
         let length = LogFile.frameHeaderLength + pageSize
         guard count <= Self.mostBytes / length else { throw Unattributable.tooLarge }
-        let whole = UnsafeMutableRawBufferPointer.allocate(byteCount: count * length, alignment: 8)
+        let whole: UnsafeMutableRawBufferPointer
+        if count * length >= Self.leastMapped {
+            let mapped = mmap(nil, count * length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+            guard let mapped, Int(bitPattern: mapped) != -1 else { throw Unattributable.tooLarge }
+            whole = UnsafeMutableRawBufferPointer(start: mapped, count: count * length)
+            isMapped = true
+        } else {
+            whole = .allocate(byteCount: count * length, alignment: 8)
+            isMapped = false
+        }
         buffer = whole
         let read = try log.read(into: whole, at: LogFile.offset(ofFrame: frame + 1, pageSize))
         guard read == whole.count else { throw Unattributable.gap }
     }
 
-    deinit { buffer.deallocate() }
+    deinit {
+        if isMapped { munmap(buffer.baseAddress, buffer.count) } else { buffer.deallocate() }
+    }
 
     /// The transactions behind `frame` up to the last of `commit`. Throws `Unattributable`, `SystemError`.
     ///
