@@ -54,7 +54,7 @@ public struct MigrationCheck: Sendable {
         }
         do { try StoreLayout(new).check() } catch {
             verdict = .refused(code: CoreDataError.migration)
-            (findings, mappingNames) = ([MigrationFinding(fault: error)], [])
+            (findings, mappingNames, firstStep) = ([MigrationFinding(fault: error)], [], nil)
             return
         }
         let path = MigrationPath.shortest(

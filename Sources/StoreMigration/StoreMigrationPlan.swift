@@ -74,7 +74,7 @@ extension ModelBundle {
     /// `known`, for people, and `hashes` what its metadata have; `known` is nil where no version has them. Throws
     /// `MigrationError` where the target isn't a later one: stores aren't migrated backwards.
     package func versions(
-        from known: ModelVersion?, to target: ModelVersion, ofStore subject: String, hashes: [String: Data],
+        from known: ModelVersion?, to target: ModelVersion, ofStore subject: String, hashes: [String: [UInt8]],
         mappings: [MappingModelFile]
     ) throws(MigrationError) -> [ModelVersion] {
         guard versions.count > 1 else { return [] }
@@ -99,7 +99,7 @@ extension MigrationError {
     /// Of a store whose metadata leave out entities, which Core Data opens with no model either: it writes those of all
     /// entities, also where the store is for one configuration.
     private static func partialMetadata(
-        _ subject: String, _ hashes: [String: Data], _ bundle: ModelBundle?
+        _ subject: String, _ hashes: [String: [UInt8]], _ bundle: ModelBundle?
     ) -> MigrationError? {
         guard let version = bundle?.version(exceeding: hashes) else { return nil }
         let missing = version.model.entityVersionHashesByName.keys.filter { hashes[$0] == nil }.sorted()
@@ -111,7 +111,7 @@ extension MigrationError {
     }
 
     fileprivate static func unknownVersion(
-        _ subject: String, _ hashes: [String: Data], _ bundle: ModelBundle
+        _ subject: String, _ hashes: [String: [UInt8]], _ bundle: ModelBundle
     ) -> MigrationError {
         if let partial = partialMetadata(subject, hashes, bundle) { return partial }
         return MigrationError(

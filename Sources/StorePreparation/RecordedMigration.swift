@@ -41,7 +41,8 @@ package struct RecordedMigration {
         let isRecorded = try failing { try history.suspend() }
         if isRecorded, makesNewStore { try failing { _ = try history.disable() } }
         var notes = try manager.migrate(
-            staged: staged.pathForSQLite, of: store, supportBeside: keeper.pathForSQLite, isCancelled: isCancelled, trace: trace,
+            staged: staged.pathForSQLite, of: store, supportBeside: keeper.pathForSQLite, isCancelled: isCancelled,
+            trace: trace,
             progress: progress)
         guard isRecorded else { return notes }
         guard makesNewStore else {
