@@ -135,11 +135,8 @@ struct RelocationPreconditions {
             try checkReach(directory)
         }
         for seen in [decision.legacy, decision.group] {
-            guard let status = seen.status, geteuid() != 0, status.owner != geteuid() else { continue }
-            throw RelocationFailure(
-                .notPermitted, code: "not_owner",
-                "\(PrintablePath(seen.location.path)) belongs to user \(status.owner)",
-                remedy: "run this as that user, or as root")
+            try checkOwner(seen)
+            try checkFilesAreWritable(seen)
         }
         let available = try places.group.directory.fileSystem().available
         if UInt64(decision.bytesToCopy) > available {
@@ -147,6 +144,32 @@ struct RelocationPreconditions {
                 .unusablePlace, code: "no_space",
                 "\(PrintablePath(places.group.directory.path)) has \(available) bytes free of \(decision.bytesToCopy)",
                 remedy: "free that much there, then run this again")
+        }
+    }
+
+    private func checkOwner(_ seen: StoreSighting) throws {
+        guard let status = seen.status, geteuid() != 0, status.owner != geteuid() else { return }
+        throw RelocationFailure(
+            .notPermitted, code: "not_owner", "\(PrintablePath(seen.location.path)) belongs to user \(status.owner)",
+            remedy: "run this as that user, or as root")
+    }
+
+    /// SQLite writes to each of them before the database alone is the whole store.
+    private func checkFilesAreWritable(_ seen: StoreSighting) throws {
+        let name = seen.location.name
+        let files = [
+            (name.database, seen.status), (name.wal, seen.wal), (name.journal, seen.journal),
+            (name.sharedMemory, seen.sharedMemory),
+        ]
+        for (file, status) in files where status?.kind == .regular {
+            let isWritable = file.withPlatformString {
+                faccessat(seen.location.directory.raw, $0, R_OK | W_OK, AT_EACCESS) == 0
+            }
+            guard !isWritable else { continue }
+            throw RelocationFailure(
+                .notPermitted, code: "not_writable",
+                "\(PrintablePath(seen.location.directory.path.appending(file))) can't be written to",
+                remedy: "allow it: chmod u+rw, as its owner")
         }
     }
 

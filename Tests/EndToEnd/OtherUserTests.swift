@@ -37,6 +37,20 @@ struct OtherUserTests {
         #expect(try Directory(places.legacy).names().isEmpty)
     }
 
+    /// With rows in its log: SQLite would fail in the middle, and leave an index behind.
+    @Test(arguments: ["", "-wal"]) func aFileThatCantBeWrittenToIsNamed(_ suffix: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
+        try run("chmod", ["0444", Word(store.path.string + suffix)])
+        let before = try DirectorySnapshot(places.legacy)
+        let refused = try relocate(store.path, places)
+        #expect(refused.status == 77 && refused.errors.contains("Notes.sqlite\(suffix) can't be written to"))
+        #expect(try DirectorySnapshot(places.legacy) == before)
+        try run("chmod", ["0644", Word(store.path.string + suffix)])
+        #expect(try relocate(store.path, places).outcome == "relocated")
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == 10)
+    }
+
     @Test func aHolderThatCantBeSeenHoldsItOff() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
