@@ -3,7 +3,8 @@ import ManagedObjectModel
 /// A model's versions from the oldest to the newest, and so which of them a store may be migrated to, and through.
 ///
 /// A model says of one version only that it is the current one: that is the newest, whatever its name. A version that
-/// has the current one's name with a higher number is newer still, one that somebody is working on. Where a mapping
+/// has the current one's name with a higher number (`Notes 3` beside `Notes 2`), or with a number behind it (`Notes_v2`
+/// beside `Notes`), is newer still, one that somebody is working on. Where a mapping
 /// model leads from one version to another, the latter is the newer one. All others are in the order of their names.
 package struct VersionOrder: Sendable {
     /// The oldest first.
@@ -78,11 +79,13 @@ extension MappingModelFile {
 
 /// A version's name as Xcode gives them: `Notes`, `Notes 2`, `Notes 3`.
 private struct NumberedName {
+    private let name: String
     private let stem: Substring
     /// Digits without zeros in front; the first version has none.
     private let number: Substring
 
     init(_ name: String) {
+        self.name = name
         let digits = name.reversed().prefix { ("0"..."9").contains($0) }.count
         number = name.suffix(digits).drop { $0 == "0" }
         var stem = name.dropLast(digits)
@@ -91,6 +94,7 @@ private struct NumberedName {
     }
 
     func follows(_ other: NumberedName) -> Bool {
-        stem == other.stem && (number.count, String(number)) > (other.number.count, String(other.number))
+        if stem == other.stem { return (number.count, String(number)) > (other.number.count, String(other.number)) }
+        return !number.isEmpty && stem.hasPrefix(other.name)
     }
 }

@@ -33,6 +33,10 @@ import Testing
         // But for those that count on from it.
         #expect(try order(["Notes", "Notes 2", "Notes 3", "Zebra"], current: "Notes 2").last == "Notes 3")
         #expect(try order(["Notes", "Notes 2"], current: "Notes") == ["Notes", "Notes 2"])
+        #expect(
+            try order(["Notes3", "Notes3_v2", "Notes3_old"], current: "Notes3") == [
+                "Notes3_old", "Notes3", "Notes3_v2",
+            ])
     }
 
     private func read(_ store: StagedStore) throws -> StoreModel {
