@@ -26,6 +26,7 @@
 
 const int gs_o_path = O_PATH;
 const int gs_o_tmpfile = O_TMPFILE;
+const int gs_seek_data = SEEK_DATA;
 
 int gs_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);

@@ -37,12 +37,28 @@ final class PrivateCopy {
         let source = try original.directory.open(name, flags: O_RDONLY)
         let target = try location.directory.open(other, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         if gs_reflink(target.raw, source.raw) == 0 { return }
+        let path = original.directory.path.appending(name)
+        let otherPath = location.directory.path.appending(other)
+        let size = try source.status(path: path).size
         var offset: Int64 = 0
-        while true {
-            let bytes = try source.read(count: 1 << 20, at: offset, path: original.directory.path.appending(name))
-            if bytes.isEmpty { return }
-            try target.write(bytes, at: offset, path: location.directory.path.appending(other))
-            offset += Int64(bytes.count)
+        while offset < size {
+            // A file may be far larger than what was ever written to it.
+            offset = try Self.nextData(source.raw, from: offset, path) ?? size
+            let bytes = try source.read(count: 1 << 20, at: offset, path: path)
+            try target.write(bytes, at: offset, path: otherPath)
+            offset += Int64(max(bytes.count, 1))
+        }
+        let raw = target.raw
+        try retrying("ftruncate", path: otherPath) { ftruncate(raw, off_t(size)) }
+    }
+
+    /// Where the file has bytes again; nil when only a hole is left.
+    private static func nextData(_ raw: CInt, from offset: Int64, _ path: FilePath) throws(SystemError) -> Int64? {
+        do {
+            return Int64(try retrying("lseek", path: path) { lseek(raw, off_t(offset), gs_seek_data) })
+        } catch {
+            guard error.errno == .noSuchAddressOrDevice else { throw error }
+            return nil
         }
     }
 }

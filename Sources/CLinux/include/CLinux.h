@@ -10,6 +10,7 @@
 // Files.
 extern const int gs_o_path;
 extern const int gs_o_tmpfile;
+extern const int gs_seek_data;
 int gs_openat(int directory, const char *path, int flags, mode_t mode);
 // Opens without following any symbolic link, on the way or at the end: ELOOP where there is one. ENOSYS on a kernel
 // without openat2(2), EPERM or ENOSYS under a filter that doesn't know it.
