@@ -164,12 +164,14 @@ enum Record {
         guard let (bytes, status) = try DurableFile.readWithStatus(name, in: directory) else { return nil }
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .iso8601
+        // Foundation's scanner looks for the place of some errors behind the last byte, and traps.
+        let data = Data(bytes) + Data(repeating: 0x20, count: 16)
         do {
-            let found = try decoder.decode(Version.self, from: Data(bytes)).version
+            let found = try decoder.decode(Version.self, from: data).version
             guard found == 1 else {
                 throw UnreadableRecord(path: directory.path.appending(name), reason: "version \(found) is not known")
             }
-            return (try decoder.decode(type, from: Data(bytes)), status)
+            return (try decoder.decode(type, from: data), status)
         } catch is DecodingError {
             throw UnreadableRecord(path: directory.path.appending(name), reason: "damaged record")
         }

@@ -47,7 +47,9 @@ struct RecordedHistory: HistorySource {
             """)
         var found: [Int64: Table] = [:]
         while try row.step() {
-            let columns = try? JSONDecoder().decode([String].self, from: Data((row.text(3) ?? "").utf8))
+            // Foundation's scanner looks for the place of some errors behind the last byte, and traps.
+            let columns = try? JSONDecoder().decode(
+                [String].self, from: Data(((row.text(3) ?? "") + String(repeating: " ", count: 16)).utf8))
             found[row.integer(0)] = Table(
                 name: row.text(1) ?? "", hasKeyColumns: row.integer(2) == 1, columns: columns ?? [])
         }
