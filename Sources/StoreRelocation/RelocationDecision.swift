@@ -154,23 +154,12 @@ struct RelocationPreconditions {
             remedy: "run this as that user, or as root")
     }
 
-    /// SQLite writes to each of them before the database alone is the whole store.
     private func checkFilesAreWritable(_ seen: StoreSighting) throws {
-        let name = seen.location.name
-        let files = [
-            (name.database, seen.status), (name.wal, seen.wal), (name.journal, seen.journal),
-            (name.sharedMemory, seen.sharedMemory),
-        ]
-        for (file, status) in files where status?.kind == .regular {
-            let isWritable = file.withPlatformString {
-                faccessat(seen.location.directory.raw, $0, R_OK | W_OK, AT_EACCESS) == 0
-            }
-            guard !isWritable else { continue }
-            throw RelocationFailure(
-                .notPermitted, code: "not_writable",
-                "\(PrintablePath(seen.location.directory.path.appending(file))) can't be written to",
-                remedy: "allow it: chmod u+rw, as its owner")
-        }
+        guard let file = try seen.unwritableFile() else { return }
+        throw RelocationFailure(
+            .notPermitted, code: "not_writable",
+            "\(PrintablePath(seen.location.directory.path.appending(file))) can't be written to",
+            remedy: "allow it: chmod u+rw, as its owner")
     }
 
     private func checkWritable(_ directory: Directory) throws {

@@ -70,6 +70,26 @@ struct StoreSighting {
         return PrintablePath(name.support).description
     }
 
+    /// The first file that this process may not read and write, as SQLite must before the database alone is the whole
+    /// store. A side file that a program's last connection has taken away since the look stands in nobody's way.
+    func unwritableFile() throws(SystemError) -> FilePath.Component? {
+        let name = location.name
+        let files = [
+            (name.database, status), (name.wal, wal), (name.journal, journal), (name.sharedMemory, sharedMemory),
+        ]
+        for (file, status) in files where status?.kind == .regular {
+            let result = file.withPlatformString { faccessat(location.directory.raw, $0, R_OK | W_OK, AT_EACCESS) }
+            guard result != 0 else { continue }
+            let error = SystemError.last("faccessat", path: location.directory.path.appending(file))
+            switch error.errno {
+            case .noSuchFileOrDirectory: continue
+            case .permissionDenied, .notPermitted, .readOnlyFileSystem: return file
+            default: throw error
+            }
+        }
+        return nil
+    }
+
     /// A write-ahead log with something in it.
     var walHasContent: Bool { (wal?.size ?? 0) > 0 }
 
