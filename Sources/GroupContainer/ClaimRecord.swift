@@ -107,9 +107,7 @@ extension GroupContainer {
                 return nil
             }
             let bytes = OpenFileLock.note(name, in: holders)
-            // Foundation's scanner looks for the place of some errors behind the last byte, and traps.
-            return try? JSONDecoder().decode(
-                ClaimRecord.self, from: Data(bytes) + Data(repeating: 0x20, count: 16))
+            return try? JSONDecoder().decode(ClaimRecord.self, from: Data(padding: bytes))
         }
     }
 }

@@ -164,8 +164,7 @@ enum Record {
         guard let (bytes, status) = try DurableFile.readWithStatus(name, in: directory) else { return nil }
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .iso8601
-        // Foundation's scanner looks for the place of some errors behind the last byte, and traps.
-        let data = Data(bytes) + Data(repeating: 0x20, count: 16)
+        let data = Data(padding: bytes)
         do {
             let found = try decoder.decode(Version.self, from: data).version
             guard found == 1 else {
@@ -186,4 +185,10 @@ enum Record {
             // Replaced, never written into: nobody else needs to.
             mode: GroupContainer.fileMode(in: directory) & 0o644)
     }
+}
+
+extension Data {
+    /// JSON that may end too early: Foundation's scanner looks for the place of some errors behind the last byte, and
+    /// traps.
+    init(padding bytes: [UInt8]) { self = Data(bytes) + Data(repeating: 0x20, count: 16) }
 }

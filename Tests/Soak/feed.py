@@ -132,16 +132,19 @@ class Subscriber:
 
     def stop(self):
         """Not in the middle of reading: whoever is stopped with SQLite's locks stops all who write."""
-        while True:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             self.process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
             descriptors = f"/proc/{self.process.pid}/fd"
             opened = [os.readlink(f"{descriptors}/{each}") for each in os.listdir(descriptors)]
             if not any("Notes.sqlite" in path for path in opened):
-                break
+                self.is_stopped = True
+                return
             self.process.send_signal(signal.SIGCONT)
+            # It must run for a while to leave off reading; nothing tells when.
             time.sleep(0.001)
-        self.is_stopped = True
+        raise SystemExit("feed: a subscriber reads without end")
 
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)

@@ -18,6 +18,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 GROUP = "group.example.soak"
@@ -512,20 +513,17 @@ class Agent:
         configuration = os.path.join(place, "config.yaml")
         with open(configuration, "w") as file:
             file.write(f"socket: {{ path: {self.socket} }}\ngroups:\n  - id: {GROUP}\n    directory: {self.directory}\n")
-        self.log = open(os.path.join(place, "agent.log"), "w+")
         self.process = subprocess.Popen(
-            [groupstore, "agent", "--config", configuration], stdout=self.log, stderr=self.log)
-        deadline = time.monotonic() + 20
-        while not os.path.exists(self.socket):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.log.seek(0)
-                raise SystemExit(f"tables: no socket\n{self.log.read()}")
-            time.sleep(0.01)
+            [groupstore, "agent", "--config", configuration], stderr=subprocess.PIPE, text=True)
+        # The first line that it logs says that it serves.
+        said = self.process.stderr.readline()
+        if not os.path.exists(self.socket):
+            raise SystemExit(f"tables: no socket\n{said}{self.process.communicate(timeout=20)[1]}")
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
 
     def end(self):
         self.process.terminate()
         self.process.wait(20)
-        self.log.close()
 
 
 def main():

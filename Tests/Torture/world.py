@@ -11,6 +11,7 @@ import tempfile
 import time
 
 import stores
+from notices import Notices
 
 GROUP_ID = "group.com.example.torture"
 TIME_LIMIT = 60
@@ -154,8 +155,16 @@ class World:
     def _await_agent(self, process):
         """An agent goes on for ever: it is asked to end when nothing is left for it to do."""
         deadline = time.monotonic() + TIME_LIMIT
-        while process.poll() is None and time.monotonic() < deadline and not self.is_over():
-            time.sleep(0.005)
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            with Notices() as notices:
+                while time.monotonic() < deadline:
+                    # Watched before they are looked at: nothing that happens between is missed.
+                    notices.watch(self.legacy, self.group, os.path.join(self.group, ".groupstore"))
+                    if self.is_over() or notices.wait(deadline - time.monotonic(), pidfd):
+                        break
+        finally:
+            os.close(pidfd)
         if process.poll() is None:
             process.terminate()
         status = self._await(process)

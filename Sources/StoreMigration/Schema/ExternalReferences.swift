@@ -9,12 +9,12 @@ import SystemPackage
 struct ExternalReferences {
     private let store: StoreWriter
     private let layout: StoreLayout
-    private let directory: FilePath
+    private let external: ExternalData
 
     init(_ store: StoreWriter, beside keeper: FilePath, _ model: ManagedObjectModel) {
         self.store = store
         layout = StoreLayout(model)
-        directory = ExternalData(of: keeper).directory
+        external = ExternalData(of: keeper)
     }
 
     /// A line for each attribute of which files are missing.
@@ -53,7 +53,6 @@ struct ExternalReferences {
     }
 
     private func isThere(_ name: String) -> Bool {
-        guard let component = FilePath.Component(name), component.kind == .regular else { return false }
-        return FileStatus(following: directory.appending(component))?.kind == .regular
+        external.file(named: name).flatMap { FileStatus(following: $0) }?.kind == .regular
     }
 }

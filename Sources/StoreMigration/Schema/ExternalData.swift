@@ -10,7 +10,7 @@ struct ExternalData {
     static let function = "gs_external_data"
     private static let largest: Int64 = 1 << 30
 
-    let directory: FilePath
+    private let directory: FilePath
 
     /// - Parameter store: The store that refers to the files.
     init(of store: FilePath) {
@@ -25,16 +25,21 @@ struct ExternalData {
         }
     }
 
+    /// Where the file lies that a column names; nil where that is no name of Core Data's, a UUID.
+    func file(named name: String) -> FilePath? {
+        guard name.count == 36, name.allSatisfy({ $0.isHexDigit || $0 == "-" }) else { return nil }
+        return directory.appending(name)
+    }
+
     /// What a column's bytes stand for.
     func data(_ bytes: [UInt8]) throws -> [UInt8] {
         switch bytes.first {
         case 1: return Array(bytes.dropFirst())
         case 2:
             let name = String(decoding: bytes.dropFirst().prefix { $0 != 0 }, as: UTF8.self)
-            guard name.count == 36, name.allSatisfy({ $0.isHexDigit || $0 == "-" }) else {
+            guard let path = file(named: name) else {
                 throw MappingFault("the name of an external data file is damaged")
             }
-            let path = directory.appending(name)
             let file = try Descriptor(opening: path, flags: O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
             let status = try file.status(path: path)
             guard status.kind == .regular, status.size <= Self.largest else {
