@@ -96,8 +96,8 @@ def another_part(options):
                 seconds[name].append(measure(way, master, options.here, other))
                 print(f"round {round + 1}: {name}: {seconds[name][-1]:.3f} s", file=sys.stderr)
     print(f"{options.size} MiB from {options.here} to {options.other or other}, {options.rounds} interleaved rounds, medians, "
-          "page cache warm. groupstore's time holds verification and the removal of the old store; the others verify nothing "
-          "and leave it.\n")
+          "page cache warm. groupstore's time holds verification and the removal of the old store, whose blocks are given "
+          "back behind it; the others verify nothing and leave it.\n")
     print("| way | s | MiB/s | speed, cp + fsync = 1 | most memory, MiB |")
     print("| --- | --: | --: | --: | --: |")
     median = {name: statistics.median(values) for name, values in seconds.items()}

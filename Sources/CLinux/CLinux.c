@@ -14,13 +14,13 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -238,4 +238,34 @@ int gs_remove_attribute(int descriptor, const char *name) { return fremovexattr(
 
 int gs_set_attribute(int descriptor, const char *name, const void *value, size_t size) {
     return fsetxattr(descriptor, name, value, size, 0);
+}
+
+// Only calls that are safe in a child of a process with several threads (signal-safety(7)).
+static _Noreturn void close_when_alone(int descriptor, int parent) {
+    // Its child is nobody's, so that it leaves nothing to be waited for.
+    pid_t child = fork();
+    if (child != 0) _exit(child < 0);
+    // It must keep nothing else of its parent: no lock, no pipe that somebody reads to its end.
+    if (dup2(descriptor, 0) != 0 || dup2(parent, 1) != 1 || syscall(SYS_close_range, 2U, ~0U, 0U) != 0 || chdir("/") != 0)
+        _exit(1);
+    char nothing;
+    while (read(1, &nothing, 1) < 0 && errno == EINTR) {}
+    _exit(0);
+}
+
+int gs_close_elsewhere(int descriptor) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    // In the order that the child relies on: neither is a standard stream.
+    pid_t child = descriptor > 1 && ends[0] > 1 ? fork() : -1;
+    if (child == 0) close_when_alone(descriptor, ends[0]);
+    close(ends[0]);
+    int status = 1;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    if (status == 0) close(descriptor);
+    // From here on it is the other process's alone, which may end.
+    close(ends[1]);
+    if (status == 0) return 0;
+    errno = EAGAIN;
+    return -1;
 }

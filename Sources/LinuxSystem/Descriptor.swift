@@ -19,6 +19,13 @@ package struct Descriptor: ~Copyable, Sendable {
         }
     }
 
+    /// Closes it without waiting for what that sets free: the blocks of a large file that has no name left may take the
+    /// disk a second, and are then given back by a process that outlives this one.
+    package consuming func closeElsewhere() {
+        let raw = release()
+        if gs_close_elsewhere(raw) != 0 { _ = Glibc.close(raw) }
+    }
+
     /// Gives up ownership: whoever gets the number closes it.
     package consuming func release() -> CInt {
         let value = raw

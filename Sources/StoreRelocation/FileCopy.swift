@@ -29,9 +29,6 @@ struct FileCopy {
         let path: FilePath
     }
 
-    /// Small enough to be in the processor's cache still when it is hashed and written.
-    private static let chunk = 1 << 18
-
     /// Bytes after which the disk is set to work, so that little is left for the sync.
     private static let writeback: Int64 = 4 << 20
 
@@ -70,24 +67,19 @@ struct FileCopy {
         try target.write(patch.bytes, at: Int64(patch.offset), path: path)
     }
 
-    /// This thread reads, hashes and writes; another one reads back what was written, right behind it, and hashes that.
-    /// Both hashes must be equal.
+    /// This thread reads and writes; another one reads back what was written, right behind it, compares and hashes it.
     private func copyAndVerify(from source: CInt, to target: CInt) throws -> String {
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.chunk, alignment: 4096)
-        defer { buffer.deallocate() }
         let verification = try ReadBack(descriptor: target, path: path)
-        var hash = ContentHash()
         var offset: Int64 = 0
         var isOnItsWay: Int64 = 0
         do {
             while true {
+                let buffer = try verification.slot()
                 let count = try read(buffer, source, at: offset)
                 if count == 0 { break }
-                let filled = UnsafeRawBufferPointer(rebasing: buffer[..<count])
-                hash.update(filled)
-                try Self.write(target, filled, at: offset, path: path)
+                try Self.write(target, UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: offset, path: path)
+                verification.wrote(count)
                 offset += Int64(count)
-                verification.advance(to: offset)
                 if offset - isOnItsWay >= Self.writeback {
                     gs_begin_writeback(target, off_t(isOnItsWay), off_t(offset - isOnItsWay))
                     isOnItsWay = offset
@@ -98,9 +90,7 @@ struct FileCopy {
             verification.cancel()
             throw error
         }
-        let written = hash.text()
-        guard try verification.finish() == written else { throw Mismatch(path: path) }
-        return written
+        return try verification.finish()
     }
 
     /// What comes next, the patch in it; 0 at the end.

@@ -164,6 +164,11 @@ final class StoreTransfer {
         guard try isStillWanted() else { throw Setback.changed }
         try stage(seen)
         let withdrawn = try withdraw(descriptor, seen)
-        return try commit(descriptor, withdrawn)
+        let done = try commit(descriptor, withdrawn)
+        if (try? descriptor.status())?.links == 0, seen.size >= Self.largeFile { descriptor.closeElsewhere() }
+        return done
     }
+
+    /// Bytes of a file that is worth a process to let go of it.
+    private static let largeFile: Int64 = 64 << 20
 }

@@ -24,6 +24,9 @@ extern const unsigned int gs_rename_exchange;
 int gs_reflink(int destination, int source);
 ssize_t gs_copy_file_range(int source, int destination, size_t length);
 int gs_fallocate(int descriptor, off_t length);
+// Closes a descriptor in a process of its own, which nobody waits for. Returns 0; or -1 with errno where there is no
+// process to be had, and then it is still open. It must hold no lock that anybody waits for.
+int gs_close_elsewhere(int descriptor);
 // Asks the kernel to begin writing this range to the disk, without waiting.
 void gs_begin_writeback(int descriptor, off_t start, off_t length);
 int gs_syncfs(int descriptor);
