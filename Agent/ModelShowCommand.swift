@@ -104,14 +104,14 @@ extension [ModelAspect] {
     /// The value alone where it says it all.
     fileprivate var text: String {
         map { aspect in
-            if aspect.value == "YES" { return aspect.name }
+            if aspect.isFlag { return aspect.name }
             return ["type", "destination"].contains(aspect.name) ? aspect.value : aspect.name + " " + aspect.value
         }.joined(separator: ", ")
     }
 
     fileprivate var json: JSONObject {
         var object = JSONObject()
-        for aspect in self { object[aspect.name] = aspect.value == "YES" ? .bool(true) : .string(aspect.value) }
+        for aspect in self { object[aspect.name] = aspect.isFlag ? .bool(true) : .string(aspect.value) }
         return object
     }
 }

@@ -3,6 +3,9 @@ package struct ModelAspect: Equatable, Sendable {
     package let name: String
     package let value: String
 
+    /// Whether it is said by its name alone. A default is a value, whatever it is.
+    package var isFlag: Bool { value == "YES" && name != "default" }
+
     fileprivate init(_ name: String, _ value: String) {
         self.name = name
         self.value = value
@@ -87,7 +90,7 @@ extension AttributeDescription {
         list.add("spotlight", isIndexedBySpotlight)
         for rule in validations { list.add("validation " + rule.predicate, rule.errorCode.map(String.init) ?? "YES") }
         for element in elements {
-            let said = element.aspects.map { $0.value == "YES" ? $0.name : $0.value }
+            let said = element.aspects.map { $0.isFlag ? $0.name : $0.value }
             list.add("element " + element.name, said.joined(separator: " "))
         }
         list.add("renamingIdentifier", renamingIdentifier == name ? nil : renamingIdentifier)
