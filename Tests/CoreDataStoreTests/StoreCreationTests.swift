@@ -22,6 +22,16 @@ struct StoreCreationTests {
         return location
     }
 
+    /// A model that is made in code has none, where Xcode's have an empty one.
+    @Test func aModelWithoutIdentifiers() throws {
+        for identifiers in [[], [""], ["2", "1"]] {
+            let model = try ManagedObjectModel(
+                entities: [EntityDescription(name: "Note")], versionIdentifiers: Set(identifiers))
+            let values = try PropertyListValue(parsing: StoreProperties(for: model).bytes).dictionary
+            #expect(values?["NSStoreModelVersionIdentifiers"] == .array(identifiers.sorted().map { .string($0) }))
+        }
+    }
+
     @Test func aNewStoreTellsItsModel() throws {
         let directory = try TemporaryDirectory()
         var note = EntityDescription(name: "Note")

@@ -50,7 +50,7 @@ struct ArchivedModelWriter {
         ]
         if !model.configurations.isEmpty {
             let members = model.configurations.sorted { $0.key.precedes($1.key) }.map { name, entities in
-                (name, builder.array(entities.compactMap { entityNumbers[$0].map { .uid($0) } }))
+                (name, builder.array(entities.compactMap { entityNumbers[$0].map { .uid($0) } }, "NSSet"))
             }
             fields["NSConfigurations"] = builder.dictionary(members)
         }
