@@ -153,6 +153,24 @@ import Testing
         #expect(throws: ModelFault.self) { try entities.check() }
     }
 
+    @Test(arguments: ["A B", "a\"b", "x;--", "x.y"]) func namesThatSQLiteWouldNotTake(name: String) throws {
+        let entity = StoreLayout(try ManagedObjectModel(entities: [Self.entity(name)]))
+        #expect(#expect(throws: ModelFault.self) { try entity.check() }?.entity == name)
+        let attribute = StoreLayout(try ManagedObjectModel(entities: [Self.entity("A", [(name, .string)])]))
+        #expect(#expect(throws: ModelFault.self) { try attribute.check() }?.property == name)
+        try StoreLayout(try ManagedObjectModel(entities: [Self.entity("_Größe1", [("日本$", .string)])])).check()
+    }
+
+    @Test func tablesThatSQLiteWouldNotMake() throws {
+        for name in ["_Metadata", "_primaryKey", "_ModelCache"] {
+            let layout = StoreLayout(try ManagedObjectModel(entities: [Self.entity(name)]))
+            #expect(#expect(throws: ModelFault.self) { try layout.check() }?.entity == name)
+        }
+        let wide = (0..<1998).map { ("a\($0)", AttributeType.string) }
+        let layout = StoreLayout(try ManagedObjectModel(entities: [Self.entity("A", wide)]))
+        #expect(#expect(throws: ModelFault.self) { try layout.check() }?.message.contains("2001 columns") == true)
+    }
+
     @Test func referencesWithoutAnInverse() throws {
         let model = try ManagedObjectModel(entities: [
             Self.entity("A", [], [Self.relationship("parts", to: "B", inverse: nil, most: 0, ordered: true)]),

@@ -1,9 +1,48 @@
 import ManagedObjectModel
 
 extension StoreLayout {
-    /// Throws `ModelFault` where two tables would have the same name: Core Data names them in capitals, and then SQLite
-    /// refuses the second one. (Of columns, the second one gets a number.)
+    /// SQLite's limit (https://sqlite.org/limits.html).
+    private static let mostColumns = 2000
+    private static let reservedTables: Set<String> = ["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"]
+
+    /// Throws `ModelFault` where SQLite would refuse a table: Core Data writes names in capitals and without quotes, so that
+    /// two may be the same, and a sign may be none of a name's. (Of two columns, the second one gets a number.)
     package func check() throws(ModelFault) {
+        try checkNames()
+        for table in tables {
+            if table.columns.count + 3 > Self.mostColumns {
+                throw ModelFault(
+                    entity: table.rootEntity,
+                    "its table needs \(table.columns.count + 3) columns, and SQLite has \(Self.mostColumns) at most",
+                    remedy: "let fewer entities inherit from it, or give it fewer attributes")
+            }
+            if Self.reservedTables.contains(table.name) {
+                throw ModelFault(
+                    entity: table.rootEntity, "its table is \(table.name), which is Core Data's own",
+                    remedy: "rename the entity")
+            }
+        }
+        try checkTables()
+    }
+
+    private func checkNames() throws(ModelFault) {
+        for entity in model.entities {
+            if let sign = entity.name.signOfNoName {
+                throw ModelFault(
+                    entity: entity.name, "its table can't be named after it: “\(sign)” is no part of a name",
+                    remedy: "rename the entity: letters, digits and underscores will do")
+            }
+            for property in entity.declaredProperties where !property.isTransient {
+                guard let sign = property.name.signOfNoName else { continue }
+                throw ModelFault(
+                    entity: entity.name, property: property.name,
+                    "no column can be named after it: “\(sign)” is no part of a name",
+                    remedy: "rename the property: letters, digits and underscores will do")
+            }
+        }
+    }
+
+    private func checkTables() throws(ModelFault) {
         var entities: [String: String] = [:]
         for table in tables {
             if let other = entities.updateValue(table.rootEntity, forKey: table.name) {
@@ -28,6 +67,19 @@ extension StoreLayout {
                     entity: side.entity, property: side.relationship,
                     "its table is \(table.name), which is that of the entity \(entity) too",
                     remedy: "rename the relationship or the entity")
+            }
+        }
+    }
+}
+
+extension String {
+    /// The first character that SQLite doesn't take in a name without quotes (https://sqlite.org/draft/tokenreq.html).
+    fileprivate var signOfNoName: Character? {
+        first { character in
+            character.unicodeScalars.contains { scalar in
+                guard scalar.isASCII else { return false }
+                let isLetter = ("a"..."z").contains(scalar) || ("A"..."Z").contains(scalar)
+                return !(isLetter || ("0"..."9").contains(scalar) || scalar == "_" || scalar == "$")
             }
         }
     }
