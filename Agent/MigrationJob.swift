@@ -154,7 +154,7 @@ extension CommandFailure {
     }
 
     init(_ error: MigrationError) {
-        let reasons = error.findings.dropFirst().map { "\n  " + $0.message }.joined()
+        let reasons = error.findings.dropFirst().map { "\n  " + $0.sentence }.joined()
         let status: ExitStatus =
             switch error.code {
             case CoreDataError.migrationCancelled: .interrupted

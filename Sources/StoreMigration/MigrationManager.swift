@@ -262,8 +262,10 @@ extension MigrationFinding {
             remedy: fault.remedy)
     }
 
-    fileprivate var sentence: String {
-        [entity, property].compactMap(\.self).joined(separator: ".") + ": " + message
+    /// What it is about, and what is said of it.
+    package var sentence: String {
+        let subject = [entity, property].compactMap(\.self).joined(separator: ".")
+        return subject.isEmpty ? message : subject + ": " + message
     }
 }
 
@@ -272,7 +274,7 @@ extension MigrationError {
         self.init(
             CoreDataError.missingMappingModel,
             CoreDataError.reason(CoreDataError.missingMappingModel)
-                + (error.reasons.first.map { ": " + $0.message } ?? ""),
+                + (error.reasons.first.map { ": " + $0.sentence } ?? ""),
             remedy: error.reasons.first?.remedy ?? "write a mapping model", findings: error.reasons)
     }
 }

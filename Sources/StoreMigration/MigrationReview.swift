@@ -1,3 +1,4 @@
+import CoreDataStore
 import ManagedObjectModel
 
 /// What an inferred migration does that its author may not have meant: values that are lost without a word, and
@@ -53,6 +54,30 @@ struct MigrationReview {
             review(from: old, to: new)
         }
         for entity in destination.entities { reviewConstraints(of: entity) }
+        reviewUnmade()
+    }
+
+    /// What is left to Core Data: told where the entity is migrated.
+    private mutating func reviewUnmade() {
+        let before = source.entityVersionHashesByName
+        let after = destination.entityVersionHashesByName
+        let migrated = Set(
+            entities.all.filter { old, new in old.flatMap { before[$0.name] } != after[new.name] }.map(\.new.name))
+        let layout = StoreLayout(destination)
+        for index in layout.unmadeIndexes where migrated.contains(index.entity) {
+            add(.note, index.entity, nil, index.sentence, "none needed: requests are slower without it, no less right")
+        }
+        for name in layout.unknownDerivations {
+            let parts = name.split(separator: ".", maxSplits: 1).map(String.init)
+            guard parts.count == 2, migrated.contains(parts[0]) else { continue }
+            let attribute = destination.entity(named: parts[0])?.attributes.first { $0.name == parts[1] }
+            add(
+                .warning, parts[0], parts[1],
+                "the attribute is derived as “\(attribute?.derivation?.expression ?? "")”, which isn't computed here: "
+                    + "where it is new it has no value before an object is saved",
+                "derive it by a function that Core Data documents, where it isn't one: count, sum, min, max, canonical, "
+                    + "uppercase, lowercase, now, or a key path")
+        }
     }
 
     private mutating func add(
@@ -168,6 +193,13 @@ struct MigrationReview {
                 .note, new.name, property.name, "the \(property.kind) and its values are removed",
                 Self.whereMeant)
         }
+        for case (let was?, let property) in pairs.all where declared.contains(property.name) {
+            if !was.isTransient, property.isTransient, was.kind == property.kind {
+                add(
+                    .warning, new.name, property.name, "the \(property.kind) becomes transient: its values are removed",
+                    "keep it stored, or add a transient one beside it, where they are to be kept")
+            }
+        }
         for (was, property) in pairs.all where declared.contains(property.name) && !property.isTransient {
             let kept = was.flatMap { $0.kind == property.kind && !$0.isTransient ? $0 : nil }
             if kept == nil { reviewLost(property, of: new.name, removed) }
@@ -223,6 +255,12 @@ struct MigrationReview {
                 "\(old.type.name) becomes \(new.type.name): values that don't fit are cut",
                 "see that no value is outside of the new type's range")
         }
+        if old.derivation == nil, let derivation = new.derivation {
+            add(
+                .warning, entity, new.name,
+                "the attribute becomes derived (\(derivation.expression)): its values are replaced",
+                "add a derived one beside it, where they are to be kept")
+        }
     }
 
     private mutating func review(_ old: RelationshipDescription, _ new: RelationshipDescription, of entity: String) {
@@ -233,6 +271,20 @@ struct MigrationReview {
         let family = ([after] + destination.superentities(of: after)).map(\.name)
         let isSame = successor.map { one in
             family.contains(one.name) || destination.superentities(of: one).contains { $0.name == after.name }
+        }
+        if old.isOrdered, !new.isOrdered, new.isToMany {
+            add(
+                .note, entity, new.name, "the relationship is not ordered any more: the order of its objects is lost",
+                Self.whereMeant)
+        }
+        if isSame == true, let successor, successor.name != after.name,
+            destination.superentities(of: after).contains(where: { $0.name == successor.name })
+        {
+            add(
+                .warning, entity, new.name,
+                "the destination changes from \(before.name) to \(after.name), which inherits from it: objects of other "
+                    + "entities are let go",
+                "write a mapping model, where they are to be kept")
         }
         guard isSame != true else { return }
         add(

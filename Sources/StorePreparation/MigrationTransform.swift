@@ -123,7 +123,7 @@ extension RelocationFailure {
     /// Core Data's code is in the word for scripts.
     package init(_ error: MigrationError) {
         let kind: Kind = error.isOfTheDisk ? .failed : .badData
-        let reasons = error.findings.dropFirst().map { "; " + $0.message }.joined()
+        let reasons = error.findings.dropFirst().map { "; " + $0.sentence }.joined()
         self.init(kind, code: "core_data_\(error.code)", error.description + reasons, remedy: error.remedy)
     }
 }

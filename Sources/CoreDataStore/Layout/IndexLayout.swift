@@ -1,6 +1,6 @@
 import ManagedObjectModel
 
-/// An index that Core Data makes, named and written as current systems do it.
+/// An index that Core Data makes, named and written as it does.
 package struct IndexLayout: Equatable, Sendable {
     package let name: String
     package let table: String
@@ -15,8 +15,16 @@ package struct IndexLayout: Equatable, Sendable {
 }
 
 extension StoreLayout {
+    /// From this version of Core Data on (iOS 11, macOS 10.13) an index goes by its entity's name, not by its table's.
+    private static let firstWithFetchIndexes: Int64 = 847
+
+    /// As current systems make them.
+    package var indexes: [IndexLayout] { indexes(ofFramework: StoreProperties.frameworkVersion) }
+
     /// Those of references, of hierarchies and of join tables, then those that the model asks for.
-    package var indexes: [IndexLayout] {
+    ///
+    /// - Parameter version: Core Data's own, as the store's metadata have it.
+    package func indexes(ofFramework version: Int64) -> [IndexLayout] {
         var found: [IndexLayout] = []
         for table in tables { found += structuralIndexes(of: table) }
         found += joinTables.map { table in
@@ -24,7 +32,8 @@ extension StoreLayout {
                 name: "\(table.name)_\(table.inverse.column)_INDEX", table: table.name, isUnique: false,
                 columns: [table.inverse.column, table.owner.column])
         }
-        for entity in numbers.entities { found += requestedIndexes(of: entity) }
+        let isOld = version < Self.firstWithFetchIndexes
+        for entity in numbers.entities { found += requestedIndexes(of: entity).map { isOld ? $0.asBefore : $0.index } }
         // A model's index may have the name that an attribute's own gets. SQLite's names differ by more than case.
         var names: Set<String> = []
         return found.filter { names.insert($0.name.lowercased()).inserted }
@@ -38,17 +47,17 @@ extension StoreLayout {
         }
     }
 
-    private func requestedIndexes(of entity: EntityDescription) -> [IndexLayout] {
+    private func requestedIndexes(of entity: EntityDescription) -> [RequestedIndex] {
         guard let table = table(of: entity.name) else { return [] }
-        func index(_ suffix: String, _ columns: [(String, isAscending: Bool)], isUnique: Bool = false) -> IndexLayout? {
-            let terms = columns.compactMap { property, isAscending in
-                column(of: property, of: entity.name).map {
-                    "\($0.name) COLLATE BINARY \(isAscending ? "ASC" : "DESC")"
-                }
-            }
-            guard terms.count == columns.count, !terms.isEmpty else { return nil }
-            return IndexLayout(
+        func index(
+            _ suffix: String, _ columns: [(String, isAscending: Bool)], isUnique: Bool = false
+        ) -> RequestedIndex? {
+            let names = columns.compactMap { column(of: $0.0, of: entity.name)?.name }
+            guard names.count == columns.count, !names.isEmpty else { return nil }
+            let terms = zip(names, columns).map { "\($0) COLLATE BINARY \($1.isAscending ? "ASC" : "DESC")" }
+            let index = IndexLayout(
                 name: "Z_\(entity.name)_\(suffix)", table: table.name, isUnique: isUnique, columns: terms)
+            return RequestedIndex(index: index, names: names)
         }
         let plain = entity.indexes.filter { index in
             index.partialIndexPredicate == nil && index.elements.first?.kind == .binary
@@ -67,5 +76,21 @@ extension StoreLayout {
                 isUnique: true)
         }
         return (single + fetch + compound + unique).compactMap(\.self)
+    }
+}
+
+/// An index that the model asks for.
+private struct RequestedIndex {
+    let index: IndexLayout
+    /// The columns'.
+    let names: [String]
+
+    /// As Core Data made it before fetch indexes: named after the table, in no other order than SQLite's.
+    var asBefore: IndexLayout {
+        guard !index.isUnique else { return index }
+        let suffix = names.count == 1 ? "_INDEX" : ""
+        return IndexLayout(
+            name: index.table + "_" + names.joined(separator: "_") + suffix, table: index.table, isUnique: false,
+            columns: names)
     }
 }

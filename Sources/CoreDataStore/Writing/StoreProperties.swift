@@ -31,9 +31,8 @@ package struct StoreProperties: Sendable {
         values["NSStoreModelVersionHashes"] = .dictionary(model.entityVersionHashesByName.mapValues { .data($0) })
         values["NSStoreModelVersionHashesVersion"] = .integer(3)
         let identifiers = model.versionIdentifiers.sorted { $0.precedes($1) }
-        values["NSStoreModelVersionIdentifiers"] = .array(
-            (identifiers.isEmpty ? [""] : identifiers).map { .string($0) })
-        let version = values["NSPersistenceFrameworkVersion"]?.integer ?? Self.frameworkVersion
+        values["NSStoreModelVersionIdentifiers"] = .array(identifiers.map { .string($0) })
+        let version = frameworkVersion
         let digest = "NSStoreModelVersionHashesDigest"
         let checksum = "NSStoreModelVersionChecksumKey"
         let hasDigest = version >= Self.firstWithDigest || values[digest] != nil
@@ -41,6 +40,9 @@ package struct StoreProperties: Sendable {
         values[digest] = hasDigest ? .string(model.versionHashesDigest) : nil
         values[checksum] = hasChecksum ? .string(model.versionChecksum) : nil
     }
+
+    /// Core Data's own version, of the program that wrote the store last.
+    package var frameworkVersion: Int64 { values["NSPersistenceFrameworkVersion"]?.integer ?? Self.frameworkVersion }
 
     package var bytes: [UInt8] { BinaryPropertyListWriter.bytes(of: .dictionary(values)) }
 }

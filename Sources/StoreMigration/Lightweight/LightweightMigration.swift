@@ -24,7 +24,7 @@ struct LightweightMigration {
     ) throws {
         try destination.checkLayout()
         try store.addCoreDataFunctions()
-        schema = try StoreSchema(store)
+        let schema = try StoreSchema(store)
         let layout = StoreLayout(source).named(as: schema)
         let missing = schema.missing(of: layout)
         guard missing.isEmpty else {
@@ -35,16 +35,18 @@ struct LightweightMigration {
                 remedy: "restore a backup: the store was changed by hand, or its metadata is of another version")
         }
         self.store = store
+        self.schema = schema
         self.options = options
         self.progress = progress
         succession = ModelSuccession(layout, StoreLayout(destination), mapping)
-        tables = succession.tableMigrations
+        tables = succession.tableMigrations.map { $0.makingUniqueColumnsAnew(schema) }
     }
 
     mutating func run() throws {
         try refuseNameCollisions()
         var history = HistoryMigration(store, schema, succession)
         try history.refuseLoss(options)
+        notes += try LostValues(store, succession).notes()
         var objects = SchemaMigration(store, schema, succession)
         try objects.dropTriggersAndViews()
         try objects.dropSpatialIndexes(tables)
@@ -53,7 +55,7 @@ struct LightweightMigration {
         for table in tables where !table.isUnchanged {
             noteForeignColumns(of: table)
             try progress.step("migrating \(table.destination.rootEntity)", rows: table.source.map { try rows($0) } ?? 0)
-            try objects.dropIndexes(of: table)
+            if alteration(of: table)?.leavesRows != true { try objects.dropIndexes(of: table) }
             try migrate(table)
         }
         try links.dropReplaced()
@@ -94,7 +96,10 @@ struct LightweightMigration {
         guard let source = table.source else {
             return try store.execute(table.destination.creation(as: table.temporary))
         }
-        if isAltered(table, source) { try alter(table, source) } else { try rebuild(table, source) }
+        guard let alteration = alteration(of: table) else { return try rebuild(table, source) }
+        for statement in alteration.statements { try store.execute(statement) }
+        guard !staysInPlace(table) else { return }
+        try store.execute("ALTER TABLE \(source.name.sqlName) RENAME TO \(table.temporary.sqlName)")
     }
 
     private func isAltered(_ table: TableMigration, _ source: TableLayout) -> Bool {
@@ -102,16 +107,20 @@ struct LightweightMigration {
             $0.destination.name != table.destination.name && $0.source?.name == source.name
         }
         return table.canBeAltered && !isShared && (table.dropped.isEmpty || !isConstrained(source))
+            && table.added.isDisjoint(with: foreignColumns(of: source))
     }
 
     /// A new table has the model's columns only: somebody else's are gone then, as they are with Core Data.
     private mutating func noteForeignColumns(of table: TableMigration) {
         guard let source = table.source, !isAltered(table, source) else { return }
-        let known = Set(["Z_PK", "Z_ENT", "Z_OPT"] + source.columns.map(\.name))
-        let foreign = (schema.columns[source.name] ?? []).map(\.name).filter { !known.contains($0) }
-        for column in foreign {
+        for column in foreignColumns(of: source) {
             notes.append("the column \(source.name).\(column), which is none of the model's, is dropped")
         }
+    }
+
+    private func foreignColumns(of table: TableLayout) -> [String] {
+        let known = Set(["Z_PK", "Z_ENT", "Z_OPT"] + table.columns.map(\.name))
+        return (schema.columns[table.name] ?? []).map(\.name).filter { !known.contains($0) }
     }
 
     /// Whether the statement says more than names and types, as Core Data's of 2015 did of unique columns: those can't be
@@ -137,69 +146,28 @@ struct LightweightMigration {
                 + "SELECT \(expressions.joined(separator: ", ")) FROM \(source.name.sqlName) NOT INDEXED\(condition)")
     }
 
-    private func alter(_ table: TableMigration, _ source: TableLayout) throws {
-        let name = source.name.sqlName
-        for column in table.dropped { try store.execute("ALTER TABLE \(name) DROP COLUMN \(column.sqlName)") }
-        var updates: [(column: String, value: String)] = []
-        let number = EntityNumberExpression(table.numbers, of: "Z_ENT")
-        if !number.isIdentity { updates.append(("Z_ENT", number.text)) }
-        let family = Set(table.numbers.keys)
-        var renamings: [(from: String, to: String)] = []
-        for column in table.columns {
-            let target = column.column.name
-            let from = column.onlySource
-            if let from, from != target { renamings.append((from, target)) }
-            if column.carried != nil || (from == nil && column.values.isEmpty) { continue }
-            updates.append((target, column.expression(succession.numbers, family: family)))
-        }
-        // One pass over the rows, with the old names, before any is given away.
-        let added = table.columns.filter { $0.onlySource == nil }
-        let temporaryNames = Dictionary(
-            added.enumerated().map { ($1.column.name, "_C_\($0)") }, uniquingKeysWith: { first, _ in first })
-        for column in added {
-            try store.execute(
-                "ALTER TABLE \(name) ADD COLUMN \(temporaryNames[column.column.name] ?? "") \(column.column.type)")
-        }
-        if !updates.isEmpty {
-            let sets = updates.map { column, value in
-                let renamed = renamings.first { $0.to == column }?.from
-                return "\((temporaryNames[column] ?? renamed ?? column).sqlName) = \(value)"
-            }
-            try store.execute("UPDATE \(name) SET \(sets.joined(separator: ", "))\(condition(table, updates))")
-        }
-        // Names may be exchanged: each goes through one that nobody has.
-        for (index, renaming) in renamings.enumerated() {
-            try store.execute("ALTER TABLE \(name) RENAME COLUMN \(renaming.from.sqlName) TO _R_\(index)")
-        }
-        for (index, renaming) in renamings.enumerated() {
-            try store.execute("ALTER TABLE \(name) RENAME COLUMN _R_\(index) TO \(renaming.to.sqlName)")
-        }
-        for (column, temporary) in temporaryNames.sorted(by: { $0.value < $1.value }) {
-            try store.execute("ALTER TABLE \(name) RENAME COLUMN \(temporary) TO \(column.sqlName)")
-        }
-        try store.execute("ALTER TABLE \(name) RENAME TO \(table.temporary.sqlName)")
+    private func alteration(of table: TableMigration) -> TableAlteration? {
+        guard let source = table.source, isAltered(table, source) else { return nil }
+        let names = (schema.columns[source.name] ?? []).map(\.name)
+        return TableAlteration(table, of: source, succession.numbers, having: names)
     }
 
-    /// Rows in which nothing changes are not written.
-    private func condition(_ table: TableMigration, _ updates: [(column: String, value: String)]) -> String {
-        var touched = Set(table.numbers.filter { $0.key != $0.value }.keys)
-        for column in table.columns where updates.contains(where: { $0.column == column.column.name }) {
-            touched.formUnion(column.excluded)
-            touched.formUnion(column.values.filter { column.carried == nil && !$0.value.isPlain }.keys)
-        }
-        return touched == Set(table.numbers.keys) ? "" : " WHERE Z_ENT IN (\(touched.sorted().list))"
+    /// Whether it is altered under the name that it has already.
+    private func staysInPlace(_ table: TableMigration) -> Bool {
+        guard let source = table.source, source.name == table.destination.name else { return false }
+        return table.isUnchanged || isAltered(table, source)
     }
 
     /// What is left of the old tables once all that was to be kept is somewhere else.
     private func dropSources() throws {
-        let kept = Set(tables.filter(\.isUnchanged).compactMap { $0.source?.name })
+        let kept = Set(tables.filter(staysInPlace).compactMap { $0.source?.name })
         for table in succession.source.tables where !kept.contains(table.name) {
             try store.execute("DROP TABLE IF EXISTS \(table.name.sqlName)")
         }
     }
 
     private func giveNames() throws {
-        for table in tables where !table.isUnchanged {
+        for table in tables where !staysInPlace(table) {
             try store.execute(
                 "ALTER TABLE \(table.temporary.sqlName) RENAME TO \(table.destination.name.sqlName)")
         }
@@ -209,9 +177,4 @@ struct LightweightMigration {
 extension TableMigration {
     /// Its name until the old tables are gone.
     var temporary: String { "_T_" + destination.name }
-}
-
-extension ColumnValue {
-    /// Whether the value is the one that the row has already.
-    fileprivate var isPlain: Bool { if case .column = self { true } else { false } }
 }

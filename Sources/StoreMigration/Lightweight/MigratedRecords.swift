@@ -19,14 +19,13 @@ extension LightweightMigration {
             let recorded = try oldRoot.flatMap { number in
                 try store.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(number)])
             }
-            // Without a record the next object would get a key that is taken.
-            let highest =
-                try recorded
-                ?? root.flatMap { try store.integer("SELECT max(Z_PK) FROM \($0.destination.name.sqlName)") }
+            // Without a record, or with one that is too low, the next object would get a key that is taken.
+            let used = try root.flatMap { try store.integer("SELECT max(Z_PK) FROM \($0.destination.name.sqlName)") }
+            let highest = max(recorded ?? 0, used ?? 0)
             let parent = entity.superentityName.map(numbers.number) ?? 0
             rows.append([
                 .integer(numbers.number(of: entity.name)), .text(name ?? entity.name), .integer(parent),
-                .integer(highest ?? 0),
+                .integer(highest),
             ])
         }
         // Core Data's own entities, such as history's, have numbers from 16001 on.
@@ -37,16 +36,23 @@ extension LightweightMigration {
     }
 
     func writeMetadata() throws {
-        let row = try store.prepare("SELECT Z_PLIST FROM Z_METADATA LIMIT 1")
-        guard try row.step(), let bytes = row.bytes(0, limit: 16 << 20), var properties = StoreProperties(bytes) else {
+        guard var properties = try store.properties() else {
             throw MigrationError(
                 CoreDataError.incompatibleSchema, "the store's metadata can't be read", remedy: "restore a backup")
         }
-        row.reset()
         properties.set(succession.destination.model)
         try store.execute("UPDATE Z_METADATA SET Z_PLIST = ?", [.blob(properties.bytes)])
         // Stores of before 2014 have none; with one, no next migration needs the model's older versions.
         if !schema.has(table: "Z_MODELCACHE") { try store.execute(StoreWriter.modelCacheTable) }
         try store.writeModelCache(succession.destination.model)
+    }
+}
+
+extension StoreWriter {
+    /// What the store's metadata say; nil where they can't be read.
+    func properties() throws -> StoreProperties? {
+        let row = try prepare("SELECT Z_PLIST FROM Z_METADATA LIMIT 1")
+        guard try row.step(), let bytes = row.bytes(0, limit: 16 << 20) else { return nil }
+        return StoreProperties(bytes)
     }
 }

@@ -76,10 +76,11 @@ struct SchemaMigration {
     }
 
     /// Those of tables that were touched, or whose entities have another hash; others keep what they have.
-    private func restoreIndexes(_ tables: [TableMigration], _ joins: Set<String>) throws {
+    private mutating func restoreIndexes(_ tables: [TableMigration], _ joins: Set<String>) throws {
         let touched = Set(tables.filter { !$0.isUnchanged || $0.isTransformed }.map(\.destination.name))
         let changed = touched.union(joins)
-        let wanted = succession.destination.indexes.filter { changed.contains($0.table) }
+        let version = try store.properties()?.frameworkVersion ?? StoreProperties.frameworkVersion
+        let wanted = succession.destination.indexes(ofFramework: version).filter { changed.contains($0.table) }
         let there = try StoreSchema(store).objects.filter { $0.kind == .index }
         for index in there where changed.contains(index.table) {
             guard isCoreDatas(index), !wanted.contains(where: { $0.creation == index.creation }) else { continue }
@@ -87,6 +88,10 @@ struct SchemaMigration {
         }
         let left = Set(try StoreSchema(store).objects.filter { $0.kind == .index }.map(\.name))
         for index in wanted where !left.contains(index.name) { try store.execute(index.creation) }
+        let unmade = succession.destination.unmadeIndexes.filter { index in
+            succession.destination.table(of: index.entity).map { touched.contains($0.name) } ?? false
+        }
+        notes += unmade.map { $0.entity + ": " + $0.sentence }
     }
 
     private func isCoreDatas(_ index: StoreSchema.Object) -> Bool {

@@ -13,10 +13,13 @@ struct TableMigration {
     let takesAll: Bool
     /// Whether an entity of the table has another version hash than before.
     let isTransformed: Bool
+    /// Whether the table's own statement says which columns are unique, as Core Data's of 2015 did: to say something else,
+    /// it is made anew.
+    private(set) var saysWhatIsUnique = false
 
     /// Whether the rows stay as they are, and the table too.
     var isUnchanged: Bool {
-        guard let source, takesAll, numbers.allSatisfy({ $0.key == $0.value }) else { return false }
+        guard let source, takesAll, !saysWhatIsUnique, numbers.allSatisfy({ $0.key == $0.value }) else { return false }
         return source.name == destination.name && source.columns.count == destination.columns.count
             && columns.allSatisfy { $0.carried == $0.column.name && hasSameType($0) }
     }
@@ -24,7 +27,7 @@ struct TableMigration {
     /// Whether no row is dropped and no column changes its type, so that the table need not be made anew. To drop a
     /// column is to write all rows: that is faster than a new table once, and with no other change of the rows.
     var canBeAltered: Bool {
-        guard takesAll else { return false }
+        guard takesAll, !saysWhatIsUnique else { return false }
         let read = columns.compactMap(\.onlySource)
         return Set(read).count == read.count && (dropped.isEmpty || dropped.count == 1 && !writesRows)
             && columns.allSatisfy { ($0.onlySource != nil && hasSameType($0)) || isNew($0) }
@@ -34,6 +37,17 @@ struct TableMigration {
     var dropped: [String] {
         let read = Set(columns.compactMap(\.onlySource))
         return (source?.columns ?? []).map(\.name).filter { !read.contains($0) }
+    }
+
+    /// The names of columns that nothing comes into as it is.
+    var added: Set<String> { Set(columns.filter { $0.onlySource == nil }.map(\.column.name)) }
+
+    func makingUniqueColumnsAnew(_ schema: StoreSchema) -> TableMigration {
+        guard isTransformed, let source else { return self }
+        let statement = schema.objects.first { $0.kind == .table && $0.name == source.name }?.creation
+        var table = self
+        table.saysWhatIsUnique = statement.map { SQLTokens($0).contains { $0.keyword == "UNIQUE" } } ?? false
+        return table
     }
 
     private var writesRows: Bool {
