@@ -28,7 +28,7 @@ struct CheckReport {
             from: old.model, sourceName: old.version?.name, hashes: old.hashes, to: target, named: new.name,
             intermediates: versions.map { ($0.name, $0.model) }, mappings: mappings)
         if case .failure(let error) = between { check = check.refusing(error) }
-        guard let store, let step = check.firstStep, check.findings.contains(where: { $0.requirement != nil }) else {
+        guard let store, let step = check.firstStep else {
             self.check = check
             return
         }
@@ -44,6 +44,7 @@ struct CheckReport {
     ) throws -> MigrationCheck {
         try StoreReader.read(store.location) { reader in
             guard let requirements = StoreRequirements(reader, step) else { return check }
+            do { try requirements.checkTables() } catch let error as MigrationError { return check.refusing(error) }
             return try check.deciding(requirements.hindrances)
         }
     }

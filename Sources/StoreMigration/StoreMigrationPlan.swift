@@ -51,6 +51,7 @@ extension MigrationManager {
             }
         }
         guard let first = steps.first, let requirements = StoreRequirements(reader, first) else { return }
+        try requirements.checkTables()
         var failures: [MigrationFinding] = []
         for var finding in MigrationReview(first.source, first.destination).findings {
             guard let requirement = finding.requirement else { continue }

@@ -17,6 +17,12 @@ package struct StoreRequirements {
         succession = ModelSuccession(StoreLayout(step.source), StoreLayout(step.destination), mapping)
     }
 
+    /// Throws `MigrationError` where the store's tables are in the step's way; `StoreError`.
+    package func checkTables() throws {
+        let schema = try StoreSchema(reader)
+        try schema.check(succession.source.named(as: schema), becoming: succession.destination)
+    }
+
     /// How much of the store is in the requirement's way; nil where that can't be told. Throws `StoreError`.
     package func hindrances(_ requirement: StoreRequirement) throws -> Int64? {
         switch requirement {

@@ -55,6 +55,13 @@ import Testing
             testDescription: "history of an entity that is removed", old: entity("A", value) + entity("B"),
             new: entity("B"), rows: history, code: 134110, words: "here there are 1"),
         Case(
+            testDescription: "a foreign table of a new entity's name", old: entity("A", value),
+            new: entity("A", value) + entity("B"), rows: "CREATE TABLE ZB (x)", code: 134110,
+            words: "a table ZB that isn't Core Data's"),
+        Case(
+            testDescription: "a table that is gone", old: entity("A", value) + entity("B"), new: entity("A", value),
+            rows: "DROP TABLE ZB", code: 134020, words: "lacks what its model says: ZB"),
+        Case(
             testDescription: "history of another entity", old: entity("A", value) + entity("B"),
             new: entity("A", value), rows: history, code: nil, words: ""),
     ]

@@ -49,6 +49,17 @@ import Testing
 
     fileprivate let whole = "SELECT count(*) || ' ' || min(ZNAME) || ' ' || sum(ZSTARS) || ' ' || max(Z_ENT) FROM ZNOTE"
 
+    @Test func whoIsWaitedForIsSaidOnce() throws {
+        try fill(1)
+        let holder = try StoreWriter(store)
+        try holder.execute("BEGIN")
+        _ = try holder.integer("SELECT count(*) FROM ZNOTE")
+        let busy = try groupstore("migrate", Word(store), "--model", Word(model), "--deadline", "1")
+        #expect(busy.status == 75)
+        #expect(busy.errors.split(separator: "\n").filter { $0.hasPrefix("waiting for") }.count == 1, "\(busy.errors)")
+        try holder.execute("COMMIT")
+    }
+
     @Test func aStoreIsMigratedAtItsPlace() throws {
         try fill(500)
         let planned = try groupstore("migrate", Word(store), "--model", Word(model), "--dry-run", "--json")

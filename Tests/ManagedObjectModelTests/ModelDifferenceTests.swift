@@ -36,6 +36,18 @@ import Testing
         }
     }
 
+    /// It is a value like the other one, not a word that says all.
+    @Test func aDefaultOfYes() throws {
+        var attribute = AttributeDescription(name: "a", type: .boolean)
+        for truth in [true, false] {
+            attribute.defaultValue = .boolean(truth)
+            let aspect = PropertyDescription.attribute(attribute).aspects.first { $0.name == "default" }
+            #expect(aspect?.value == (truth ? "YES" : "NO") && aspect?.isFlag == false)
+        }
+        let optional = PropertyDescription.attribute(attribute).aspects.first { $0.name == "optional" }
+        #expect(optional == nil || optional?.isFlag == true)
+    }
+
     @Test func whatChanged() throws {
         #expect(
             try Self.lines(Self.model(Self.old), Self.model(Self.new)) == [

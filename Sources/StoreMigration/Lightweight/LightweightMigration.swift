@@ -26,14 +26,7 @@ struct LightweightMigration {
         try store.addCoreDataFunctions()
         let schema = try StoreSchema(store)
         let layout = StoreLayout(source).named(as: schema)
-        let missing = schema.missing(of: layout)
-        guard missing.isEmpty else {
-            throw MigrationError(
-                CoreDataError.incompatibleSchema,
-                "the store lacks what its model says: "
-                    + missing.prefix(5).joined(separator: ", "),
-                remedy: "restore a backup: the store was changed by hand, or its metadata is of another version")
-        }
+        try schema.check(layout, becoming: StoreLayout(destination))
         self.store = store
         self.schema = schema
         self.options = options
@@ -43,7 +36,6 @@ struct LightweightMigration {
     }
 
     mutating func run() throws {
-        try refuseNameCollisions()
         var history = HistoryMigration(store, schema, succession)
         try history.refuseLoss(options)
         notes += try LostValues(store, succession).notes()
@@ -77,17 +69,6 @@ struct LightweightMigration {
     private func rows(_ table: TableLayout) throws -> Int64 {
         let root = succession.source.numbers.number(of: table.rootEntity)
         return try store.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(root)]) ?? 0
-    }
-
-    /// A table of somebody else's may have a name that Core Data needs.
-    private func refuseNameCollisions() throws {
-        let known = Set(succession.source.tables.map(\.name) + succession.source.joinTables.map(\.name))
-        let wanted = succession.destination.tables.map(\.name) + succession.destination.joinTables.map(\.name)
-        guard let taken = wanted.first(where: { schema.has(table: $0) && !known.contains($0) }) else { return }
-        throw MigrationError(
-            CoreDataError.migration,
-            "the store has a table \(taken) that isn't Core Data's, and the new model needs one",
-            remedy: "rename that table")
     }
 
     // MARK: Tables
