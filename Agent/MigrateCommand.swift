@@ -173,7 +173,6 @@ final class MigrationReporter {
         }
     }
 
-    /// To a person, beside the progress.
     /// It is looked again and again: who is waited for is said when it is another one.
     func wait(for holders: String) {
         guard waited != holders else { return }
@@ -181,6 +180,7 @@ final class MigrationReporter {
         say("waiting for \(holders)")
     }
 
+    /// To a person, beside the progress.
     func say(_ text: String) {
         finish()
         if output.json {
