@@ -159,6 +159,8 @@ package struct RelocationEngine {
             report(.plan(sentence(decision, content), bytesToCopy: decision.bytesToCopy))
             switch decision.plan {
             case .nothingToDo(let adopted):
+                // What was to come has gone elsewhere meanwhile: what made room for it gets its place back.
+                guard givenUp.isEmpty else { throw StoreTransfer.Setback.changed }
                 var summary = summary(.nothingToDo, places)
                 summary.notes = notes + (adopted ? ["no legacy store; the group's own is used"] : [])
                 return summary
@@ -241,7 +243,8 @@ package struct RelocationEngine {
         options.content = content
         return try StoreTransfer(
             transfer, source: store, container: decision.places.container, options: options,
-            isStillWanted: { try decision.stillHolds(for: purpose, store) }, report: report
+            isStillWanted: { try decision.stillHolds(for: purpose, store) },
+            keepsOther: { try decision.keepsOther(purpose, store) }, report: report
         ).run()
     }
 

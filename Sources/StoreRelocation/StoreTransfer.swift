@@ -60,6 +60,8 @@ final class StoreTransfer {
     let options: Options
     /// Whether what the plan rests on still holds, asked when the database is quiet.
     private let isStillWanted: () throws -> Bool
+    /// Whether the store for whose sake this one goes still has its name, asked when this one has lost its own.
+    let keepsOther: () throws -> Bool
     let report: (RelocationEvent) -> Void
     var staged: StagedSet?
     private(set) var supportBytes: Int64 = 0
@@ -69,7 +71,8 @@ final class StoreTransfer {
     /// Writes the journal: from here on, the transfer is either run or undone by the next run.
     init(
         _ transfer: Transfer, source: StoreLocation, container: GroupContainer, options: Options,
-        isStillWanted: @escaping () throws -> Bool, report: @escaping (RelocationEvent) -> Void
+        isStillWanted: @escaping () throws -> Bool, keepsOther: @escaping () throws -> Bool = { true },
+        report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.container = container
         self.transfer = transfer
@@ -78,6 +81,7 @@ final class StoreTransfer {
         self.places = try TransferPlaces(transfer, source: source, container: container)
         self.options = options
         self.isStillWanted = isStillWanted
+        self.keepsOther = keepsOther
         self.report = report
     }
 
