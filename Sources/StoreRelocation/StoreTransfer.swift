@@ -28,6 +28,8 @@ final class StoreTransfer {
         var opaque: Bool
         /// What is published, for a transfer that copies.
         var content = PublishedContent.same
+        /// Ends it while nothing has left its place.
+        var isCancelled: () -> Bool = { false }
         /// Called once the store is at its new place, ready to be opened: what follows is only book-keeping.
         var published: () -> Void
     }
@@ -99,6 +101,7 @@ final class StoreTransfer {
                 do {
                     return try attempt()
                 } catch let setback as Setback {
+                    try checkCancelled()
                     if options.deadline.hasPassed { throw setback }
                     if case .held(let identity) = setback, wait > .milliseconds(10) {
                         report(.waiting(for: FileHolder.of(identity)))
@@ -111,6 +114,10 @@ final class StoreTransfer {
             try undo(after: error)
             throw error
         }
+    }
+
+    private func checkCancelled() throws {
+        if options.isCancelled() { throw RelocationFailure.cancelled(source.path) }
     }
 
     private func undo(after error: any Error) throws {
@@ -167,6 +174,7 @@ final class StoreTransfer {
         // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
         guard try isStillWanted() else { throw Setback.changed }
         try stage(seen)
+        try checkCancelled()
         let withdrawn = try withdraw(descriptor, seen)
         let done = try commit(descriptor, withdrawn)
         if (try? descriptor.status())?.links == 0, seen.size >= Self.largeFile { descriptor.closeElsewhere() }
