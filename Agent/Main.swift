@@ -14,6 +14,7 @@ struct GroupStoreCommand: ParsableCommand {
 
     /// An empty path would stand for the working directory: mostly it is a variable of a script that isn't set.
     static func main() {
+        StandardDescriptors.takeMissingOnes()
         guard !CommandLine.arguments.contains("") else { exit(withError: ValidationError("an argument is empty")) }
         main(nil)
     }

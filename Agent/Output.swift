@@ -1,6 +1,7 @@
 import AgentProtocol
 import ArgumentParser
 import Glibc
+import Synchronization
 
 /// What every command understands.
 struct OutputOptions: ParsableArguments {
@@ -40,12 +41,28 @@ struct Output: Sendable {
         Self.write("groupstore: \(failure.message)\(remedy)", to: STDERR_FILENO)
     }
 
+    /// False when standard output has taken less than was printed: a full disk, or nobody reads it any more.
+    static var isDelivered: Bool { !hasLost.load(ordering: .relaxed) }
+
+    private static let hasLost = Atomic<Bool>(false)
+
+    /// Throws `CommandFailure` when not all that was printed has arrived.
+    static func checkDelivered() throws {
+        guard !isDelivered else { return }
+        throw CommandFailure(
+            .inputOutput, code: "output_lost", "standard output can't be written to",
+            remedy: "free space where it goes, or keep reading it")
+    }
+
     static func write(_ line: String, to descriptor: CInt) {
         var bytes = Array((line + "\n").utf8)[...]
         while !bytes.isEmpty {
             let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
             if count < 0, errno == EINTR { continue }
-            if count <= 0 { return }
+            if count <= 0 {
+                if descriptor == STDOUT_FILENO { hasLost.store(true, ordering: .relaxed) }
+                return
+            }
             bytes = bytes.dropFirst(count)
         }
     }
@@ -55,6 +72,7 @@ struct Output: Sendable {
 func reporting(_ output: Output, _ body: () throws -> Void) throws {
     do {
         try body()
+        try Output.checkDelivered()
     } catch let failure as CommandFailure {
         output.fail(failure)
         throw failure.status.code

@@ -37,14 +37,17 @@ struct RecoverCommand: ParsableCommand {
         var request = RelocationRequest(source: group, group: group)
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
+        Interruption.isNotedFromNowOn()
         do throws(RelocationFailure) {
-            let engine = RelocationEngine(request, report: { progress.report($0) })
+            let engine = RelocationEngine(
+                request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
             let found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
             if dryRun, let found { show(found, output) }
             finish(found, group, output)
         } catch {
-            progress.fail(error, source: group, seconds: 0)
-            throw ExitCode(error.exitCode)
+            let failure = error.markedIfInterrupted
+            progress.fail(failure, source: group, seconds: 0)
+            throw ExitCode(failure.exitCode)
         }
     }
 

@@ -97,13 +97,16 @@ struct RelocateCommand: ParsableCommand {
                 try migration.map { try request.migrate($0, trace: trace) }
             }
             FileLease.ignoreBreakSignal()
-            let engine = RelocationEngine(request, report: { progress.report($0) })
+            Interruption.isNotedFromNowOn()
+            let engine = RelocationEngine(
+                request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
             progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
         } catch let error as RelocationFailure {
             let source = ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory()))
-            progress.fail(error, source: source, seconds: started.duration(to: .now).seconds)
-            throw ExitCode(error.exitCode)
+            let failure = error.markedIfInterrupted
+            progress.fail(failure, source: source, seconds: started.duration(to: .now).seconds)
+            throw ExitCode(failure.exitCode)
         }
     }
 

@@ -118,6 +118,8 @@ struct WatchCommand: ParsableCommand {
                 continue
             }
             output.record(event.object, "\(Self.timeOfDay())  \(event.type)  \(feed.name)  \(event.words)")
+            // What nobody was told isn't done: the token stays where it is.
+            try Output.checkDelivered()
             try runner?.run(EventRun(event, feed))
             if let token = event.token { try tokens?.write(token) }
             if once, event.meansReading { return }

@@ -58,6 +58,18 @@ final class StoreFiles {
         DatabaseHeader(try database.read(count: DatabaseHeader.length, at: 0, path: path))
     }
 
+    /// By what it is known that the database was written again.
+    struct Stamp: Equatable {
+        let size: Int64
+        /// Nanoseconds since 1970.
+        let modified: Int64
+    }
+
+    func stamp() throws(SystemError) -> Stamp {
+        let status = try database.status()
+        return Stamp(size: status.size, modified: status.modified)
+    }
+
     func isJournalHot() throws(SystemError) -> Bool { try RollbackJournal.isHot(name.journal, in: directory) }
 
     // MARK: The log's index
@@ -136,6 +148,8 @@ final class SharedDescriptor: Sendable {
     var raw: CInt { descriptor.raw }
 
     func identity() throws(SystemError) -> FileIdentity { try descriptor.status().identity }
+
+    func status() throws(SystemError) -> FileStatus { try descriptor.status() }
 
     func read(count: Int, at offset: Int64, path: FilePath? = nil) throws(SystemError) -> [UInt8] {
         try descriptor.read(count: count, at: offset, path: path)

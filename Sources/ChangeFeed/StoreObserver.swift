@@ -22,6 +22,9 @@ package final class StoreObserver {
     private var isUnreadable = false
     /// A rollback journal was seen since the last settled look: what counts as committed then is so for good.
     private var usesJournal = false
+    /// When the database was written last, where its writer kept the lock after the commit that was told: in exclusive mode
+    /// the change counter counts a program's first commit only.
+    private var toldUnderLock: StoreFiles.Stamp?
     var tracker = TableTracker()
     var surveying = SurveySchedule()
     var events = SideFileEvents()
@@ -58,6 +61,7 @@ package final class StoreObserver {
         sessions = SessionNotes()
         backoff = LookDelay()
         isUnreadable = false
+        toldUnderLock = nil
     }
 
     /// Something happened to one of the store's parts. Cheap; `look` judges.
@@ -73,6 +77,8 @@ package final class StoreObserver {
     package func look() -> Observation {
         let noted = touched
         touched = []
+        // A lock that was given up on may be released after what has just happened.
+        if isUnreadable, !noted.isEmpty { backoff = LookDelay() }
         var found = judge(noted)
         switch found.finding {
         case .unchanged: break
@@ -168,7 +174,6 @@ package final class StoreObserver {
 
     private func lookAtOpenWriteAhead(_ files: StoreFiles) throws -> Observation {
         guard files.log != nil else { return try lookWithoutIndex(files) }
-        isUnreadable = false
         return try lookAtLog(files)
     }
 
@@ -201,10 +206,17 @@ package final class StoreObserver {
             if hasChanged { backoff = LookDelay() }
             return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
         }
+        // In exclusive mode nobody takes the log's lock, and nobody else can read.
+        if files.isLockedExclusively() {
+            guard hasChanged, !isUnreadable else { return stillLocked() }
+            backoff = LookDelay()
+            return Observation(.changed, lookAgain: backoff.next())
+        }
         // It may have been committed between the last look and the lock's release.
         if try hasCommitted(files) { hasChanged = true }
         backoff = LookDelay()
-        return Observation(hasChanged ? .changed : .unchanged)
+        defer { isUnreadable = false }
+        return Observation(hasChanged || isUnreadable ? .changed : .unchanged)
     }
 
     private static let spin = Duration.microseconds(120)
@@ -225,16 +237,26 @@ package final class StoreObserver {
         forgetTables(Unattributable.gap)
         guard try !files.isJournalHot() else { return Observation(.unchanged) }
         guard let counter = try files.header()?.changeCounter, counter != known.changeCounter else {
-            return settled(.unchanged)
+            let mayBeExclusive = usesJournal || isUnreadable || toldUnderLock != nil
+            if mayBeExclusive, files.waitForWriter() { return stillLocked() }
+            let wasWritten = try toldUnderLock.map { try files.stamp() != $0 } ?? false
+            toldUnderLock = nil
+            if wasWritten { tracker.addUnknown() }
+            return settled(wasWritten ? .changed : .unchanged)
         }
         // Without a journal on the disk, the database is written before the transaction is over.
-        if files.waitForWriter(), !usesJournal { return stillLocked() }
+        let stamp = try files.stamp()
+        let isLocked = files.waitForWriter()
+        if isLocked, !usesJournal { return stillLocked() }
         guard try !files.isJournalHot(), try files.header()?.changeCounter == counter else {
             return Observation(.unchanged, lookAgain: backoff.next())
         }
         known.changeCounter = counter
         tracker.addUnknown()
-        return settled(.changed)
+        // Whoever reads now may have to wait: that what comes next isn't counted is noticed by the lock.
+        toldUnderLock = isLocked ? stamp : nil
+        let found = settled(.changed)
+        return isLocked ? Observation(found.finding, lookAgain: backoff.next()) : found
     }
 
     private func settled(_ finding: Observation.Finding) -> Observation {

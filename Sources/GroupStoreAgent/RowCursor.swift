@@ -165,7 +165,7 @@ enum HistoryTables {
 
     /// All but those that are kept for their own sake.
     static func users(_ tables: ChangedTables) -> Set<String> {
-        Set((tables.names ?? []).filter { !bookkeeping.contains($0) && !$0.hasPrefix("GS_") })
+        Set((tables.names ?? []).filter { !bookkeeping.contains($0) && !HistorySchema.isOwn($0) })
     }
 
     /// The tables of a transaction that recorded no row at all.

@@ -1,7 +1,7 @@
 import PersistentStore
 
 /// The tables that a store's history is kept in (Documentation/Formats.md).
-enum HistorySchema {
+package enum HistorySchema {
     /// What `GS_HISTORY.version` says of a history that this code writes.
     static let version: Int64 = 2
 
@@ -29,7 +29,7 @@ enum HistorySchema {
         """
 
     /// Whether the name is of those that history keeps for itself.
-    static func isOwn(_ name: String) -> Bool { name.uppercased().hasPrefix("GS_") }
+    package static func isOwn(_ name: String) -> Bool { tables.contains(name.uppercased()) }
 
     /// `GS_12_C3` belongs to the table with the number 12; nil when the trigger isn't ours.
     static func tableNumber(ofTrigger name: String) -> Int64? {

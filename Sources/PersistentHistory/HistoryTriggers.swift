@@ -45,6 +45,11 @@ struct HistoryTriggers {
 
     private var target: String { table.quotedName }
 
+    /// The table in a trigger's query. Of a table that is called NEW or OLD, those words would mean it and not the row.
+    private var source: String { isNamedAsARow ? "\(target) AS \(sourceName)" : target }
+    private var sourceName: String { isNamedAsARow ? "GS_ROW" : target }
+    private var isNamedAsARow: Bool { ["new", "old"].contains(table.name.lowercased()) }
+
     // MARK: Recording
 
     private func record(_ operation: Int, _ key: String) -> String {
@@ -127,9 +132,9 @@ struct HistoryTriggers {
     }
 
     private func note(sparing own: String?) -> String {
-        let key = table.key(of: target)
+        let key = table.key(of: sourceName)
         let others = own.map { " AND \(key) IS NOT \($0)" } ?? ""
-        let exists = table.rules.map { "EXISTS (SELECT 1 FROM \(target) WHERE \($0.conflict)\(others))" }
+        let exists = table.rules.map { "EXISTS (SELECT 1 FROM \(source) WHERE \($0.conflict)\(others))" }
         // What is left of statements that ended otherwise; in the middle of one, its own notes are still needed.
         var statements = table.mayNest ? [] : ["DELETE FROM GS_REPLACED WHERE table_id = \(number);"]
         for rule in table.rules {
@@ -141,7 +146,7 @@ struct HistoryTriggers {
             statements.append(
                 """
                 INSERT INTO GS_REPLACED (table_id, rule, value, key, number) SELECT \(number), \(rule.number), \
-                \(rule.identity), \(key), (SELECT coalesce(max(number), 0) FROM GS_CHANGE) FROM \(target) \
+                \(rule.identity), \(key), (SELECT coalesce(max(number), 0) FROM GS_CHANGE) FROM \(source) \
                 WHERE \(rule.conflict)\(others);
                 """)
         }
@@ -174,7 +179,7 @@ struct HistoryTriggers {
     /// The row that came has now what the noted one had, so that one is gone, or was changed in the middle of the
     /// statement. With recursive_triggers on, its own DELETE trigger told of it.
     private func recordReplaced(_ rule: UniqueRule, sparing own: String?) -> String {
-        let isGone = "NOT EXISTS (SELECT 1 FROM \(target) WHERE \(table.key(of: target)) = n.key)"
+        let isGone = "NOT EXISTS (SELECT 1 FROM \(source) WHERE \(table.key(of: sourceName)) = n.key)"
         // A note of a statement that ended otherwise is told by its value, or by what became of its row since.
         let hasGivenWay = rule.isReplacedByDefault ? isGone : "(\(lastOperation) IS NULL OR \(isGone))"
         return """

@@ -16,6 +16,15 @@ extension StoreLocation {
         try directory.hasBytes(of: name.database, in: other.directory, as: other.name.database)
     }
 
+    /// Puts this store on the disk, and of its external data what the other one has too.
+    func synchronize(whatIsIn other: StoreLocation) throws {
+        for name in [name.database, name.wal, name.journal] where try directory.status(name)?.kind == .regular {
+            try directory.open(name, flags: O_RDONLY).synchronize(path: directory.path.appending(name))
+        }
+        try other.directory.synchronizeFiles(of: other.name.support, within: directory, as: name.support)
+        try directory.synchronize()
+    }
+
     /// Another database in the directory whose external data goes by the same name: it differs from this one in the
     /// extension alone.
     func sharerOfExternalData() throws -> FilePath.Component? {
@@ -39,6 +48,23 @@ extension StoreLocation {
 }
 
 extension Directory {
+    /// Puts the other directory's counterpart of each file under a name on the disk.
+    fileprivate func synchronizeFiles(
+        of name: FilePath.Component, within other: Directory, as otherName: FilePath.Component
+    ) throws {
+        guard let kind = try status(name)?.kind, try other.status(otherName)?.kind == kind else { return }
+        switch kind {
+        case .directory:
+            let inside = try directory(name)
+            let otherInside = try other.directory(otherName)
+            for each in try inside.names() { try inside.synchronizeFiles(of: each, within: otherInside, as: each) }
+            try otherInside.synchronize()
+        case .regular:
+            try other.open(otherName, flags: O_RDONLY).synchronize(path: other.path.appending(otherName))
+        case .symbolicLink, .other: break
+        }
+    }
+
     /// Whether each file under a name is under the other directory's too. A directory without files loses nothing.
     fileprivate func hasFiles(
         of name: FilePath.Component, within other: Directory?, as otherName: FilePath.Component

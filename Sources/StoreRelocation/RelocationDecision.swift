@@ -77,7 +77,9 @@ struct RelocationDecision {
         case .schemaOnly, .unknown: return nil
         }
         if isSame { return try places.legacy.hasExternalDataWithin(places.group) ? .same : .sameRows }
-        let hashes = try places.container.receipts(of: places.group.name.database).compactMap(\.hash)
+        // Of this very file: one that was put in its place since knows nothing of what was relocated.
+        let hashes = try places.container.receipts(of: places.group.name.database)
+            .filter { $0.published?.file == group.status?.identity }.compactMap(\.hash)
         if !hashes.isEmpty, !legacy.needsQuiescing, hashes.contains(try StoreContents.publishedHash(legacy)) {
             return try places.legacy.hasExternalDataWithin(places.group) ? .published : .publishedRows
         }
@@ -87,7 +89,21 @@ struct RelocationDecision {
     /// Whether the reason to take this set away is still one, now that the set is quiet.
     func stillHolds(for purpose: Transfer.Purpose, _ store: StoreLocation) throws -> Bool {
         if case .publish = purpose { return true }
-        return try RelocationDecision(places, request).plan == plan
+        guard try RelocationDecision(places, request).plan == plan else { return false }
+        // What is about to be the only copy may be one that somebody has just made.
+        if case .discard = purpose { try places.group.synchronize(whatIsIn: places.legacy) }
+        return true
+    }
+
+    /// Whether the store for whose sake this set goes still has its name, asked when this set has lost its own: of two
+    /// processes that each take one of two stores away and keep the other, one finds the other one's gone.
+    func keepsOther(_ purpose: Transfer.Purpose, _ store: StoreLocation) throws -> Bool {
+        switch purpose {
+        case .publish, .restore: return true
+        case .archive, .discard: break
+        }
+        let (other, seen) = store.path == places.legacy.path ? (places.group, group) : (places.legacy, legacy)
+        return try other.directory.identity(other.name.database) == seen.status?.identity
     }
 
     var needsCopy: Bool { places.legacy.directory.identity.device != places.group.directory.identity.device }

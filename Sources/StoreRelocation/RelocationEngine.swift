@@ -19,7 +19,8 @@ package struct RelocationEngine {
     private(set) var claim: RelocationClaim?
 
     /// `registry` knows the presenters that can be asked; `opener` is asked to let go of stores that this process has
-    /// open itself. `isCancelled` ends the waiting for presenters and claims.
+    /// open itself. `isCancelled` ends all waiting, and what has not
+    /// begun to leave its place.
     package init(
         _ request: RelocationRequest, registry: any PresenterRegistry = MemoryRegistry(),
         opener: (any StoreOpener)? = nil, isCancelled: @escaping @Sendable () -> Bool = { false },
@@ -132,6 +133,7 @@ package struct RelocationEngine {
                 try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
                 return try withExtendedLifetime(lock) { _ in try body() }
             }
+            guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
             guard !deadline.hasPassed else { throw RelocationFailure.lockHeld(by: container.lockHolder(), container) }
             pause(wait)
             wait = min(wait * 2, .milliseconds(20))
@@ -159,6 +161,8 @@ package struct RelocationEngine {
             report(.plan(sentence(decision, content), bytesToCopy: decision.bytesToCopy))
             switch decision.plan {
             case .nothingToDo(let adopted):
+                // What was to come has gone elsewhere meanwhile: what made room for it gets its place back.
+                guard givenUp.isEmpty else { throw StoreTransfer.Setback.changed }
                 var summary = summary(.nothingToDo, places)
                 summary.notes = notes + (adopted ? ["no legacy store; the group's own is used"] : [])
                 return summary
@@ -194,6 +198,7 @@ package struct RelocationEngine {
                 return try RelocationDecision(places, request)
             } catch let error as StoreError {
                 guard case .busy = error, !deadline.hasPassed else { throw error }
+                guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
                 pause(.milliseconds(10))
             }
         }
@@ -239,9 +244,11 @@ package struct RelocationEngine {
         }
         var options = options(opaque: sighting.header == nil)
         options.content = content
+        options.isCancelled = isCancelled
         return try StoreTransfer(
             transfer, source: store, container: decision.places.container, options: options,
-            isStillWanted: { try decision.stillHolds(for: purpose, store) }, report: report
+            isStillWanted: { try decision.stillHolds(for: purpose, store) },
+            keepsOther: { try decision.keepsOther(purpose, store) }, report: report
         ).run()
     }
 

@@ -18,6 +18,12 @@ extension RelocationFailure {
             remedy: FileStatus(following: path) == nil ? "make it first: mkdir -p -m 0700" : "name a directory")
     }
 
+    static func cancelled(_ store: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .busy, code: "cancelled", "the relocation of \(PrintablePath(store)) was ended before it was done",
+            remedy: "run it again")
+    }
+
     static func lockHeld(by holder: String, _ container: GroupContainer) -> RelocationFailure {
         RelocationFailure(
             .busy, code: "locked",

@@ -38,7 +38,8 @@ struct RelocationEvidence {
         /// The rows are; external data of the legacy store isn't.
         case sameRows
         case different
-        /// The legacy store is byte for byte what a receipt says was published, and the group has moved on.
+        /// The legacy store is byte for byte what a receipt says was published as the file that the group has, and the
+        /// group has moved on.
         case published
         /// The same, and some of its external data isn't in the group.
         case publishedRows
@@ -118,7 +119,10 @@ enum RelocationPlan: Equatable {
             return .relocate(archivingFirst: .store(reason: "it held no row when the legacy store was relocated"))
         }
         switch comparison {
-        case .same, .published: return .retireLegacy
+        case .same: return .retireLegacy
+        // What it holds may not be in the group any more, and then it is nowhere else: it isn't deleted.
+        case .published:
+            return .archiveLegacy(reason: "its rows were relocated before; the group's store has moved on since")
         case .publishedRows:
             return .archiveLegacy(
                 reason: "its rows were relocated before; some of its external data isn't in the group")

@@ -104,6 +104,8 @@ package struct RelocationFailure: Error, Sendable {
         case notPermitted
         /// A system or SQLite call failed in the middle.
         case failed
+        /// Somebody ended the waiting.
+        case interrupted
     }
 
     package var kind: Kind

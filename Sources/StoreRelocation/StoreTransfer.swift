@@ -28,6 +28,8 @@ final class StoreTransfer {
         var opaque: Bool
         /// What is published, for a transfer that copies.
         var content = PublishedContent.same
+        /// Ends it while nothing has left its place.
+        var isCancelled: () -> Bool = { false }
         /// Called once the store is at its new place, ready to be opened: what follows is only book-keeping.
         var published: () -> Void
     }
@@ -60,6 +62,8 @@ final class StoreTransfer {
     let options: Options
     /// Whether what the plan rests on still holds, asked when the database is quiet.
     private let isStillWanted: () throws -> Bool
+    /// Whether the store for whose sake this one goes still has its name, asked when this one has lost its own.
+    let keepsOther: () throws -> Bool
     let report: (RelocationEvent) -> Void
     var staged: StagedSet?
     private(set) var supportBytes: Int64 = 0
@@ -69,7 +73,8 @@ final class StoreTransfer {
     /// Writes the journal: from here on, the transfer is either run or undone by the next run.
     init(
         _ transfer: Transfer, source: StoreLocation, container: GroupContainer, options: Options,
-        isStillWanted: @escaping () throws -> Bool, report: @escaping (RelocationEvent) -> Void
+        isStillWanted: @escaping () throws -> Bool, keepsOther: @escaping () throws -> Bool = { true },
+        report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.container = container
         self.transfer = transfer
@@ -78,6 +83,7 @@ final class StoreTransfer {
         self.places = try TransferPlaces(transfer, source: source, container: container)
         self.options = options
         self.isStillWanted = isStillWanted
+        self.keepsOther = keepsOther
         self.report = report
     }
 
@@ -95,6 +101,7 @@ final class StoreTransfer {
                 do {
                     return try attempt()
                 } catch let setback as Setback {
+                    try checkCancelled()
                     if options.deadline.hasPassed { throw setback }
                     if case .held(let identity) = setback, wait > .milliseconds(10) {
                         report(.waiting(for: FileHolder.of(identity)))
@@ -107,6 +114,10 @@ final class StoreTransfer {
             try undo(after: error)
             throw error
         }
+    }
+
+    private func checkCancelled() throws {
+        if options.isCancelled() { throw RelocationFailure.cancelled(source.path) }
     }
 
     private func undo(after error: any Error) throws {
@@ -163,6 +174,7 @@ final class StoreTransfer {
         // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
         guard try isStillWanted() else { throw Setback.changed }
         try stage(seen)
+        try checkCancelled()
         let withdrawn = try withdraw(descriptor, seen)
         let done = try commit(descriptor, withdrawn)
         if (try? descriptor.status())?.links == 0, seen.size >= Self.largeFile { descriptor.closeElsewhere() }

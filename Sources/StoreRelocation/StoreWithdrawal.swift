@@ -83,7 +83,7 @@ extension StoreTransfer {
                     try exchange()
                     throw Setback.changed
                 }
-                guard isIntact() else { throw Setback.changed }
+                guard isIntact(), try keepsOther() else { throw Setback.changed }
                 return fingerprint
             } catch {
                 try takeBack(raw, isClosed: isIntact())

@@ -80,12 +80,13 @@ final class ObserverRig {
     }
 
     /// All that the observer finds until it has taken in every event there is and expects nothing more, or has come to
-    /// look at its slowest for a transaction that is left open.
-    func findings() throws -> [Observation.Finding] {
+    /// look at its slowest for a transaction that is left open. Or until it has looked that often.
+    func findings(looks: Int = .max) throws -> [Observation.Finding] {
         var found: [Observation.Finding] = []
         var wait = Duration.zero
         // An open transaction is looked for without end; a lock that stays is taken for exclusive mode after 0.5 s.
         var slowLooks = 0
+        var allLooks = 0
         while true {
             let early = unnoted
             unnoted = []
@@ -95,6 +96,8 @@ final class ObserverRig {
             if notices.isEmpty, wait == .zero || slowLooks > 30 { return found }
             let observation = observer.look()
             if observation.finding != .unchanged { found.append(observation.finding) }
+            allLooks += 1
+            if allLooks == looks { return found }
             if observation.finding == .changed { tables.append(observation.tables) }
             if observation.lookAgain == nil { survey() }
             wait = observation.lookAgain ?? .zero

@@ -188,6 +188,53 @@ import Testing
         #expect(try rig.findings() == [.changed])
     }
 
+    /// The change counter counts the first commit of such a program only.
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"])
+    func noCommitInExclusiveModeIsSilent(_ mode: String) throws {
+        let rig = try rig(mode)
+        let shell = try rig.shell("PRAGMA journal_mode = \(mode); PRAGMA locking_mode = EXCLUSIVE")
+        try shell.execute("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings().last == .discontinued(.unreadable))
+        for number in 1...3 {
+            try shell.execute("INSERT INTO note (text) VALUES ('\(number)')")
+            #expect(try rig.findings() == [], "nobody can read")
+        }
+        try shell.close()
+        #expect(try rig.findings() == [.changed])
+        try rig.once("INSERT INTO note (text) VALUES ('z')")
+        #expect(try rig.findings() == [.changed])
+        try rig.once("SELECT * FROM note")
+        #expect(try rig.findings() == [])
+    }
+
+    /// Looked at between two of its commits, and closed before it could be known that it keeps its lock.
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
+    func aShortProgramInExclusiveModeIsNotSilent(_ mode: String) throws {
+        let rig = try rig(mode)
+        let shell = try rig.shell("PRAGMA journal_mode = \(mode); PRAGMA locking_mode = EXCLUSIVE")
+        try shell.execute("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings(looks: 1) == [.changed])
+        try shell.execute("INSERT INTO note (text) VALUES ('y')")
+        try shell.close()
+        #expect(try rig.findings() == [.changed])
+    }
+
+    /// With its index in memory that others see, it takes no lock of the log, and commits after the last event.
+    @Test func noCommitIsSilentWhereALogsProgramBecomesExclusive() throws {
+        let rig = try rig("WAL")
+        let shell = try rig.shell()
+        try shell.execute("INSERT INTO note (text) VALUES ('w'); PRAGMA locking_mode = EXCLUSIVE")
+        #expect(try rig.findings() == [.changed])
+        try shell.execute("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings().last == .discontinued(.unreadable))
+        try shell.execute("INSERT INTO note (text) VALUES ('y')")
+        #expect(try rig.findings() == [])
+        try shell.execute("PRAGMA locking_mode = NORMAL; INSERT INTO note (text) VALUES ('z')")
+        #expect(try rig.findings() == [.changed])
+        try shell.close()
+        #expect(try rig.findings() == [])
+    }
+
     @Test func afterLettingGoWhatIsThereIsKnown() throws {
         let rig = try rig("WAL")
         rig.letGo()

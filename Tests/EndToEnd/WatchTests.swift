@@ -193,6 +193,21 @@ import Testing
         #expect(try watch.wait(within: .seconds(20)).status == 130)
     }
 
+    /// What was printed into nowhere is told again to whoever gives the token.
+    @Test func whatCantBePrintedIsNotDone() throws {
+        let scene = try Scene()
+        let file = scene.places.scratch("token")
+        let command =
+            "'\(Programs.groupstore)' watch \(AgentProcess.group)/Notes.sqlite --token-file '\(file)' > /dev/full"
+        let watch = try RunningProcess("sh", ["-c", Word(command)], environment: scene.agent.environment)
+        try watch.line(.errors) { $0.contains("watching") }
+        let token = try run("cat", [Word(file)]).output
+        try scene.commit()
+        let done = try watch.wait()
+        #expect(done.status == 74 && done.errors.contains("standard output"), "\(done.errors)")
+        #expect(try run("cat", [Word(file)]).output == token)
+    }
+
     @Test func rowsAreFilteredAndATokenFileOutlivesTheAgent() throws {
         let scene = try Scene()
         try sqlite(scene.store, "PRAGMA journal_mode = WAL")

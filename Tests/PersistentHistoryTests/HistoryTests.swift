@@ -37,6 +37,22 @@ struct HistoryTests {
             ])
     }
 
+    /// NEW and OLD mean the row in a trigger, and GS_ is how a history's own tables begin.
+    @Test(arguments: ["new", "OLD", "gs_notes", "GS_NOTES"], ["", "WITHOUT ROWID"])
+    func aTableMayHaveAnyName(_ name: String, _ kind: String) throws {
+        let store = try Fixture("CREATE TABLE \(name) (a INTEGER PRIMARY KEY, b UNIQUE, c UNIQUE) \(kind)")
+        _ = try store.enable()
+        try store.write(
+            """
+            INSERT INTO \(name) VALUES (1, 10, 100), (2, 20, 200), (3, 30, 300);
+            REPLACE INTO \(name) VALUES (4, 10, 200); UPDATE OR REPLACE \(name) SET b = 30 WHERE a = 4
+            """)
+        let gone = try store.changes().filter { $0.operation == .delete }.map(\.key)
+        #expect(gone.count == 3)
+        for key: Int64 in 1...3 { #expect(gone.contains([.integer(key)])) }
+        #expect(try store.changes().allSatisfy { $0.table == name })
+    }
+
     @Test func disablingLeavesNoTrace() throws {
         let store = try Fixture(
             "CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE); CREATE INDEX i ON note (u); CREATE TABLE t (a)")

@@ -54,6 +54,24 @@ import Testing
         #expect(try container.journal() == nil)
     }
 
+    /// Two that each take away what the other one keeps: whoever comes later finds it gone, and puts its own back.
+    @Test func aStoreWhoseOtherIsGoneKeepsItsName() throws {
+        try makeStore(at: legacy)
+        let before = try legacy.directory.identity(legacy.name.database)
+        #expect(throws: StoreTransfer.Setback.self) {
+            _ = try StoreTransfer(
+                transfer(.discard), source: legacy, container: container,
+                options: .init(
+                    deadline: Deadline(after: .zero), drain: Drain(quiet: .zero, longest: .zero), assumeClosed: false,
+                    opaque: false, published: {}),
+                isStillWanted: { true }, keepsOther: { false }, report: { _ in }
+            ).run()
+        }
+        #expect(try legacy.directory.identity(legacy.name.database) == before)
+        #expect(try legacy.directory.names() == ["Notes.sqlite"])
+        #expect(try container.journal() == nil)
+    }
+
     /// The support folder had arrived, and undoing it was interrupted too: it stayed behind in the group container.
     @Test func aSupportFolderComesBackHoweverOftenUndoingIsInterrupted() throws {
         try makeStore(at: legacy)

@@ -36,7 +36,7 @@ extension RelocationFailure {
     package var outcome: String {
         switch kind {
         case .conflict: "conflict"
-        case .busy: "busy"
+        case .busy, .interrupted: "busy"
         case .badData, .unusablePlace, .notPermitted: "refused"
         case .failed: "failed"
         }
@@ -63,6 +63,7 @@ extension RelocationFailure {
         case .busy: 75
         case .badData: 65
         case .unusablePlace, .failed: 74
+        case .interrupted: 130
         case .notPermitted: 77
         }
     }

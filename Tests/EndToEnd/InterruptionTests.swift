@@ -1,0 +1,63 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A relocation that is told to end while it waits.
+@Suite(.ownThreads) struct InterruptionTests {
+    @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalPutsEverythingBack(_ number: CInt) throws {
+        let places = try Places()
+        let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let holder = try RunningProcess("sqlite3", ["-init", "/dev/null", Word(legacy.path)])
+        holder.send("BEGIN; SELECT count(*) FROM note;")
+        try holder.line { $0 == "10" }
+        let before = try DirectorySnapshot(places.legacy)
+        let relocation = try RunningProcess(
+            Programs.groupstore, ["relocate", Word(legacy.path), Word(places.group), "--json"],
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        try relocation.line { JSONObject(line: $0)?.type == "waiting" }
+        relocation.signal(number)
+        let done = try relocation.wait(within: .seconds(10))
+        #expect(done.status == 130, "\(done.output)")
+        #expect(done.outcome == "busy" && done.summary.object("error")?.string("code") == "cancelled")
+        #expect(done.summary.object("error")?.integer("exit") == 130)
+        #expect(try DirectorySnapshot(places.legacy) == before)
+        #expect(FileStatus(following: places.group.pushing(".groupstore/journal.json")) == nil)
+        try holder.killAtOnce()
+    }
+
+    /// An agent that relocates for a client ends at once, too.
+    @Test func anAgentThatWaitsForAHolderEnds() throws {
+        let places = try Places()
+        let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+        let holder = try RunningProcess("sqlite3", ["-init", "/dev/null", Word(legacy.path)])
+        holder.send("BEGIN; SELECT count(*) FROM note;")
+        try holder.line { $0 == "10" }
+        let before = try DirectorySnapshot(places.legacy)
+        let client = try RunningProcess(
+            Programs.groupstore, ["relocate", Word(legacy.path), Word(places.group), "--json", "--deadline", "60"],
+            environment: agent.environment)
+        try client.line { JSONObject(line: $0)?.type == "waiting" }
+        try agent.stop()
+        client.signal(SIGKILL)
+        #expect(try DirectorySnapshot(places.legacy) == before)
+        try holder.killAtOnce()
+    }
+
+    /// A file that is opened next would have that number, and what is printed would go into it.
+    @Test func nothingIsPrintedIntoAStoreOrALock() throws {
+        let places = try Places()
+        let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let command = "'\(Programs.groupstore)' relocate '\(legacy.path)' '\(places.group)' <&- >&- 2>&-"
+        let done = try run(
+            "sh", ["-c", Word(command)], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(done.status == 0)
+        let locks = try run(
+            "find", [Word(places.group.pushing(".groupstore/claims")), "-name", "*.lock", "-size", "+0"])
+        #expect(locks.output == "")
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == 10)
+    }
+}

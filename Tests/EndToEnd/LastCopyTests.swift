@@ -1,0 +1,83 @@
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A store that is taken away because another one is kept: what it holds must be somewhere when it is gone.
+@Suite(.ownThreads) struct LastCopyTests {
+    /// Somebody puts a backup back where the store was, because the group's was lost and begun anew.
+    @Test func aBackupOfWhatTheGroupNoLongerHasIsAConflict() throws {
+        let places = try Places(.another)
+        let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let backup = places.scratch("backup")
+        try run("cp", ["-a", Word(places.legacy), Word(backup)])
+        #expect(try relocate(legacy.path, places.group).outcome == "relocated")
+        let published = places.group.appending("Notes.sqlite")
+        try run("rm", [Word(published)])
+        try makeStore(published, rows: 3)
+        try run("cp", ["-a", Word(backup.pushing(".")), Word(places.legacy)])
+
+        let done = try relocate(legacy.path, places.group)
+        #expect(done.status == 73 && done.outcome == "conflict", "\(done.output)")
+        #expect(try noteCount(legacy.path) == 10)
+        #expect(try noteCount(published) == 3)
+    }
+
+    private static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
+
+    /// A copy that somebody has just made is in memory alone: the power may fail right after the other one is gone.
+    @Test(.enabled(if: canTrace, "strace can't trace here"))
+    func whatIsKeptIsOnTheDiskBeforeItsDoubleGoes() throws {
+        let places = try Places()
+        let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        try run("cp", ["-a", Word(places.legacy.pushing(".")), Word(places.group)])
+        let trace = places.scratch("trace")
+        let done = try run(
+            "strace",
+            ["-f", "-y", "-e", "trace=fsync,unlinkat", "-o", Word(trace), Programs.groupstore, "relocate"]
+                + [Word(legacy.path), Word(places.group)],
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(done.status == 0, "\(done.errors)")
+
+        let calls = try run("cat", [Word(trace)]).lines
+        let first = try #require(
+            calls.firstIndex { $0.contains("unlinkat(") && $0.contains(places.legacy.string + ">, \".groupstore-") })
+        let group = places.group.string
+        for file in ["Notes.sqlite", ".Notes_SUPPORT/_EXTERNAL_DATA/1F2E", ".Notes_SUPPORT/_EXTERNAL_DATA"] {
+            let synced = calls[..<first].contains { $0.contains("fsync(") && $0.contains("<\(group)/\(file)>") }
+            #expect(synced, "\(file) was not synced: \(calls[..<first])")
+        }
+    }
+
+    /// Each takes away what the other one keeps.
+    @Test(arguments: ["refuse", "keep-group", "keep-legacy"]) func twoThatCrossLeaveAStore(_ policy: String) throws {
+        for round in 1...12 {
+            let places = try Places()
+            let one = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+            let other = places.group.appending("Notes.sqlite")
+            if policy == "refuse" {
+                try run("cp", ["-a", Word(places.legacy.pushing(".")), Word(places.group)])
+            } else {
+                try makeStore(other, rows: 20)
+            }
+            let there = try start(one.path, places.group, Word(policy))
+            let back = try start(other, places.legacy, Word(policy))
+            try there.wait()
+            try back.wait()
+            let left = [one.path, other].filter { FileStatus(following: $0)?.kind == .regular }
+            #expect(!left.isEmpty, "round \(round)")
+            for store in left { #expect(try [10, 20].contains(noteCount(store)), "round \(round)") }
+        }
+    }
+
+    private func start(_ store: FilePath, _ group: FilePath, _ policy: Word) throws -> RunningProcess {
+        try RunningProcess(
+            Programs.groupstore,
+            ["relocate", Word(store), Word(group), "--deadline", "1", "--on-conflict", policy],
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+    }
+
+    private func relocate(_ store: FilePath, _ group: FilePath) throws -> FinishedProcess {
+        try groupstore("relocate", Word(store), Word(group), "--json")
+    }
+}
