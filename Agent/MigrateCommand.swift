@@ -119,7 +119,7 @@ struct MigrateCommand: ParsableCommand {
             report: { event in
                 switch event {
                 case .transforming(let fraction, let doing): reporter.report(fraction, doing)
-                case .waiting(let holders): reporter.wait(for: holders.list)
+                case .waiting(let holders): reporter.say("waiting for \(holders.list)")
                 case .recovered(let text), .note(let text): reporter.say(text)
                 case .plan, .copied, .published: break
                 }
@@ -157,7 +157,6 @@ final class MigrationReporter {
     private let output: Output
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var told = -1.0
-    private var waited: String?
 
     init(_ output: Output) { self.output = output }
 
@@ -171,13 +170,6 @@ final class MigrationReporter {
             let bar = String(repeating: "█", count: filled) + String(repeating: "·", count: max(0, 30 - filled))
             Self.write("\r\u{1B}[K\(bar) \(Int(fraction * 100)) % \(doing)")
         }
-    }
-
-    /// It is looked again and again: who is waited for is said when it is another one.
-    func wait(for holders: String) {
-        guard waited != holders else { return }
-        waited = holders
-        say("waiting for \(holders)")
     }
 
     /// To a person, beside the progress.

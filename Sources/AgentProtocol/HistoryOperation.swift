@@ -41,16 +41,19 @@ extension HistoryOperation {
                 throw WireError(code: "bad_request", "limit is not a number from 1 to 1000")
             }
             var filter = Filter()
-            filter.tables = try object.names("tables")
-            filter.entities = try object.names("entities")
-            filter.operations = try object.names("operations")
-            filter.authors = try object.names("authors")
-            filter.exceptAuthors = try object.names("except_authors")
+            filter.tables = try object.someNames("tables")
+            filter.entities = try object.someNames("entities")
+            filter.operations = try object.someNames("operations")
+            filter.authors = try object.someNames("authors")
+            filter.exceptAuthors = try object.someNames("except_authors")
             try filter.checkOperations()
+            guard try object.optionalString("since").map(\.isWord) ?? true else {
+                throw WireError(code: "bad_request", "since is no token", hint: "give back what the agent sent")
+            }
             self = .changes(store, since: object.string("since"), limit: limit, filter)
         case .ack:
-            guard let name = object.string("subscriber"), !name.isEmpty, name.utf8.count <= 256,
-                let token = object.string("token")
+            guard let name = object.string("subscriber"), name.isWord, name.utf8.count <= 256,
+                let token = object.string("token"), token.isWord
             else {
                 throw WireError(
                     code: "bad_request", "subscriber or token is missing", hint: "a name of at most 256 bytes")
@@ -109,20 +112,7 @@ extension HistoryOperation.Filter {
     }
 }
 
-extension JSONObject {
-    /// A list of names; nil when it isn't there.
-    fileprivate func names(_ key: String) throws(WireError) -> [String]? {
-        let wrong = WireError(code: "bad_request", "\(key) is not a list of names", hint: "write [\"NAME\"]")
-        switch self[key] {
-        case nil, .null?: return nil
-        case .array(let values)?:
-            var names: [String] = []
-            for value in values {
-                guard case .string(let name) = value, !name.isEmpty else { throw wrong }
-                names.append(name)
-            }
-            return names
-        default: throw wrong
-        }
-    }
+extension String {
+    /// There, and without a NUL, at which it would end as a program's argument.
+    var isWord: Bool { !isEmpty && !utf8.contains(0) }
 }

@@ -76,7 +76,7 @@ extension JSONObject {
     }
 
     /// A list of at least one name; nil when it isn't there.
-    fileprivate func someNames(_ key: String) throws(WireError) -> [String]? {
+    func someNames(_ key: String) throws(WireError) -> [String]? {
         let wrong = WireError(
             code: "bad_request", "\(key) is not a list of names", hint: "write [\"NAME\"], or leave it out")
         switch self[key] {
@@ -84,7 +84,7 @@ extension JSONObject {
         case .array(let values)? where !values.isEmpty:
             var names: [String] = []
             for value in values {
-                guard case .string(let name) = value, !name.isEmpty else { throw wrong }
+                guard case .string(let name) = value, name.isWord else { throw wrong }
                 names.append(name)
             }
             return names

@@ -37,6 +37,9 @@ struct SessionNotes {
         isModified = false
     }
 
+    /// What was noted of the database until now was seen: only what comes is still to be told.
+    mutating func observedWrite() { isModified = false }
+
     mutating func observedOneEnded(hasCommitted: Bool) { owed.add(written: hasCommitted) }
 
     /// Whether a session that nobody saw wrote the database since the last look.

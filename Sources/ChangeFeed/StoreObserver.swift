@@ -25,6 +25,8 @@ package final class StoreObserver {
     /// When the database was written last, where its writer kept the lock after the commit that was told: in exclusive mode
     /// the change counter counts a program's first commit only.
     private var toldUnderLock: StoreFiles.Stamp?
+    /// The database's, of a store in WAL mode that nobody has open.
+    private var atRest: StoreFiles.Stamp?
     var tracker = TableTracker()
     var surveying = SurveySchedule()
     var events = SideFileEvents()
@@ -50,6 +52,7 @@ package final class StoreObserver {
         files = opened
         known = (try? opened.baseline()) ?? Known()
         indexHasCommitted = known.commit.frame > 0
+        if opened.log == nil, (try? opened.header())??.journalMode == .writeAhead { atRest = try? opened.stamp() }
     }
 
     /// Closes every descriptor: somebody here is about to open the store through SQLite, or to move it.
@@ -62,6 +65,7 @@ package final class StoreObserver {
         backoff = LookDelay()
         isUnreadable = false
         toldUnderLock = nil
+        atRest = nil
     }
 
     /// Something happened to one of the store's parts. Cheap; `look` judges.
@@ -128,7 +132,7 @@ package final class StoreObserver {
             case .writeAhead: try lookAtWriteAhead(found)
             case .rollback: try lookAtRollback(found)
             // Not yet, or no longer, a database.
-            case nil: Observation(.unchanged)
+            case nil: Observation(try wasWrittenAtRest(found) ? .changed : .unchanged)
             }
         guard hasChanged, rest.finding == .unchanged else { return rest }
         return Observation(.changed, lookAgain: rest.lookAgain)
@@ -184,15 +188,27 @@ package final class StoreObserver {
             defer { isUnreadable = false }
             backoff = LookDelay()
             if isUnreadable { tracker.addUnknown() }
-            return Observation(isUnreadable ? .changed : .unchanged)
+            return Observation(try wasWrittenAtRest(files) || isUnreadable ? .changed : .unchanged)
         }
         // The last program to close a store locks it for a moment too, with its log gone already.
         return stillLocked()
     }
 
+    /// Where nobody has the store open, SQLite writes nothing: somebody has written another store over it, a backup.
+    private func wasWrittenAtRest(_ files: StoreFiles) throws -> Bool {
+        let now = try files.stamp()
+        defer { if files.log == nil { atRest = now } }
+        guard let atRest, atRest != now else { return false }
+        sessions.observedWrite()
+        tracker.addUnknown()
+        forgetTables(Unattributable.gap)
+        return true
+    }
+
     /// The event of a write to the log comes before its commit can be seen. So the index is read again for some
     /// microseconds, and then for as long as somebody holds the log's write lock.
     private func lookAtLog(_ files: StoreFiles) throws -> Observation {
+        atRest = nil
         var hasChanged = try hasCommitted(files)
         // Once for each transaction: a long one is looked for at the backoff's pace.
         if !hasChanged, backoff.isFresh {
@@ -234,6 +250,7 @@ package final class StoreObserver {
 
     /// The change counter is final when no hot journal is left that could undo it.
     private func lookAtRollback(_ files: StoreFiles) throws -> Observation {
+        atRest = nil
         forgetTables(Unattributable.gap)
         guard try !files.isJournalHot() else { return Observation(.unchanged) }
         guard let counter = try files.header()?.changeCounter, counter != known.changeCounter else {

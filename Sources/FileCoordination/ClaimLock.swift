@@ -71,8 +71,6 @@ final class ClaimLock: Sendable {
             let directory = try container.claims()
             let mode = try GroupContainer.fileMode(in: directory)
             let descriptor = try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: mode)
-            // The umask must not shut out those whom the directory lets in.
-            if try descriptor.status().permissions != mode { _ = fchmod(descriptor.raw, mode) }
             return (directory, try RangeLocks(descriptor))
         } catch {
             guard error.isRefusedWriting else { throw error }

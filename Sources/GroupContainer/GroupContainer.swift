@@ -104,7 +104,11 @@ public struct GroupContainer: Sendable {
     ) throws(SystemError) -> Directory {
         if try parent.status(name) == nil {
             do throws(SystemError) {
-                try parent.makeDirectory(name, mode: parent.status().permissions & 0o777)
+                let mode = try parent.status().permissions & 0o777
+                try parent.makeDirectory(name, mode: mode)
+                let made = try parent.directory(name)
+                // The umask must not shut out those whom the group directory lets in.
+                try made.setPermissions(made.status().permissions | mode)
                 try parent.synchronize()
             } catch {
                 if error.errno != .fileExists { throw error }

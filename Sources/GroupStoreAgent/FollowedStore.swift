@@ -60,7 +60,7 @@ final class FollowedStore {
     /// Takes what is there now as known.
     func attach() {
         observer.attach()
-        state = exists ? .following : .absent
+        state = current
     }
 
     func letGo() {
@@ -145,8 +145,11 @@ final class FollowedStore {
         }
     }
 
-    private var exists: Bool {
-        guard let directory = try? Directory(directory) else { return false }
-        return (try? directory.status(name.database)) != nil
+    private var current: FollowingState {
+        guard let directory = try? Directory(directory), let found = try? directory.status(name.database) else {
+            return .absent
+        }
+        // What is written through a symbolic link is written elsewhere.
+        return found.kind == .regular ? .following : .unreadable
     }
 }

@@ -253,6 +253,8 @@ extension FollowedStores {
             return forgetIfUnused(address)
         }
         hub.subscribe(connection, operation, id: id, path: store.path.bytes, wasExpected: true)
+        // It hears of nothing until that is over, and nothing else would tell.
+        if store.state == .unreadable { hub.publish(.reset(.unreadable), of: address) }
         forgetIfUnused(address)
     }
 

@@ -55,14 +55,17 @@ package final class Directory: Sendable {
     }
 
     /// Opens a file of ours, to be written to or believed: a regular one, with no other name that might be somebody
-    /// else's. EINVAL for anything that isn't a file, EMLINK for a file with a second name; nothing was changed then.
+    /// else's. EINVAL for anything that isn't a file, EMLINK for a file with a second name; nothing was changed then. One
+    /// that is made has `mode`, whatever the umask: that must not shut out those whom the directory lets in.
     package func openOwn(
         _ name: FilePath.Component, flags: CInt, mode: mode_t = 0
     ) throws(SystemError) -> Descriptor {
         // Looked at first: opening a device may do something already.
         if let found = try status(name) { try Self.checkOwn(found, path.appending(name)) }
         let descriptor = try open(name, flags: flags, mode: mode)
-        try Self.checkOwn(descriptor.status(path: path.appending(name)), path.appending(name))
+        let found = try descriptor.status(path: path.appending(name))
+        try Self.checkOwn(found, path.appending(name))
+        if flags & O_CREAT != 0, found.permissions != mode { _ = fchmod(descriptor.raw, mode) }
         return descriptor
     }
 
@@ -189,6 +192,10 @@ package final class Directory: Sendable {
         guard let found = try status(name) else { return }
         guard found.kind == .directory else { return try removeFile(name) }
         let inside = try directory(name)
+        // What its owner has closed to writing can't be emptied by them either.
+        if found.permissions & 0o300 != 0o300, found.owner == geteuid() {
+            try inside.setPermissions(found.permissions | 0o700)
+        }
         for child in try inside.names() { try inside.removeTree(child) }
         try removeDirectory(name)
     }

@@ -97,6 +97,7 @@ final class StoreTransfer {
         do {
             try prepare()
             var wait = Duration.microseconds(50)
+            var told: [FileHolder]?
             while true {
                 do {
                     return try attempt()
@@ -104,7 +105,9 @@ final class StoreTransfer {
                     try checkCancelled()
                     if options.deadline.hasPassed { throw setback }
                     if case .held(let identity) = setback, wait > .milliseconds(10) {
-                        report(.waiting(for: FileHolder.of(identity)))
+                        let holders = FileHolder.of(identity)
+                        if holders != told { report(.waiting(for: holders)) }
+                        told = holders
                     }
                     pause(wait)
                     wait = min(wait * 2, .milliseconds(20))

@@ -93,6 +93,16 @@ import Testing
         #expect(filter.tables == ["weird, name", "b"])
     }
 
+    @Test(arguments: [
+        #"{"op":"changes","store":"g/a","since":""}"#, #"{"op":"changes","store":"g/a","since":7}"#,
+        #"{"op":"changes","store":"g/a","since":"a\u0000b"}"#, #"{"op":"changes","store":"g/a","tables":[]}"#,
+        #"{"op":"changes","store":"g/a","authors":["a\u0000b"]}"#,
+        #"{"op":"ack","store":"g/a","subscriber":"me","token":""}"#,
+        #"{"op":"ack","store":"g/a","subscriber":"m\u0000e","token":"h1.1"}"#,
+        #"{"op":"subscribe","store":"g/a","entities":[""]}"#,
+    ])
+    func whatIsNoWordIsRefused(_ line: String) { #expect(refusal(of: line)?.error.code == "bad_request") }
+
     @Test func deepNestingIsRefusedNotFollowed() {
         let nested = String(repeating: "[", count: 16_000) + String(repeating: "]", count: 16_000)
         #expect(refusal(of: #"{"op":"status","x":"# + nested + "}")?.error.code == "bad_json")

@@ -235,6 +235,29 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
+    /// In WAL mode the change counter doesn't tell one copy from another.
+    @Test func aStoreThatIsWrittenOverIsFound() throws {
+        let rig = try rig("WAL")
+        try rig.once("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings() == [.changed])
+        let backup = rig.directory.path.appending("backup")
+        try run("cp", [Word(rig.store), Word(backup)])
+        try rig.once("UPDATE note SET text = 'y'")
+        #expect(try rig.findings() == [.changed])
+        try rig.findTables()
+        let tables = try rig.tables(after: { _ = try run("cp", [Word(backup), Word(rig.store)]) })
+        #expect(tables == .unknown)
+        #expect(try rig.findings() == [])
+        try run("truncate", ["-s", "0", Word(rig.store)])
+        #expect(try rig.findings() == [.changed])
+        try run("cp", [Word(backup), Word(rig.store)])
+        #expect(try rig.findings().allSatisfy { $0 == .changed })
+        try rig.once("SELECT * FROM note")
+        #expect(try rig.findings() == [])
+        try rig.once("UPDATE note SET text = 'z'")
+        #expect(try rig.findings() == [.changed])
+    }
+
     @Test func afterLettingGoWhatIsThereIsKnown() throws {
         let rig = try rig("WAL")
         rig.letGo()

@@ -41,7 +41,7 @@ import Testing
             Programs.groupstore, ["relocate", Word(legacy.path), Word(places.group), "--json", "--deadline", "60"],
             environment: agent.environment)
         try client.line { JSONObject(line: $0)?.type == "waiting" }
-        try agent.stop()
+        _ = try agent.stop()
         client.signal(SIGKILL)
         #expect(try DirectorySnapshot(places.legacy) == before)
         try holder.killAtOnce()

@@ -86,6 +86,8 @@ import Testing
                 // A store in the archive keeps the mode that its program gave it, behind directories of ours.
                 if path.contains("Notes") { continue }
                 #expect(mode & 0o77 & ~allowed == 0, "\(path): \(String(mode, radix: 8))")
+                // Nor narrower, whatever the umask: others are to claim there.
+                if case .directory = entry { #expect(mode & 0o777 & allowed == allowed, "\(path)") }
             }
             #expect(try Directory(places.group).status("Notes.sqlite")?.permissions == 0o640)
         }

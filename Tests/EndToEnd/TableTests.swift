@@ -31,6 +31,21 @@ import Testing
         }
     }
 
+    /// What is written through it is written in another directory.
+    @Test func aLinkAtTheStoresNameIsSaidNotToBeFollowed() throws {
+        let scene = try Scene()
+        try run("mv", [Word(scene.store), Word(scene.places.scratch("Elsewhere.sqlite"))])
+        try run("ln", ["-s", Word(scene.places.scratch("Elsewhere.sqlite")), Word(scene.store)])
+        let (connection, reply) = try scene.subscribe()
+        #expect(reply["ok"] == true)
+        let told = try connection.next { $0["reason"] == "unreadable" }
+        #expect(told.type == "reset")
+        try run("rm", [Word(scene.store)])
+        try run("mv", [Word(scene.places.scratch("Elsewhere.sqlite")), Word(scene.store)])
+        let event = try connection.next { $0.type == "reset" && $0["reason"] != "unreadable" }
+        #expect(event["reason"] == "appeared")
+    }
+
     /// Random transactions on stores of random schemas, beside an oracle that compares what the tables hold.
     @Test func noTableIsMissingFromACompleteChange() throws {
         let soak = try run(
