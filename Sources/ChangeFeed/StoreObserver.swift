@@ -27,6 +27,8 @@ package final class StoreObserver {
     private var toldUnderLock: StoreFiles.Stamp?
     /// The database's, of a store in WAL mode that nobody has open.
     private var atRest: StoreFiles.Stamp?
+    /// Until when the events are waited for that may tell why it is another one.
+    private var restDoubtedUntil: ContinuousClock.Instant?
     var tracker = TableTracker()
     var surveying = SurveySchedule()
     var events = SideFileEvents()
@@ -132,7 +134,7 @@ package final class StoreObserver {
             case .writeAhead: try lookAtWriteAhead(found)
             case .rollback: try lookAtRollback(found)
             // Not yet, or no longer, a database.
-            case nil: Observation(try wasWrittenAtRest(found) ? .changed : .unchanged)
+            case nil: try lookAtRest(found)
             }
         guard hasChanged, rest.finding == .unchanged else { return rest }
         return Observation(.changed, lookAgain: rest.lookAgain)
@@ -157,6 +159,7 @@ package final class StoreObserver {
             tracker.addUnknown()
             forgetTables(Unattributable.gap)
         }
+        if hasChanged { atRest = nil }
         return hasChanged
     }
 
@@ -187,23 +190,37 @@ package final class StoreObserver {
         guard files.isLockedExclusively() else {
             defer { isUnreadable = false }
             backoff = LookDelay()
-            if isUnreadable { tracker.addUnknown() }
-            return Observation(try wasWrittenAtRest(files) || isUnreadable ? .changed : .unchanged)
+            guard isUnreadable else { return try lookAtRest(files) }
+            atRest = nil
+            tracker.addUnknown()
+            return Observation(.changed)
         }
         // The last program to close a store locks it for a moment too, with its log gone already.
         return stillLocked()
     }
 
-    /// Where nobody has the store open, SQLite writes nothing: somebody has written another store over it, a backup.
-    private func wasWrittenAtRest(_ files: StoreFiles) throws -> Bool {
+    /// Where nobody has the store open, SQLite writes nothing: somebody has written another store over it, a backup. Or a
+    /// program came and went, and the events that tell of it are still to be read: so it is looked at twice.
+    private func lookAtRest(_ files: StoreFiles) throws -> Observation {
         let now = try files.stamp()
-        defer { if files.log == nil { atRest = now } }
-        guard let atRest, atRest != now else { return false }
+        guard let atRest, atRest != now else {
+            self.atRest = files.log == nil ? now : nil
+            restDoubtedUntil = nil
+            return Observation(.unchanged)
+        }
+        let until = restDoubtedUntil ?? .now.advanced(by: Self.settling)
+        restDoubtedUntil = until
+        if until > .now { return Observation(.unchanged, lookAgain: Self.settling) }
         sessions.observedWrite()
+        self.atRest = now
+        restDoubtedUntil = nil
         tracker.addUnknown()
         forgetTables(Unattributable.gap)
-        return true
+        return Observation(.changed)
     }
+
+    /// Longer than from a program's write to the removal of its index, where neither lock is held.
+    private static let settling = Duration.milliseconds(5)
 
     /// The event of a write to the log comes before its commit can be seen. So the index is read again for some
     /// microseconds, and then for as long as somebody holds the log's write lock.

@@ -234,9 +234,7 @@ import Testing
         let hashes = try groupstore("model", "hash", Word(bundle.appending("Notes.xcdatamodel")), "--json").objects[0]
         let store = directory.path.appending("Notes.sqlite")
         try makeCoreDataStore(store, hash: hashes.object("entities")?.string("Note") ?? "")
-        try run(
-            "sqlite3",
-            [Word(store), Word("CREATE TABLE ZNOTE (Z_PK INTEGER PRIMARY KEY, Z_ENT, Z_OPT, ZTITLE); \(rows)")])
+        try run("sqlite3", [Word(store), Word(rows)])
         let before = try DirectorySnapshot(directory.path)
         let done = try groupstore("model", "check", Word(store), Word(bundle), "--json")
         #expect(try DirectorySnapshot(directory.path) == before)
@@ -262,7 +260,8 @@ import Testing
                 import plistlib, sqlite3, sys
                 store = sqlite3.connect(sys.argv[1])
                 store.executescript('CREATE TABLE Z_METADATA (Z_VERSION INTEGER PRIMARY KEY, Z_UUID, Z_PLIST BLOB);'
-                    'CREATE TABLE Z_PRIMARYKEY (Z_ENT INTEGER PRIMARY KEY, Z_NAME, Z_SUPER INTEGER, Z_MAX INTEGER)')
+                    'CREATE TABLE Z_PRIMARYKEY (Z_ENT INTEGER PRIMARY KEY, Z_NAME, Z_SUPER INTEGER, Z_MAX INTEGER);'
+                    'CREATE TABLE ZNOTE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZTITLE VARCHAR)')
                 plist = plistlib.dumps({'NSStoreModelVersionHashes': {'Note': bytes.fromhex(sys.argv[2])}})
                 store.execute('INSERT INTO Z_METADATA VALUES (1, ?, ?)', ('UUID', plist))
                 store.commit()
