@@ -1,3 +1,4 @@
+import Glibc
 import SystemPackage
 import Yams
 
@@ -73,6 +74,9 @@ extension ConfigurationFile {
     /// `~` is the user's home; everything else begins at the root.
     func absolute(_ node: Node) throws(ConfigurationError) -> FilePath {
         let text = try string(node, "the path")
+        guard text.utf8.count < PATH_MAX else {
+            throw invalid(node.line, "the path has \(text.utf8.count) bytes, \(PATH_MAX - 1) at most", "shorten it")
+        }
         if text == "~" || text.hasPrefix("~/") {
             guard let home = environment["HOME"], home.hasPrefix("/") else {
                 throw invalid(node.line, "\(text) can't be resolved: HOME is not set", "write the whole path")

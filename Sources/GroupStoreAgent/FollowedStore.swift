@@ -94,13 +94,26 @@ final class FollowedStore {
         lookAt = observation.lookAgain.map { ContinuousClock.now.advanced(by: $0) }
         isUnderWay = lookAt != nil
         switch observation.finding {
-        case .unchanged: return nil
+        case .unchanged: return lookWithoutStore()
         case .changed:
             state = .following
             return .change(ChangedTables(observation.tables.names, isComplete: observation.tables.isComplete))
         case .discontinued(let reason):
             state = Self.state(after: reason)
-            return .reset(Self.wireReason(reason))
+            return lookWithoutStore() ?? .reset(Self.wireReason(reason))
+        }
+    }
+
+    /// For the observer nothing is there: it may be a link, or a link that is gone.
+    private func lookWithoutStore() -> StoreEvent? {
+        switch (state, state == .following ? nil : current) {
+        case (.absent, .unreadable):
+            state = .unreadable
+            return .reset(.unreadable)
+        case (.unreadable, .absent):
+            state = .absent
+            return .reset(.vanished)
+        default: return nil
         }
     }
 

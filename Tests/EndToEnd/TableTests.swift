@@ -42,7 +42,7 @@ import Testing
         #expect(told.type == "reset")
         try run("rm", [Word(scene.store)])
         try run("mv", [Word(scene.places.scratch("Elsewhere.sqlite")), Word(scene.store)])
-        let event = try connection.next { $0.type == "reset" && $0["reason"] != "unreadable" }
+        let event = try connection.next { $0.type == "reset" && !["unreadable", "vanished"].contains($0["reason"]) }
         #expect(event["reason"] == "appeared")
     }
 

@@ -113,6 +113,9 @@ import Testing
         Mistake(line: 1, word: "is no duration", text: "claim-deadline: 30 s\ngroups: [{ id: a }]"),
         Mistake(line: 1, word: "is no duration", text: "claim-deadline: 99999999999d\ngroups: [{ id: a }]"),
         Mistake(line: 2, word: "not an absolute path", text: "groups:\n  - { id: a, directory: notes }"),
+        Mistake(
+            line: 2, word: "4095 at most",
+            text: "groups:\n  - { id: a, directory: /\(String(repeating: "n", count: 4095)) }"),
         Mistake(line: 1, word: "no user's number", text: "socket: { allow-uids: [root] }\ngroups: [{ id: a }]"),
         Mistake(
             line: 4, word: "group a is there twice",
