@@ -57,6 +57,9 @@ def write_model(directory, name, content):
         file.write("<model>" + content + "</model>")
     return folder
 
+# Seconds: the trace's times are whole tenths of a millisecond.
+RESOLUTION = 0.0001
+
 
 def make_store(groupstore, directory, model, name, rows):
     path = os.path.join(directory, name)
@@ -128,7 +131,7 @@ def main():
                 memory = max(memory, peak)
             _, little = by_groupstore(options.groupstore, small, copy, new, trace)
             one, other = statistics.median(ours), statistics.median(hand)
-            print(f"| {name} | {one * 1000:,.1f} ms | {other * 1000:,.1f} ms | {other / one:.2f} | {memory:.0f} MB | "
+            print(f"| {name} | {one * 1000:,.1f} ms | {other * 1000:,.1f} ms | {other / max(one, RESOLUTION):.2f} | {memory:.0f} MB | "
                   f"{little:.0f} MB |", flush=True)
 
 
