@@ -12,6 +12,7 @@ enum Interruption {
     /// From now on the first SIGINT, SIGTERM or SIGHUP is noted, unless it is ignored as `nohup` has it; and whoever reads
     /// the output may go away in the middle.
     static func isNotedFromNowOn() {
+        // Made now: what makes it at its first use is not for a signal handler.
         _ = wasAskedFor
         for number in [SIGINT, SIGTERM, SIGHUP] {
             var action = sigaction()

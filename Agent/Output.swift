@@ -41,14 +41,12 @@ struct Output: Sendable {
         Self.write("groupstore: \(failure.message)\(remedy)", to: STDERR_FILENO)
     }
 
-    /// False when standard output has taken less than was printed: a full disk, or nobody reads it any more.
-    static var isDelivered: Bool { !hasLost.load(ordering: .relaxed) }
-
+    /// Standard output has taken less than was printed: a full disk, or nobody reads it any more.
     private static let hasLost = Atomic<Bool>(false)
 
     /// Throws `CommandFailure` when not all that was printed has arrived.
     static func checkDelivered() throws {
-        guard !isDelivered else { return }
+        guard hasLost.load(ordering: .relaxed) else { return }
         throw CommandFailure(
             .inputOutput, code: "output_lost", "standard output can't be written to",
             remedy: "free space where it goes, or keep reading it")

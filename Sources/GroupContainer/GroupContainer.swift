@@ -108,7 +108,8 @@ public struct GroupContainer: Sendable {
                 try parent.makeDirectory(name, mode: mode)
                 let made = try parent.directory(name)
                 // The umask must not shut out those whom the group directory lets in.
-                try made.setPermissions(made.status().permissions | mode)
+                let given = try made.status().permissions
+                if given & mode != mode { try made.setPermissions(given | mode) }
                 try parent.synchronize()
             } catch {
                 if error.errno != .fileExists { throw error }

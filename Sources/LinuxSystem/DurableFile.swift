@@ -12,7 +12,8 @@ package enum DurableFile {
         }
         try directory.removeFile(temporary)
         let descriptor = try directory.open(temporary, flags: O_WRONLY | O_CREAT | O_EXCL, mode: mode)
-        try retrying("fchmod", path: directory.path.appending(temporary)) { fchmod(descriptor.raw, mode) }
+        // Whatever the umask. Not every file system knows modes.
+        _ = fchmod(descriptor.raw, mode)
         try descriptor.write(bytes, at: 0, path: directory.path.appending(temporary))
         try descriptor.synchronize(path: directory.path.appending(temporary))
         try directory.rename(temporary, to: name, in: directory, .replace)

@@ -19,8 +19,7 @@ package struct RelocationEngine {
     private(set) var claim: RelocationClaim?
 
     /// `registry` knows the presenters that can be asked; `opener` is asked to let go of stores that this process has
-    /// open itself. `isCancelled` ends all waiting, and what has not
-    /// begun to leave its place.
+    /// open itself. `isCancelled` ends all waiting, and what has not begun to leave its place.
     package init(
         _ request: RelocationRequest, registry: any PresenterRegistry = MemoryRegistry(),
         opener: (any StoreOpener)? = nil, isCancelled: @escaping @Sendable () -> Bool = { false },

@@ -142,8 +142,9 @@ class Subscriber:
                 self.is_stopped = True
                 return
             self.process.send_signal(signal.SIGCONT)
-            # It must run for a while to leave off reading; nothing tells when.
-            time.sleep(0.001)
+            # It says a line when it has read.
+            with self.news:
+                self.news.wait(0.05)
         raise SystemExit("feed: a subscriber reads without end")
 
     def go_on(self):

@@ -10,10 +10,11 @@ extension StoreLayout {
     package func check() throws(ModelFault) {
         try checkNames()
         for table in tables {
-            if table.columns.count + 3 > Self.mostColumns {
+            let columns = table.columnNames.count
+            if columns > Self.mostColumns {
                 throw ModelFault(
                     entity: table.rootEntity,
-                    "its table needs \(table.columns.count + 3) columns, and SQLite has \(Self.mostColumns) at most",
+                    "its table needs \(columns) columns, and SQLite has \(Self.mostColumns) at most",
                     remedy: "let fewer entities inherit from it, or give it fewer attributes")
             }
             if Self.reservedTables.contains(table.name) {

@@ -2,6 +2,9 @@ import ManagedObjectModel
 
 /// One table of a store: a hierarchy's objects, in columns that its attributes and to-one relationships have.
 package struct TableLayout: Sendable {
+    /// The columns that each table has, before those of its properties: key, entity number, count of saves.
+    package static let ownColumns = ["Z_PK", "Z_ENT", "Z_OPT"]
+
     /// `Z` and the root entity's name in capitals.
     package let name: String
     package let rootEntity: String
@@ -9,6 +12,9 @@ package struct TableLayout: Sendable {
     package let columns: [ColumnLayout]
     /// Whether other entities inherit from the root.
     package let isHierarchy: Bool
+
+    /// All that the table has, by the model.
+    package var columnNames: [String] { Self.ownColumns + columns.map(\.name) }
 
     /// As Core Data writes them in a new table: numbers and references, then times and fractions, decimals, text, UUIDs,
     /// other data; within each as names are given out.

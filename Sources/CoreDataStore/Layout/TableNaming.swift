@@ -6,7 +6,7 @@ import ManagedObjectModel
 struct TableNaming {
     private let model: ManagedObjectModel
     private let numbers: EntityNumbers
-    private var taken: Set<String> = ["Z_PK", "Z_ENT", "Z_OPT"]
+    private var taken = Set(TableLayout.ownColumns)
     private(set) var columns: [ColumnLayout] = []
 
     init(_ model: ManagedObjectModel, _ numbers: EntityNumbers) {

@@ -65,7 +65,7 @@ package struct StoreSchema: Sendable {
             guard has(table: table) else { return missing.append(table) }
             missing += names.filter { !has(column: $0, in: table) }.map { table + "." + $0 }
         }
-        for table in layout.tables { look(table.name, ["Z_PK", "Z_ENT", "Z_OPT"] + table.columns.map(\.name)) }
+        for table in layout.tables { look(table.name, table.columnNames) }
         for table in layout.joinTables {
             let order = [table.owner.orderColumn, table.inverse.orderColumn].compactMap(\.self)
             look(table.name, [table.owner.column, table.inverse.column] + order)

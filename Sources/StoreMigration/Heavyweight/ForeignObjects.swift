@@ -93,7 +93,7 @@ struct ForeignObjects {
 
     private mutating func noteForeignColumns() throws {
         for table in plan.source.tables {
-            let known = Set(["Z_PK", "Z_ENT", "Z_OPT"] + table.columns.map(\.name))
+            let known = Set(table.columnNames)
             let rows = try store.prepare("SELECT name FROM pragma_table_info(?, 'source')", [.text(table.name)])
             while try rows.step() {
                 guard let column = rows.text(0), !known.contains(column) else { continue }

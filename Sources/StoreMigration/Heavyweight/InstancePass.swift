@@ -64,7 +64,7 @@ struct InstancePass {
         var assignments = try plan.attributeAssignments(one)
         for relationship in try plan.relationshipPlans(one) { assignments += relationship.earlyAssignments }
         let rows = try plan.rows(one)
-        let columns = ["Z_PK", "Z_ENT", "Z_OPT"] + assignments.map(\.column.sqlName)
+        let columns = TableLayout.ownColumns + assignments.map(\.column.sqlName)
         let values = [rows.key, rows.entityNumber, "1"] + assignments.map(\.value)
         try store.execute(
             "INSERT INTO main.\(table.name.sqlName) (\(columns.joined(separator: ", "))) " + rows.query(values))

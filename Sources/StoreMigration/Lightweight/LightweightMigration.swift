@@ -100,7 +100,7 @@ struct LightweightMigration {
     }
 
     private func foreignColumns(of table: TableLayout) -> [String] {
-        let known = Set(["Z_PK", "Z_ENT", "Z_OPT"] + table.columns.map(\.name))
+        let known = Set(table.columnNames)
         return (schema.columns[table.name] ?? []).map(\.name).filter { !known.contains($0) }
     }
 
@@ -117,7 +117,7 @@ struct LightweightMigration {
         let columns = table.destination.orderedColumns.compactMap { column in
             table.columns.first { $0.column == column }
         }
-        let targets = ["Z_PK", "Z_ENT", "Z_OPT"] + columns.map { $0.column.name.sqlName }
+        let targets = TableLayout.ownColumns + columns.map { $0.column.name.sqlName }
         let number = EntityNumberExpression(table.numbers, of: "Z_ENT").text
         let expressions = ["Z_PK", number, "Z_OPT"] + columns.map { $0.expression(succession.numbers, family: family) }
         let condition = table.takesAll ? "" : " WHERE Z_ENT IN (\(family.sorted().list))"

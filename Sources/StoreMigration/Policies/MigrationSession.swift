@@ -181,7 +181,7 @@ public final class MigrationSession {
     }
 
     private func insertion(into storage: EntityStorage) throws -> SQLiteStatement {
-        let columns = ["Z_PK", "Z_ENT", "Z_OPT"] + storage.columns.map(\.sqlName)
+        let columns = TableLayout.ownColumns + storage.columns.map(\.sqlName)
         let marks = [String](repeating: "?", count: columns.count).joined(separator: ", ")
         return try store.prepare("INSERT INTO \(storage.table) (\(columns.joined(separator: ", "))) VALUES (\(marks))")
     }
