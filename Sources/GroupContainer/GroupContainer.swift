@@ -51,16 +51,25 @@ public struct GroupContainer: Sendable {
 
     /// The same, where it is there; looking makes nothing.
     package func existingStaging(_ id: TransferIdentifier) throws(SystemError) -> Directory? {
-        guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.stagingName) != nil else {
-            return nil
-        }
-        let staging = try bookkeeping.directory(Self.stagingName)
-        return try staging.status(id.component) == nil ? nil : try staging.directory(id.component)
+        try existing(id, in: Self.stagingName)
     }
 
     /// The directory that one archived set gets for itself.
     package func archive(_ id: TransferIdentifier) throws(SystemError) -> Directory {
         try Self.child(id.component, of: Self.child(Self.archiveName, of: bookkeeping()))
+    }
+
+    /// The same, where it is there; looking makes nothing.
+    package func existingArchive(_ id: TransferIdentifier) throws(SystemError) -> Directory? {
+        try existing(id, in: Self.archiveName)
+    }
+
+    private func existing(
+        _ id: TransferIdentifier, in name: FilePath.Component
+    ) throws(SystemError) -> Directory? {
+        guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(name) != nil else { return nil }
+        let parent = try bookkeeping.directory(name)
+        return try parent.status(id.component) == nil ? nil : try parent.directory(id.component)
     }
 
     /// Where that archive is, or would be.

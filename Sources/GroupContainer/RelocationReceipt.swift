@@ -45,6 +45,14 @@ package struct RelocationReceipt: Codable, Sendable, Equatable {
             size = status.size
             modified = status.modified
         }
+
+        /// Whether it is this file. Its device may have got another number since, with a boot.
+        package func isOf(_ status: FileStatus) -> Bool { file.inode == status.identity.inode }
+
+        /// Whether it is this file, and nobody has written to it.
+        package func isUnchanged(in status: FileStatus) -> Bool {
+            isOf(status) && size == status.size && modified == status.modified
+        }
     }
 
     package init(

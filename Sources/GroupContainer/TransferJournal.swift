@@ -38,6 +38,10 @@ package struct Transfer: Codable, Sendable, Equatable {
     package var database: FileIdentity
     /// The support folder beside the database, when there is one.
     package var support: FileIdentity?
+    /// The directories that the set is in and goes to: while they are the same ones, so are the files known by their
+    /// numbers. Nil where the journal doesn't tell.
+    package var sourceDirectory: FileIdentity?
+    package var destinationDirectory: FileIdentity?
     /// `rename` on one file system; otherwise the set is copied, and the old one removed afterwards.
     package var copies: Bool
     package var retirement: Retirement
@@ -89,6 +93,26 @@ package struct TransferJournal: Codable, Sendable, Equatable {
     package init(transfer: Transfer, state: TransferState) {
         self.transfer = transfer
         self.state = state
+    }
+
+    /// Files keep their inodes over a boot, but the kernel may number their devices anew (btrfs, device mapper): those
+    /// that the journal knows get the numbers that they have now.
+    package mutating func renumberDevices(source: FileIdentity, destination: FileIdentity?) {
+        var numbers: [UInt64: UInt64] = [:]
+        for (known, now) in [(transfer.sourceDirectory, source), (transfer.destinationDirectory, destination)] {
+            if let known, let now, known.inode == now.inode { numbers[known.device] = now.device }
+        }
+        let renumbered = { (file: FileIdentity) in
+            FileIdentity(device: numbers[file.device] ?? file.device, inode: file.inode)
+        }
+        transfer.database = renumbered(transfer.database)
+        transfer.support = transfer.support.map(renumbered)
+        transfer.sourceDirectory = transfer.sourceDirectory.map(renumbered)
+        transfer.destinationDirectory = transfer.destinationDirectory.map(renumbered)
+        if case .committing(let database, let support, let receipt) = state {
+            state = .committing(
+                database: renumbered(database), support: support.map(renumbered), receipt: receipt)
+        }
     }
 
     /// Opens a directory that the journal names. Who may write to a group container could leave a journal there that

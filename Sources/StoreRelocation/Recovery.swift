@@ -16,27 +16,24 @@ package struct Recovery {
 
     /// Whether the commit point was passed, so that it is finished and not undone.
     func willFinish(_ journal: TransferJournal) throws -> Bool {
-        let places = try TransferPlaces(journal, container: container)
-        return try TransferEnd(container: container, transfer: journal.transfer, places: places)
-            .hasArrived(journal.state)
+        let (end, state) = try TransferEnd.interrupted(journal, container)
+        return try end.hasArrived(state)
     }
 
     /// Finishes it when its commit point was passed, else undoes it. Nothing when none was interrupted.
     package func run() throws {
         guard let journal = try container.journal() else { return }
-        let transfer = journal.transfer
-        let places = try TransferPlaces(journal, container: container)
-        let end = TransferEnd(container: container, transfer: transfer, places: places)
-        let store = PrintablePath(places.source.path)
+        let (end, state) = try TransferEnd.interrupted(journal, container)
+        let store = PrintablePath(end.places.source.path)
         let notes: [String]
-        if try end.hasArrived(journal.state) {
+        if try end.hasArrived(state) {
             var receipt: RelocationReceipt?
-            if case .committing(_, _, let kept) = journal.state { receipt = kept }
+            if case .committing(_, _, let kept) = state { receipt = kept }
             try end.synchronizeArrival()
             notes = try end.finish(receipt: receipt)
             report(.recovered("finished an interrupted relocation of \(store)"))
         } else {
-            notes = try end.undo(journal.state)
+            notes = try end.undo(state)
             report(.recovered("undid an interrupted relocation of \(store)"))
         }
         for note in notes { report(.note(note)) }

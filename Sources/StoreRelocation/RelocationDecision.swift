@@ -79,7 +79,8 @@ struct RelocationDecision {
         if isSame { return try places.legacy.hasExternalDataWithin(places.group) ? .same : .sameRows }
         // Of this very file: one that was put in its place since knows nothing of what was relocated.
         let hashes = try places.container.receipts(of: places.group.name.database)
-            .filter { $0.published?.file == group.status?.identity }.compactMap(\.hash)
+            .filter { receipt in group.status.map { receipt.published?.isOf($0) == true } ?? false }
+            .compactMap(\.hash)
         if !hashes.isEmpty, !legacy.needsQuiescing, hashes.contains(try StoreContents.publishedHash(legacy)) {
             return try places.legacy.hasExternalDataWithin(places.group) ? .published : .publishedRows
         }

@@ -101,7 +101,7 @@ struct UndoPlaces {
                 .badData, code: "not_known", "its receipt doesn't tell what \(PrintablePath(group.path)) was like",
                 remedy: "move it by hand while nobody has it open, with its -wal and support folder")
         }
-        guard RelocationReceipt.FileMark(status) == published, !seen.needsQuiescing else {
+        guard published.isUnchanged(in: status), !seen.needsQuiescing else {
             throw RelocationFailure(
                 .badData, code: "written_since",
                 "\(PrintablePath(group.path)) was written to since it was relocated",

@@ -77,10 +77,13 @@ final class StoreTransfer {
         report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.container = container
-        self.transfer = transfer
+        var transfer = transfer
+        transfer.sourceDirectory = source.directory.identity
         // Before the archive's directory is made: undoing takes it away again.
         try container.write(TransferJournal(transfer: transfer, state: .intended))
         self.places = try TransferPlaces(transfer, source: source, container: container)
+        transfer.destinationDirectory = places.destination?.directory.identity
+        self.transfer = transfer
         self.options = options
         self.isStillWanted = isStillWanted
         self.keepsOther = keepsOther
@@ -129,7 +132,9 @@ final class StoreTransfer {
         if hasCommitted { throw unfinished }
         guard let journal = try container.journal() else { return }
         if try end.hasArrived(journal.state) { throw unfinished }
-        for note in try end.undo(journal.state) { report(.note(note)) }
+        // Who has put another store in this one's place while it had its name knew what they did.
+        let keepsCopies = journal.state != .intended
+        for note in try end.undo(journal.state, keepsCopies: keepsCopies) { report(.note(note)) }
     }
 
     func writeJournal(_ state: TransferState) throws {

@@ -22,126 +22,48 @@ struct TransferEnd {
         let hidden: FilePath
     }
 
-    private var source: StoreLocation { places.source }
-    private var directory: Directory { places.source.directory }
-    private var oldName: FilePath.Component { places.source.name.database }
+    var source: StoreLocation { places.source }
+    var directory: Directory { places.source.directory }
+    var oldName: FilePath.Component { places.source.name.database }
+
+    /// Of a transfer that another process began. Throws `UntrustedJournal`.
+    static func interrupted(
+        _ journal: TransferJournal, _ container: GroupContainer
+    ) throws -> (end: TransferEnd, state: TransferState) {
+        let places = try TransferPlaces(journal, container: container)
+        var journal = journal
+        journal.renumberDevices(
+            source: places.source.directory.identity, destination: places.destination?.directory.identity)
+        return (TransferEnd(container: container, transfer: journal.transfer, places: places), journal.state)
+    }
 
     /// Whether the commit point was passed: what was to arrive has left the place it left from.
     func hasArrived(_ state: TransferState) throws -> Bool {
         guard case .committing(let arriving, _, _) = state else { return false }
-        if transfer.copies, let destination = places.destination {
-            return try places.existingStaging()?.identity(destination.name.database) != arriving
+        let isOld = try isDatabase(directory.status(places.hidden))
+        guard transfer.copies, let destination = places.destination else {
+            return try !isOld && !isDatabase(directory.status(oldName))
         }
-        return try directory.identity(oldName) != transfer.database
-            && directory.identity(places.hidden) != transfer.database
+        let staged = try places.existingStaging()?.status(destination.name.database)
+        let isStaged = places.isDestinationKnown(to: transfer) ? staged?.identity == arriving : staged != nil
+        // Where neither place has it any more, the old one is what is left.
+        return try !isStaged && (!isOld || destination.directory.status(destination.name.database) != nil)
+    }
+
+    /// Whether that, at the old name or the hidden one, is the database that was to go. In a copy of its directory it
+    /// has another number: there, each file of that name is taken for it.
+    func isDatabase(_ status: FileStatus?) -> Bool {
+        guard let status else { return false }
+        return places.isSourceKnown(to: transfer)
+            ? status.identity == transfer.database : status.kind == .regular
     }
 
     /// SQLite unlinks its rollback journal and doesn't sync the directory: a journal that came back after a power
     /// failure would be rolled back into what was committed since.
-    private func turnWriteAheadOn(at store: StoreLocation) throws -> Bool {
+    func turnWriteAheadOn(at store: StoreLocation) throws -> Bool {
         let isOn = try JournalMode.writeAhead(at: store)
         try store.directory.synchronize()
         return isOn
-    }
-
-    // MARK: Undo
-
-    /// Brings back what was there before. Returns what a person should know.
-    func undo(_ state: TransferState) throws -> [String] {
-        var notes: [String] = []
-        if case .committing(_, let support, _) = state {
-            // While the journal still tells of it: without the database it has not arrived, so this is done again.
-            try returnSupport(arrived: support)
-            // From now on a crash finds "not committed", whatever of the copies is gone by then.
-            try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
-        }
-        try returnOldSupport()
-        try returnDatabase()
-        notes += try returnSideFiles()
-        try directory.synchronize()
-        try places.removeStaging()
-        try container.removeArchive(transfer.id)
-        if transfer.hadWAL, try !turnWriteAheadOn(at: source) {
-            notes.append(
-                "write-ahead logging is off at \(PrintablePath(source.path)): somebody has it open")
-        }
-        try container.removeJournal()
-        return notes
-    }
-
-    private func returnSupport(arrived: FileIdentity?) throws {
-        guard let arrived, let destination = places.destination,
-            try destination.directory.identity(destination.name.support) == arrived
-        else { return }
-        let target = transfer.copies ? try places.staging() : directory
-        let name = transfer.copies ? destination.name.support : source.name.support
-        try destination.directory.rename(destination.name.support, to: name, in: target, .refuse)
-        try destination.directory.synchronize()
-        try target.synchronize()
-    }
-
-    /// What had made room for the external data of another content.
-    private func returnOldSupport() throws {
-        let name = Self.oldSupportName(transfer.id)
-        guard let support = transfer.support, let staging = try places.existingStaging(),
-            try staging.identity(name) == support
-        else { return }
-        try staging.rename(name, to: source.name.support, in: directory, .refuse)
-        try directory.synchronize()
-        try staging.synchronize()
-    }
-
-    static func oldSupportName(_ id: TransferIdentifier) -> FilePath.Component { id.hiddenName("-support") }
-
-    private func returnDatabase() throws {
-        let atOldName = try directory.status(oldName)
-        let hidden = try directory.status(places.hidden)
-        if hidden?.identity == transfer.database {
-            switch atOldName?.kind {
-            case nil: try directory.rename(places.hidden, to: oldName, in: directory, .refuse)
-            case .directory:
-                try directory.rename(places.hidden, to: oldName, in: directory, .exchange)
-                try directory.removeDirectory(places.hidden)
-            default:
-                throw OldNameTaken(path: source.path, hidden: directory.path.appending(places.hidden))
-            }
-        } else {
-            if hidden?.kind == .directory { try directory.removeDirectory(places.hidden) }
-            if atOldName?.kind != .regular, let copies = try copiesLeft() {
-                throw StoreLost(path: source.path, copies: copies)
-            }
-        }
-    }
-
-    /// Where a whole copy of a store is that exists nowhere else; nil when there is none.
-    private func copiesLeft() throws -> FilePath? {
-        guard transfer.copies, let destination = places.destination else { return nil }
-        let staging = try places.staging()
-        return try staging.status(destination.name.database) == nil ? nil : staging.path
-    }
-
-    /// A side file that was moved aside and has content after all goes back beside the store.
-    func returnSideFiles() throws -> [String] {
-        var notes: [String] = []
-        try directory.removeFile(SideFile.rollbackAside(transfer.id))
-        for (suffix, name) in SideFile.kept(source.name) {
-            let aside = transfer.id.hiddenName(suffix)
-            // Only a file is one of the store's: what else somebody has put there stays where it is.
-            guard let status = try directory.status(aside), status.kind == .regular else { continue }
-            if status.size == 0 || suffix == SideFile.sharedMemorySuffix {
-                try directory.removeFile(aside)
-            } else {
-                do {
-                    try directory.rename(aside, to: name, in: directory, .refuse)
-                    notes.append("a late \(PrintablePath(name)) was kept at \(PrintablePath(directory.path))")
-                } catch {
-                    guard error.errno == .fileExists else { throw error }
-                    notes.append(
-                        "kept \(PrintablePath(directory.path.appending(aside))): \(PrintablePath(name)) is new")
-                }
-            }
-        }
-        return notes
     }
 
     // MARK: Finish
@@ -156,7 +78,7 @@ struct TransferEnd {
     func finish(receipt: RelocationReceipt?) throws -> [String] {
         var notes: [String] = []
         if let receipt { try container.write(receipt) }
-        try removeOldSet()
+        notes += try removeOldSet()
         notes += try retireOldName()
         notes += try returnSideFiles()
         try directory.synchronize()
@@ -195,25 +117,42 @@ struct TransferEnd {
     }
 
     /// After a copy the old database is still there under its hidden name; after a rename nothing is.
-    private func removeOldSet() throws {
-        if try directory.identity(places.hidden) == transfer.database { try directory.removeFile(places.hidden) }
-        if let support = transfer.support, try directory.identity(source.name.support) == support {
+    private func removeOldSet() throws -> [String] {
+        let isOld = try isDatabase(directory.status(places.hidden))
+        // In a copy of the directory it may be another store that has the published one's name.
+        guard places.isDestinationKnown(to: transfer) else {
+            return isOld
+                ? ["\(PrintablePath(directory.path.appending(places.hidden))), the store as it was, is left"] : []
+        }
+        if let support = transfer.support, let found = try directory.status(source.name.support),
+            try found.identity == support || (isOld && isSupportOfWithdrawn(found))
+        {
             try directory.removeTree(source.name.support)
         }
+        if isOld { try directory.removeFile(places.hidden) }
+        return []
+    }
+
+    /// In a copy of its directory, beside the withdrawn database, while no other store can have the old name.
+    private func isSupportOfWithdrawn(_ found: FileStatus) throws -> Bool {
+        try !places.isSourceKnown(to: transfer) && found.kind == .directory
+            && directory.status(oldName)?.kind == .directory
     }
 
     /// The empty directory at the old name goes, or a symbolic link takes its place.
     private func retireOldName() throws -> [String] {
+        // The hidden name, unless the store as it was keeps that.
+        let link = try isDatabase(directory.status(places.hidden)) ? transfer.id.hiddenName("-link") : places.hidden
         guard try directory.status(oldName)?.kind == .directory else {
             // The link may be in place already, with the directory under the hidden name.
-            if try directory.status(places.hidden)?.kind == .directory {
-                try directory.removeDirectory(places.hidden)
+            if try directory.status(link)?.kind == .directory {
+                try directory.removeDirectory(link)
             }
             return []
         }
         // The link that a restored store has swapped places with.
-        if transfer.retirement != .symlink, try directory.status(places.hidden)?.kind == .symbolicLink {
-            try directory.removeFile(places.hidden)
+        if transfer.retirement != .symlink, try directory.status(link)?.kind == .symbolicLink {
+            try directory.removeFile(link)
         }
         guard transfer.retirement == .symlink, case .publish = transfer.purpose, let destination = places.destination
         else {
@@ -225,11 +164,11 @@ struct TransferEnd {
                 return ["\(PrintablePath(source.path)) is left: somebody put something into it"]
             }
         }
-        if try directory.status(places.hidden) == nil {
-            try directory.makeSymbolicLink(places.hidden, to: destination.path)
+        if try directory.status(link) == nil {
+            try directory.makeSymbolicLink(link, to: destination.path)
         }
-        try directory.rename(places.hidden, to: oldName, in: directory, .exchange)
-        try directory.removeDirectory(places.hidden)
+        try directory.rename(link, to: oldName, in: directory, .exchange)
+        try directory.removeDirectory(link)
         return []
     }
 }

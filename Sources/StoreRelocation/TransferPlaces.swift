@@ -70,6 +70,17 @@ struct TransferPlaces {
         try destination.directory.synchronize()
     }
 
+    /// Whether these are the directories that the transfer began in, and not copies of them, as from a backup: there,
+    /// what was known of files by their numbers is worth nothing.
+    func isSourceKnown(to transfer: Transfer) -> Bool {
+        transfer.sourceDirectory.map { $0 == source.directory.identity } ?? true
+    }
+
+    func isDestinationKnown(to transfer: Transfer) -> Bool {
+        guard let known = transfer.destinationDirectory, let destination else { return true }
+        return known == destination.directory.identity
+    }
+
     private static func name(_ stored: StoredPath) throws(SystemError) -> StoreName {
         guard stored.path.components.count == 1, let component = stored.path.lastComponent,
             let name = StoreName(component)

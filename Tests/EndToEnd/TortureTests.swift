@@ -7,7 +7,8 @@ import Testing
 /// A bounded sample of `script/torture`: `$GROUPSTORE_SEED` says which points, and a failure prints the seed.
 @Suite(.ownThreads) struct TortureTests {
     @Test(arguments: [
-        "kill", "again", "fail", "fail-for-good", "power", "undo", "full", "holders", "storm", "mutate", "plant",
+        "kill", "again", "fail", "fail-for-good", "power", "restored", "undo", "full", "holders", "storm", "mutate",
+        "plant",
         "swap",
     ])
     func nothingIsLost(_ part: String) throws {

@@ -10,6 +10,7 @@ A model of what POSIX leaves open and journalling file systems (ext4, xfs, btrfs
 """
 
 import dataclasses
+import hashlib
 import itertools
 import os
 import stat
@@ -185,9 +186,28 @@ class Disk:
                 return random.sample(found, limit) + prefixes + [everything]
         return sorted(found, key=len)
 
-    def write_out(self, state, roots):
-        """Makes what the disk holds in that state, in empty directories. Returns each (device, inode)'s new one."""
+    def signature(self, state):
+        """The same for two states of which a program that finds them can't tell the difference."""
         present, versions = state
+        names = self._names(present)
+        digest = hashlib.sha256()
+        met = set()
+
+        def add(index, path):
+            file = self.files[index]
+            digest.update(repr((path, index, file.kind, file.mode, file.target)).encode())
+            if file.kind == "file" and index not in met:
+                digest.update(hashlib.sha256(self._content(index, versions)).digest())
+            met.add(index)
+            for name in sorted(names.get(index, ())):
+                add(names[index][name], os.path.join(path, name))
+
+        for place, root in enumerate(self.roots):
+            add(root, b"%d" % place)
+        return digest.digest()
+
+    def _names(self, present):
+        """What each directory holds when these changes are there."""
         names = {index: dict(file.names) for index, file in enumerate(self.files) if file.kind == "directory"}
         for position in sorted(present):
             for (directory, name), index in self.changes[position].effects.items():
@@ -195,6 +215,18 @@ class Disk:
                     names[directory].pop(name, None)
                 else:
                     names[directory][name] = index
+        return names
+
+    def _content(self, index, versions):
+        content = self.files[index].synced
+        for position in versions.get(index, ()):
+            content = apply(content, self.files[index].pending[position])
+        return content
+
+    def write_out(self, state, roots):
+        """Makes what the disk holds in that state, in empty directories. Returns each (device, inode)'s new one."""
+        present, versions = state
+        names = self._names(present)
         made = {}
         for index, path in zip(self.roots, roots):
             made[index] = path
@@ -216,11 +248,8 @@ class Disk:
                 self._write_directory(names, names[index], below, versions, made)
                 os.chmod(below, file.mode)
             else:
-                content = file.synced
-                for position in versions.get(index, ()):
-                    content = apply(content, file.pending[position])
                 with open(below, "wb") as output:
-                    output.write(content)
+                    output.write(self._content(index, versions))
                 os.chmod(below, file.mode)
 
 

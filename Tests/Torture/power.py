@@ -12,8 +12,8 @@ LIMIT = 4096
 
 
 def each_state(world, progress, limit=LIMIT, first_kill=None):
-    """Records a relocation's calls and judges the states before each sync. With `first_kill`, it is killed there
-    first, and the recovery is what is recorded."""
+    """Records a relocation's calls and judges the states before each sync, those that look alike once. With
+    `first_kill`, it is killed there first, and the recovery is what is recorded."""
     world.reset()
     if first_kill is not None:
         world.step("--changes-only", "--kill", first_kill)
@@ -23,37 +23,49 @@ def each_state(world, progress, limit=LIMIT, first_kill=None):
         lines = record.read().splitlines()
     after = "" if first_kill is None else f" killed at {first_kill},"
     where = f"{world.scenario}{after} power lost before"
-    syncs = 0
+    syncs, judged = 0, set()
     for line in lines:
         words = line.split()
         if words[0] == b"sync":
             syncs += 1
-            _judge_states(world, progress, disk, f"{where} sync {syncs}", limit)
+            _judge_states(world, progress, disk, f"{where} sync {syncs}", limit, judged)
         disk.do(words)
         if progress.is_over:
             return
-    _judge_states(world, progress, disk, f"{where} the end", limit)
+    _judge_states(world, progress, disk, f"{where} the end", limit, judged)
 
 
-def _judge_states(world, progress, disk, where, limit):
-    total, states = disk.states(limit, progress.random)
+def _judge_states(world, progress, disk, where, limit, judged):
+    total, states = disk.states(16 * limit, progress.random)
     if total > len(states):
-        print(f"torture: {where}: {len(states)} of {total} states, seed {progress.seed}")
-    for number, state in progress.choose(list(enumerate(states))):
+        print(f"torture: {where}: {len(states)} of {total} combinations, seed {progress.seed}")
+    # Most combinations differ only in what has no name any more, or was met before an earlier sync.
+    distinct = {}
+    for state in states:
+        signature = disk.signature(state)
+        if signature not in judged:
+            distinct.setdefault(signature, state)
+    new = list(distinct.items())
+    if len(new) > limit:
+        print(f"torture: {where}: {limit} of {len(new)} new states, seed {progress.seed}")
+        new = progress.random.sample(new, limit)
+    judged.update(signature for signature, _ in new)
+    for number, (_, state) in progress.choose(enumerate(new)):
         for place in (world.legacy, world.group):
             shutil.rmtree(place, ignore_errors=True)
             os.mkdir(place, 0o755)
-        renumber(world, disk.write_out(state, [world.legacy, world.group]))
+        # The kernel that boots may give the devices other numbers.
+        renumber(world, disk.write_out(state, [world.legacy, world.group]), device=number % 2 * 1000)
         found = world.problems_of_two()
         status, summary, said = world.run_again("command")
         found += world.problems()
         if status != 0:
             found.append(f"recovered with {status}: {summary or said}")
-        progress.judge(f"{where}, state {number + 1} of {len(states)}", found)
+        progress.judge(f"{where}, state {number + 1} of {len(new)}", found)
 
 
-def renumber(world, made):
-    """The state was made of new files: the journal's numbers are changed to theirs."""
+def renumber(world, made, device=0):
+    """The state was made of new files: the journal's numbers are changed to theirs. `device` is added to devices'."""
     path = os.path.join(world.group, ".groupstore", "journal.json")
     try:
         with open(path, encoding="utf-8") as file:
@@ -65,6 +77,7 @@ def renumber(world, made):
         if isinstance(value, dict):
             if set(value) == {"device", "inode"}:
                 value["inode"] = made.get((value["device"], value["inode"]), 0)
+                value["device"] += device
             for child in value.values():
                 change(child)
 

@@ -4,8 +4,8 @@ usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--on
        [--mutations N] [--sanitized] [--every-call] [--here DIR] [--other DIR]
 
 Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
-call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs),
-undo (a relocation is taken back, and killed at each change of that), full (disks with too little room), holders
+call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs), restored
+(after a kill the places are not what the journal knows), undo (a relocation is taken back, and killed at each change of that), full (disks with too little room), holders
 (programs that are hard to see hold the store), storm (programs that don't cooperate use it all the while, for N
 rounds), mutate (N stores with changed bytes; --only repeats one by its number), plant (links, devices and giants at every name that is used), swap
 (names are swapped for links to somebody else's files meanwhile, for N rounds); or all. GROUPSTORE is the program. With
@@ -29,6 +29,7 @@ import holders
 import kill
 import mutate
 import power
+import restored
 import storm
 import surroundings
 import swap
@@ -87,6 +88,11 @@ def power_part(world, progress, options):
         power.each_state(world, progress)
 
 
+def restored_part(world, progress, options):
+    if world.scenario.by == "command":
+        restored.each_kill(world, progress)
+
+
 def undo_part(world, progress, options):
     if world.scenario.by == "command" and world.scenario.group == "nothing":
         undo.each_kill(world, progress)
@@ -94,7 +100,7 @@ def undo_part(world, progress, options):
 
 PARTS = {
     "kill": kill_part, "again": again_part, "fail": fail_part, "fail-for-good": fail_for_good_part,
-    "power": power_part, "undo": undo_part}
+    "power": power_part, "restored": restored_part, "undo": undo_part}
 
 
 def storm_part(programs, progress, options):

@@ -1,0 +1,120 @@
+import GRDB
+import Glibc
+import GroupContainer
+import LinuxSystem
+import PersistentStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreRelocation
+
+/// An interrupted transfer whose places are not what its journal knows: after a boot that numbered the devices anew,
+/// or out of a backup.
+@Suite struct RestoredPlacesTests {
+    private let root: TemporaryDirectory
+    private let container: GroupContainer
+    private let legacy: StoreLocation
+
+    init() throws {
+        root = try TemporaryDirectory()
+        let top = try Directory(root.path)
+        for name: FilePath.Component in ["legacy", "group"] { try top.makeDirectory(name, mode: 0o755) }
+        container = GroupContainer(directory: try top.directory("group"))
+        legacy = StoreLocation(
+            directory: try top.directory("legacy"), name: try #require(StoreName("Notes.sqlite")))
+    }
+
+    private func makeStore(_ text: String, at path: FilePath) throws {
+        let queue = try DatabaseQueue(path: path.string)
+        try queue.write {
+            try $0.execute(sql: "CREATE TABLE note (text TEXT); INSERT INTO note VALUES (?)", arguments: [text])
+        }
+        try queue.close()
+    }
+
+    private func text(at path: FilePath) throws -> String? {
+        let queue = try DatabaseQueue(path: path.string)
+        defer { try? queue.close() }
+        return try queue.read { try String.fetchOne($0, sql: "SELECT text FROM note") }
+    }
+
+    /// A transfer whose store has lost its old name.
+    private func withdrawn(copies: Bool) throws -> (Transfer, TransferPlaces) {
+        try makeStore("one", at: legacy.path)
+        var transfer = Transfer(
+            id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")),
+            directory: legacy.directory.path, name: legacy.name.database,
+            database: try #require(try legacy.directory.identity(legacy.name.database)), support: nil, copies: copies,
+            retirement: .delete, hadWAL: false)
+        transfer.sourceDirectory = legacy.directory.identity
+        transfer.destinationDirectory = container.directory.identity
+        let places = try TransferPlaces(transfer, source: legacy, container: container)
+        try legacy.directory.rename(legacy.name.database, to: places.hidden, in: legacy.directory, .refuse)
+        try legacy.directory.makeDirectory(legacy.name.database, mode: 0o700)
+        return (transfer, places)
+    }
+
+    private func recover(_ transfer: Transfer, _ state: TransferState) throws {
+        try container.write(TransferJournal(transfer: transfer, state: state))
+        try Recovery(container: container, report: { _ in }).run()
+        #expect(try container.journal() == nil)
+    }
+
+    private func renumbered(_ file: FileIdentity?) -> FileIdentity? {
+        file.map { FileIdentity(device: $0.device + 1, inode: $0.inode) }
+    }
+
+    @Test(arguments: [false, true])
+    func aStoreIsKnownThoughItsDeviceHasAnotherNumber(isCommitting: Bool) throws {
+        var (transfer, _) = try withdrawn(copies: false)
+        let database = transfer.database
+        transfer.database = try #require(renumbered(database))
+        transfer.sourceDirectory = renumbered(transfer.sourceDirectory)
+        transfer.destinationDirectory = renumbered(transfer.destinationDirectory)
+        try recover(
+            transfer,
+            isCommitting ? .committing(database: transfer.database, support: nil, receipt: nil) : .withdrawn)
+        #expect(try legacy.directory.identity(legacy.name.database) == database)
+        #expect(try legacy.directory.names() == ["Notes.sqlite"])
+    }
+
+    @Test(arguments: [false, true])
+    func aStoreIsKnownInACopyOfItsDirectory(isCommitting: Bool) throws {
+        var (transfer, _) = try withdrawn(copies: false)
+        transfer.database.inode += 1
+        transfer.sourceDirectory?.inode += 1
+        try recover(
+            transfer,
+            isCommitting ? .committing(database: transfer.database, support: nil, receipt: nil) : .withdrawn)
+        #expect(try legacy.directory.names() == ["Notes.sqlite"])
+        #expect(try text(at: legacy.path) == "one")
+    }
+
+    /// The group came out of a snapshot: its copy is the only one, another program has made a store since.
+    @Test func aCopyIsKeptWhereAnotherStoreHasTheOldName() throws {
+        let (transfer, places) = try withdrawn(copies: true)
+        let staging = try places.staging()
+        try makeStore("one", at: staging.path.appending(legacy.name.database))
+        try legacy.directory.removeFile(places.hidden)
+        try legacy.directory.removeDirectory(legacy.name.database)
+        try makeStore("two", at: legacy.path)
+        try recover(transfer, .withdrawn)
+        let archive = container.archivePath(transfer.id)
+        #expect(try text(at: archive.appending(legacy.name.database)) == "one")
+        #expect(try text(at: legacy.path) == "two")
+        #expect(try #require(try container.existingArchive(transfer.id)).status("about.json") != nil)
+    }
+
+    /// The group was copied before the store arrived there: what is left is the old one.
+    @Test func theOldStoreStaysWhereTheGroupHasNone() throws {
+        var (transfer, places) = try withdrawn(copies: true)
+        _ = try places.staging()
+        transfer.destinationDirectory?.inode += 1
+        try recover(
+            transfer,
+            .committing(database: FileIdentity(device: 1, inode: 1), support: nil, receipt: nil))
+        #expect(try text(at: legacy.path) == "one")
+        #expect(try container.directory.names() == [".groupstore"])
+    }
+}
