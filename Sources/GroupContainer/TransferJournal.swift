@@ -45,6 +45,8 @@ package struct Transfer: Codable, Sendable, Equatable {
     /// `rename` on one file system; otherwise the set is copied, and the old one removed afterwards.
     package var copies: Bool
     package var retirement: Retirement
+    /// The name of the group's store that stands for this one from now on, where this one isn't published itself.
+    package var successor: StoredPath?
     /// Write-ahead logging was on, and is put on again.
     package var hadWAL: Bool
     /// Whether it is on at the new place; nil: as it was.

@@ -170,6 +170,10 @@ package struct RelocationEngine {
             case .archiveLegacy(let reason):
                 notes += try archive(places.legacy, decision.legacy, reason, decision, places)
                 return finished(.alreadyRelocated, places, notes, nil)
+            case .retireLegacy where request.retirement == .archive:
+                let reason = "the group container has its rows already"
+                notes += try archive(places.legacy, decision.legacy, reason, decision, places)
+                return finished(.alreadyRelocated, places, notes, nil)
             case .retireLegacy:
                 let done = try transfer(.discard, places.legacy, decision.legacy, decision)
                 return finished(.alreadyRelocated, places, notes + done.notes, nil)
@@ -238,8 +242,15 @@ package struct RelocationEngine {
             database: database, support: keepsSupport ? nil : sighting.support?.identity, copies: content.isNew,
             retirement: inPlace ? .delete : request.retirement,
             hadWAL: sighting.header?.journalMode == .writeAhead)
-        if case .publish = purpose, sighting.header != nil {
+        switch purpose {
+        case .publish where sighting.header != nil:
             transfer.arrivesInWAL = request.journalMode.map { $0 == .writeAhead }
+        case .archive, .discard:
+            let places = decision.places
+            if store.path == places.legacy.path {
+                transfer.successor = StoredPath(FilePath(root: nil, [places.group.name.database]))
+            }
+        case .publish, .restore: break
         }
         var options = options(opaque: sighting.header == nil)
         options.content = content

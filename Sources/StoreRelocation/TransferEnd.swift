@@ -154,8 +154,7 @@ struct TransferEnd {
         if transfer.retirement != .symlink, try directory.status(link)?.kind == .symbolicLink {
             try directory.removeFile(link)
         }
-        guard transfer.retirement == .symlink, case .publish = transfer.purpose, let destination = places.destination
-        else {
+        guard let target = linkTarget else {
             do {
                 try directory.removeDirectory(oldName)
                 return []
@@ -165,11 +164,23 @@ struct TransferEnd {
             }
         }
         if try directory.status(link) == nil {
-            try directory.makeSymbolicLink(link, to: destination.path)
+            try directory.makeSymbolicLink(link, to: target)
         }
         try directory.rename(link, to: oldName, in: directory, .exchange)
         try directory.removeDirectory(link)
         return []
+    }
+}
+
+extension TransferEnd {
+    /// Where a symbolic link at the old name is to lead; nil where there is to be none.
+    private var linkTarget: FilePath? {
+        guard transfer.retirement == .symlink else { return nil }
+        return switch transfer.purpose {
+        case .publish: places.destination?.path
+        case .archive, .discard: transfer.successor?.path.lastComponent.map(container.directory.path.appending)
+        case .restore: nil
+        }
     }
 }
 

@@ -1,0 +1,48 @@
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What `--retire` asks for is done where the group container had a store already, too.
+@Suite(.ownThreads) struct RetirementTests {
+    enum Situation: String, CaseIterable {
+        case sameContent, emptyLegacy, keepGroup
+    }
+
+    private func prepare(_ situation: Situation, _ places: Places) throws -> FilePath {
+        let legacy = places.legacy.appending("Notes.sqlite")
+        try makeStore(legacy, rows: situation == .emptyLegacy ? 0 : 10)
+        if situation == .sameContent {
+            try run("cp", ["-a", Word(places.legacy.pushing(".")), Word(places.group)])
+        } else {
+            try makeStore(places.group.appending("Notes.sqlite"), rows: 3)
+        }
+        return legacy
+    }
+
+    private func relocate(_ store: FilePath, _ group: FilePath, _ options: [Word]) throws -> FinishedProcess {
+        try groupstore("relocate", Word(store), Word(group), "--json", options: options)
+    }
+
+    @Test(arguments: Situation.allCases, [Places.FileSystem.same, .another])
+    func aLinkTakesTheOldPlace(_ situation: Situation, _ fileSystem: Places.FileSystem) throws {
+        let places = try Places(fileSystem)
+        let legacy = try prepare(situation, places)
+        let published = places.group.appending("Notes.sqlite")
+        let rows = try noteCount(published)
+        let options: [Word] = ["--retire", "symlink", "--on-conflict", "keep-group"]
+        let done = try relocate(legacy, places.group, options)
+        #expect(done.outcome == "already_relocated", "\(done.output)")
+        #expect(try run("readlink", [Word(legacy)]).lines == [published.string])
+        #expect(try noteCount(legacy) == rows)
+        #expect(try relocate(legacy, places.group, options).outcome == "already_relocated")
+    }
+
+    @Test func aCopyOfWhatTheGroupHasIsArchived() throws {
+        let places = try Places()
+        let legacy = try prepare(.sameContent, places)
+        #expect(try relocate(legacy, places.group, ["--retire", "archive"]).outcome == "already_relocated")
+        #expect(try run("find", [Word(places.legacy), "-name", "Notes*"]).lines.isEmpty)
+        let archived = try run("find", [Word(places.group.appending(".groupstore/archive")), "-name", "Notes.sqlite"])
+        #expect(try noteCount(FilePath(try #require(archived.lines.first))) == 10)
+    }
+}
