@@ -33,6 +33,18 @@ public struct GroupContainer: Sendable {
         self.init(directory: try Directory(path), identifier: identifier)
     }
 
+    /// Whether that is a container's `.groupstore`, or below one; another directory of that name has no such lock.
+    package static func isBookkeeping(_ path: FilePath) -> Bool {
+        var place = path
+        while let name = place.lastComponent {
+            if name == bookkeepingName, FileStatus(following: place.appending(lockName))?.kind == .regular {
+                return true
+            }
+            place.removeLastComponent()
+        }
+        return false
+    }
+
     /// `.groupstore`; nil when it was never made. A symbolic link in its place is an error.
     package func existingBookkeeping() throws(SystemError) -> Directory? {
         guard try directory.status(Self.bookkeepingName) != nil else { return nil }

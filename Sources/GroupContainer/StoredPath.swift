@@ -58,6 +58,14 @@ package struct TransferIdentifier: Codable, Hashable, Sendable, CustomStringConv
         self.rawValue = rawValue
     }
 
+    /// Of the transfer that gave a file this hidden name; nil for any other name.
+    package init?(hiddenName: FilePath.Component) {
+        guard let name = hiddenName.utf8, name.hasPrefix(Self.hiddenPrefix) else { return nil }
+        self.init(String(name.dropFirst(Self.hiddenPrefix.count)))
+    }
+
+    private static let hiddenPrefix = ".groupstore-"
+
     package init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         guard let valid = TransferIdentifier(try container.decode(String.self)) else {
@@ -76,6 +84,6 @@ package struct TransferIdentifier: Codable, Hashable, Sendable, CustomStringConv
 
     /// The name that the store has beside its old one while it is withdrawn.
     package func hiddenName(_ suffix: String = "") -> FilePath.Component {
-        FilePath.Component(".groupstore-\(rawValue)\(suffix)") ?? .currentDirectory
+        FilePath.Component(Self.hiddenPrefix + rawValue + suffix) ?? .currentDirectory
     }
 }

@@ -36,6 +36,8 @@ package struct Transfer: Codable, Sendable, Equatable {
     package var directory: StoredPath
     package var name: StoredPath
     package var database: FileIdentity
+    /// When the database's file was made, in nanoseconds since 1970; nil where it can't be known.
+    package var databaseBirth: Int64?
     /// The support folder beside the database, when there is one.
     package var support: FileIdentity?
     /// The directories that the set is in and goes to: while they are the same ones, so are the files known by their

@@ -44,6 +44,13 @@ package final class Directory: Sendable {
         return try Directory(descriptor, path: path.appending(name))
     }
 
+    /// When the file was made, in nanoseconds since 1970; nil where the file system doesn't keep it. A new file may have
+    /// the inode of one that was removed, but not its birth.
+    package func birth(_ name: FilePath.Component) -> Int64? {
+        let found = name.withPlatformString { gs_birth_time(raw, $0) }
+        return found < 0 ? nil : found
+    }
+
     /// Opens `name` without following a symbolic link and without waiting (for a lease's or FIFO's other end).
     package func open(
         _ name: FilePath.Component, flags: CInt, mode: mode_t = 0

@@ -18,6 +18,9 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
         SystemError(call, Errno(rawValue: Glibc.errno), path: path)
     }
 
+    /// The file can't be opened without waiting, because another process has a lease of it.
+    package var isOfALease: Bool { call == "open" && errno == .resourceTemporarilyUnavailable }
+
     /// Where something stands at a name that is not what must be there, what would help; else nil.
     package var obstacleRemedy: String? {
         guard ["open", "rename", "unlink", "mkdir", "link"].contains(call) else { return nil }

@@ -44,6 +44,12 @@ package struct DatabaseHeader: Equatable, Sendable {
         versionValidFor = Self.integer(bytes, at: 92)
     }
 
+    /// Bytes that a file with this header has at least, where the header says how many pages there are
+    /// (https://sqlite.org/fileformat2.html, §1.3.8). SQLite itself takes what is missing of the last page for zeros.
+    package var leastSize: Int64 {
+        changeCounter == versionValidFor ? Int64(pageCount) * Int64(pageSize) : 0
+    }
+
     private static func integer(_ bytes: [UInt8], at offset: Int) -> UInt32 {
         bytes[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) }
     }

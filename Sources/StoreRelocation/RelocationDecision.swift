@@ -42,12 +42,17 @@ struct RelocationDecision {
         switch seen.database {
         case .absent: return seen.walHasContent || seen.journalIsHot ? .orphans : remains(seen)
         case .empty: return seen.walHasContent || seen.journalIsHot ? .unusable(.halfAStore) : .zeroBytes
-        case .unusual: return .unusable(.notARegularFile)
+        case .unusual:
+            try seen.checkNotWithdrawn()
+            return .unusable(.notARegularFile)
         case .foreign(let format):
             guard request.opaque, format.mayBeOpaque else { return .unusable(.foreign(format.description)) }
             return seen.wal != nil || seen.journal != nil ? .unusable(.opaqueWithSideFiles) : .store(.opaque)
-        case .sqlite:
+        case .sqlite(let header):
             if let status = seen.status, status.links > 1 { return .unusable(.hardLinked) }
+            if let status = seen.status, status.size < header.leastSize, !seen.needsQuiescing {
+                return .unusable(.corrupt("\(header.leastSize - status.size) bytes of its last pages are missing"))
+            }
             // Reading past a hot journal costs a copy; where nothing depends on the content, SQLite rolls it back first.
             if seen.journalIsHot, !lookInside { return .store(.unknown) }
             do {

@@ -39,7 +39,9 @@ package struct RelocationEngine {
             let places = try RelocationPlaces(request)
             if request.transform != nil { relinquish(places) }
             let isOutdated = try content(of: places.group) != nil
-            guard try isOutdated || places.isThereAnything() else { return summary(.nothingToDo, places) }
+            guard try isOutdated || patiently({ try places.isThereAnything() }) else {
+                return summary(.nothingToDo, places)
+            }
             guard try isOutdated || !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
             return try claimed(places.group.name.database, in: places.container).run(in: places.container)
         } catch is RelocationPlaces.NoLegacyDirectory {
@@ -144,7 +146,13 @@ package struct RelocationEngine {
         defer { reacquire(places) }
         var givenUp: [GivenUpSet] = []
         do {
-            return try relocate(places, &givenUp)
+            while true {
+                do {
+                    return try relocate(places, &givenUp)
+                } catch StoreTransfer.Setback.gone where !deadline.hasPassed {
+                    // What is there now decides.
+                }
+            }
         } catch {
             restore(givenUp, places, after: error)
             throw error
@@ -155,7 +163,7 @@ package struct RelocationEngine {
         var notes: [String] = []
         // Each round looks anew: archiving what is in the way is a transfer of its own.
         while true {
-            let decision = try decide(places)
+            let decision = try patiently { try RelocationDecision(places, request) }
             let content = decision.plan.movesLegacyStore ? try content(of: places.legacy) ?? .same : .same
             report(.plan(sentence(decision, content), bytesToCopy: decision.bytesToCopy))
             switch decision.plan {
@@ -194,13 +202,14 @@ package struct RelocationEngine {
         }
     }
 
-    /// Looks until what is there can be read: somebody may write to it all the while.
-    private func decide(_ places: RelocationPlaces) throws -> RelocationDecision {
+    /// Looks until what is there can be read: somebody may write to it all the while, or another relocation has a lease
+    /// of it and gives way at once.
+    private func patiently<Result>(_ look: () throws -> Result) throws -> Result {
         while true {
             do {
-                return try RelocationDecision(places, request)
-            } catch let error as StoreError {
-                guard case .busy = error, !deadline.hasPassed else { throw error }
+                return try look()
+            } catch {
+                guard PassingObstacle.caused(error), !deadline.hasPassed else { throw error }
                 guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
                 pause(.milliseconds(10))
             }

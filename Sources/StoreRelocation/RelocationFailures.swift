@@ -18,6 +18,12 @@ extension RelocationFailure {
             remedy: FileStatus(following: path) == nil ? "make it first: mkdir -p -m 0700" : "name a directory")
     }
 
+    static func insideBookkeeping(_ path: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .unusablePlace, code: "own_directory", "\(PrintablePath(path)) holds a group container's own records",
+            remedy: "name the group container, or another directory")
+    }
+
     static func cancelled(_ store: FilePath) -> RelocationFailure {
         RelocationFailure(
             .busy, code: "cancelled", "the relocation of \(PrintablePath(store)) was ended before it was done",
@@ -43,6 +49,12 @@ extension RelocationFailure {
             self.init(
                 .busy, code: "in_use", "\(store) is in use: its write-ahead log can't be emptied",
                 remedy: "close the programs that use it, then try again")
+        case let error as StoreWithdrawn:
+            self.init(
+                .busy, code: "in_use",
+                "\(PrintablePath(error.path)) is being relocated, or was when that was interrupted"
+                    + (error.hidden.map { "; the store is \(PrintablePath($0))" } ?? ""),
+                remedy: "try again; where nothing is under way: groupstore recover, with the directory it was to go to")
         case let error as SystemError: self = Self.system(error)
         case let error as DatabaseError: self = Self.database(error, store)
         case let error as StoreError: self = Self.store(error)
@@ -132,6 +144,10 @@ extension RelocationFailure {
         case .permissionDenied, .notPermitted:
             RelocationFailure(
                 .notPermitted, code: "not_permitted", "\(error)", remedy: "run this as the owner of these files")
+        case .resourceTemporarilyUnavailable where error.isOfALease:
+            RelocationFailure(
+                .busy, code: "in_use", "\(error): another process has a lease of it, as another relocation would",
+                remedy: "try again when it is done")
         case .noSpace, .diskQuotaExceeded:
             RelocationFailure(.unusablePlace, code: "no_space", "\(error)", remedy: "free space there, then try again")
         case .readOnlyFileSystem:

@@ -24,13 +24,17 @@ struct RelocationPlaces {
     }
 
     static func container(_ path: FilePath, _ identifier: GroupIdentifier? = nil) throws -> GroupContainer {
-        do {
-            let directory = try Directory(resolving: path)
-            return GroupContainer(directory: directory, identifier: identifier)
+        let directory: Directory
+        do throws(SystemError) {
+            directory = try Directory(resolving: path)
         } catch {
             guard error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory else { throw error }
             throw RelocationFailure.noGroupDirectory(path)
         }
+        guard !GroupContainer.isBookkeeping(directory.path) else {
+            throw RelocationFailure.insideBookkeeping(directory.path)
+        }
+        return GroupContainer(directory: directory, identifier: identifier)
     }
 
     /// Where SQLite would open the store: it follows a symbolic link at the store's name, and names the side files

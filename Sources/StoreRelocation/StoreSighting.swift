@@ -1,4 +1,5 @@
 import Glibc
+import GroupContainer
 import LinuxSystem
 import PersistentStore
 import SystemPackage
@@ -70,6 +71,17 @@ struct StoreSighting {
         return PrintablePath(name.support).description
     }
 
+    /// Throws `StoreWithdrawn` where a relocation's empty directory stands at the store's name.
+    func checkNotWithdrawn() throws {
+        guard let status, status.kind == .directory else { return }
+        let hidden = try location.directory.names().first { TransferIdentifier(hiddenName: $0) != nil }
+        // The last that a relocation takes away.
+        let isLeft =
+            try status.permissions == 0o500 && location.directory.directory(location.name.database).names().isEmpty
+        guard hidden != nil || isLeft else { return }
+        throw StoreWithdrawn(path: location.path, hidden: hidden.map(location.directory.path.appending))
+    }
+
     /// The first file that this process may not read and write, as SQLite must before the database alone is the whole
     /// store. A side file that a program's last connection has taken away since the look stands in nobody's way.
     func unwritableFile() throws(SystemError) -> FilePath.Component? {
@@ -101,6 +113,30 @@ struct StoreSighting {
 
     var header: DatabaseHeader? {
         if case .sqlite(let header) = database { header } else { nil }
+    }
+}
+
+/// A relocation, to this group or another one, has taken the store's name away: for a moment, or since it was
+/// interrupted.
+struct StoreWithdrawn: Error {
+    let path: FilePath
+    /// Where the store is meanwhile; nil where it has left already.
+    let hidden: FilePath?
+}
+
+/// What another relocation, or a program that writes, may do to a store between two looks at it.
+enum PassingObstacle {
+    /// Whether it caused the error, so that looking again may help.
+    static func caused(_ error: any Error) -> Bool {
+        switch error {
+        case is StoreWithdrawn: true
+        // What wasn't there at the first look, or was a directory, is not opened.
+        case let error as SystemError:
+            error.isOfALease || error.errno == .isDirectory
+                || (error.call == "open" && error.errno == .noSuchFileOrDirectory)
+        case StoreError.busy, StoreError.notAFile, StoreError.missing: true
+        default: false
+        }
     }
 }
 

@@ -48,6 +48,8 @@ final class StoreTransfer {
         case held(FileIdentity)
         /// It changed in the middle: look, and try again.
         case changed
+        /// Somebody has taken it away, as another relocation would.
+        case gone
     }
 
     /// The set is at its new place, and something that comes after failed: the next run does the rest.
@@ -79,6 +81,7 @@ final class StoreTransfer {
         self.container = container
         var transfer = transfer
         transfer.sourceDirectory = source.directory.identity
+        transfer.databaseBirth = source.directory.birth(source.name.database)
         // Before the archive's directory is made: undoing takes it away again.
         try container.write(TransferJournal(transfer: transfer, state: .intended))
         self.places = try TransferPlaces(transfer, source: source, container: container)
@@ -104,8 +107,10 @@ final class StoreTransfer {
             while true {
                 do {
                     return try attempt()
-                } catch let setback as Setback {
+                } catch {
+                    guard let setback = setback(error) else { throw error }
                     try checkCancelled()
+                    if try source.directory.status(source.name.database) == nil { throw Setback.gone }
                     if options.deadline.hasPassed { throw setback }
                     if case .held(let identity) = setback, wait > .milliseconds(10) {
                         let holders = FileHolder.of(identity)
@@ -120,6 +125,12 @@ final class StoreTransfer {
             try undo(after: error)
             throw error
         }
+    }
+
+    private func setback(_ error: any Error) -> Setback? {
+        if let setback = error as? Setback { return setback }
+        guard PassingObstacle.caused(error) else { return nil }
+        return (error as? SystemError)?.isOfALease == true ? .held(transfer.database) : .changed
     }
 
     private func checkCancelled() throws {

@@ -16,10 +16,10 @@ extension TransferEnd {
             try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
         }
         try returnOldSupport()
-        try returnDatabase()
+        try returnDatabase(keepsCopies: keepsCopies)
         notes += try returnSideFiles()
         try directory.synchronize()
-        if try keepsCopies && directory.identity(oldName) != transfer.database {
+        if try keepsCopies && !isBack() {
             notes += try self.keepCopies()
         } else {
             try container.removeArchive(transfer.id)
@@ -31,6 +31,12 @@ extension TransferEnd {
         }
         try container.removeJournal()
         return notes
+    }
+
+    /// Whether the store has its old name, and not a newer file that was given its inode.
+    private func isBack() throws -> Bool {
+        guard try directory.identity(oldName) == transfer.database else { return false }
+        return transfer.databaseBirth.map { $0 == directory.birth(oldName) } ?? true
     }
 
     private func returnSupport(arrived: FileIdentity?) throws {
@@ -64,7 +70,7 @@ extension TransferEnd {
 
     static func oldSupportName(_ id: TransferIdentifier) -> FilePath.Component { id.hiddenName("-support") }
 
-    private func returnDatabase() throws {
+    private func returnDatabase(keepsCopies: Bool) throws {
         let atOldName = try directory.status(oldName)
         let hidden = try directory.status(places.hidden)
         if isDatabase(hidden) {
@@ -78,7 +84,7 @@ extension TransferEnd {
             }
         } else {
             if hidden?.kind == .directory { try directory.removeDirectory(places.hidden) }
-            if atOldName?.kind != .regular, let copies = try copiesLeft() {
+            if keepsCopies, atOldName?.kind != .regular, let copies = try copiesLeft() {
                 throw StoreLost(path: source.path, copies: copies)
             }
         }

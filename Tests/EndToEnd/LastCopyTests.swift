@@ -70,10 +70,30 @@ import Testing
         }
     }
 
-    private func start(_ store: FilePath, _ group: FilePath, _ policy: Word) throws -> RunningProcess {
+    /// Whoever comes too late finds nothing left to do, and doesn't wait for it.
+    @Test func ofSeveralGroupsOneGetsTheStore() throws {
+        for round in 1...5 {
+            let places = try Places()
+            let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+            let groups = (1...4).map { places.scratch("group\($0)") }
+            for group in groups { try run("mkdir", [Word(group)]) }
+            let processes = try groups.map { try start(store.path, $0, "refuse", deadline: "60") }
+            for process in processes {
+                let done = try process.wait()
+                #expect(done.status == 0, "round \(round): \(done.errors)")
+            }
+            let rows = try groups.map { $0.appending("Notes.sqlite") }
+                .filter { FileStatus(following: $0) != nil }.map(noteCount)
+            #expect(rows == [10], "round \(round)")
+        }
+    }
+
+    private func start(
+        _ store: FilePath, _ group: FilePath, _ policy: Word, deadline: Word = "1"
+    ) throws -> RunningProcess {
         try RunningProcess(
             Programs.groupstore,
-            ["relocate", Word(store), Word(group), "--deadline", "1", "--on-conflict", policy],
+            ["relocate", Word(store), Word(group), "--deadline", deadline, "--on-conflict", policy],
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
     }
 

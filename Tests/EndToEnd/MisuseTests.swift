@@ -41,6 +41,27 @@ import Testing
         }
     }
 
+    /// SQLite takes the bytes for zeros, and says nothing.
+    @Test func aDatabaseThatIsCutOffInItsLastPage() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        try sqlite(store.path, "PRAGMA journal_mode = DELETE")
+        try run("truncate", ["-s", "-100", Word(store.path)])
+        try expectRefusal(places, store.path, status: 65, outcome: "refused", "100 bytes")
+    }
+
+    @Test func aGroupsOwnRecordsAreNoGroup() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        #expect(try groupstore("relocate", Word(store.path), Word(places.group)).status == 0)
+        let archive = places.group.appending(".groupstore/archive")
+        try run("mkdir", ["-p", Word(archive)])
+        let again = try makeStore(places.legacy.appending("Other.sqlite"), rows: 10)
+        expectClear(
+            try groupstore("relocate", Word(again.path), Word(archive)), status: 74, "\(archive)", "own records")
+        #expect(try noteCount(again.path) == 10)
+    }
+
     /// SQLite would remove it as soon as the other database is opened.
     @Test(arguments: ["-wal", "-shm", "-journal"]) func aNameOfAnotherStoresSideFile(_ suffix: String) throws {
         let places = try Places()

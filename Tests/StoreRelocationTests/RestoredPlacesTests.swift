@@ -48,6 +48,7 @@ import Testing
             database: try #require(try legacy.directory.identity(legacy.name.database)), support: nil, copies: copies,
             retirement: .delete, hadWAL: false)
         transfer.sourceDirectory = legacy.directory.identity
+        transfer.databaseBirth = legacy.directory.birth(legacy.name.database)
         transfer.destinationDirectory = container.directory.identity
         let places = try TransferPlaces(transfer, source: legacy, container: container)
         try legacy.directory.rename(legacy.name.database, to: places.hidden, in: legacy.directory, .refuse)

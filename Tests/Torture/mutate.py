@@ -226,7 +226,7 @@ def _readable(directory, name):
         for part in stores.parts(directory, name):
             path = os.path.join(directory, part)
             if os.path.isfile(path):
-                shutil.copyfile(path, os.path.join(scratch, part))
+                stores.copy(path, os.path.join(scratch, part))
         connection = sqlite3.connect(os.path.join(scratch, name))
         connection.text_factory = bytes
         try:

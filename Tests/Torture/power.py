@@ -65,7 +65,8 @@ def _judge_states(world, progress, disk, where, limit, judged):
 
 
 def renumber(world, made, device=0):
-    """The state was made of new files: the journal's numbers are changed to theirs. `device` is added to devices'."""
+    """The state was made of new files: the journal's numbers are changed to theirs, and when they were made is
+    forgotten. `device` is added to devices'."""
     path = os.path.join(world.group, ".groupstore", "journal.json")
     try:
         with open(path, encoding="utf-8") as file:
@@ -82,5 +83,6 @@ def renumber(world, made, device=0):
                 change(child)
 
     change(journal)
+    journal["transfer"].pop("databaseBirth", None)
     with open(path, "w", encoding="utf-8") as file:
         json.dump(journal, file)
