@@ -1,6 +1,7 @@
 import AgentProtocol
 import ArgumentParser
 import DirectoryWatching
+import Glibc
 import GroupContainer
 import GroupStoreAgent
 import LinuxSystem
@@ -65,6 +66,8 @@ struct AgentCommand: ParsableCommand {
                 "where to listen is not known: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set",
                 remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
         }
+        let lines = LogQueue(to: STDERR_FILENO)
+        defer { lines.flush(within: .seconds(1)) }
         try Agent(
             configuration: configuration, socket: socket,
             parts: Agent.Parts(
@@ -74,13 +77,13 @@ struct AgentCommand: ParsableCommand {
                 },
                 reload: file.map { file in { try file.load() } },
                 historyProgram: "/proc/self/exe"),
-            notification: ServiceNotification(environment: environment), log: log(output)
+            notification: ServiceNotification(environment: environment), log: log(lines, output)
         ).run()
         if output.json { output.record(["type": "summary", "outcome": "stopped"], "") }
     }
 
-    private func log(_ output: Output) -> Logger {
-        var log = Logger(label: "groupstore") { StreamLogHandler.standardError(label: $0) }
+    private func log(_ lines: LogQueue, _ output: Output) -> Logger {
+        var log = Logger(label: "groupstore") { StreamLogHandler(label: $0, stream: lines) }
         if output.quiet { log.logLevel = .warning }
         return log
     }

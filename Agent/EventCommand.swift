@@ -47,6 +47,9 @@ final class EventCommand: Sendable {
         }
     }
 
+    /// Up to where runs have succeeded.
+    var done: String { state.withLock { $0.done } }
+
     /// Lets what is left have one more run, and returns the last one's exit status.
     func finish() -> Int32 {
         state.withLock { $0.isFinishing = true }

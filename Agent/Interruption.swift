@@ -1,4 +1,5 @@
 import Glibc
+import CLinux
 import StoreRelocation
 import Synchronization
 
@@ -9,22 +10,34 @@ enum Interruption {
 
     static var wasAskedFor: Bool { isAskedFor.load(ordering: .relaxed) }
 
+    /// Can be read from when it was asked for: whoever waits for something else waits for that, too. -1 where there is none.
+    static let bell = gs_eventfd()
+
     /// From now on the first SIGINT, SIGTERM or SIGHUP is noted, unless it is ignored as `nohup` has it; and whoever reads
-    /// the output may go away in the middle.
-    static func isNotedFromNowOn() {
-        // Made now: what makes it at its first use is not for a signal handler.
-        _ = wasAskedFor
+    /// the output may go away in the middle, unless that `endsWithOutput`.
+    static func isNotedFromNowOn(endsWithOutput: Bool = false) {
+        // Made now: what makes them at their first use is not for a signal handler.
+        _ = (wasAskedFor, bell)
         for number in [SIGINT, SIGTERM, SIGHUP] {
             var action = sigaction()
             guard sigaction(number, nil, &action) == 0 else { continue }
             let isIgnored = unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1
             guard !isIgnored else { continue }
             action = sigaction()
-            action.__sigaction_handler.sa_handler = { _ in Interruption.isAskedFor.store(true, ordering: .relaxed) }
+            action.__sigaction_handler.sa_handler = { _ in Interruption.note() }
             action.sa_flags = CInt(bitPattern: UInt32(SA_RESETHAND))
             sigaction(number, &action, nil)
         }
-        _ = signal(SIGPIPE, SIG_IGN)
+        if !endsWithOutput { _ = signal(SIGPIPE, SIG_IGN) }
+    }
+
+    /// In a signal's handler.
+    private static func note() {
+        isAskedFor.store(true, ordering: .relaxed)
+        var one: UInt64 = 1
+        let error = errno
+        _ = write(bell, &one, 8)
+        errno = error
     }
 }
 

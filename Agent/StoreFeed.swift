@@ -63,7 +63,7 @@ final class StoreFeed {
         _ store: String, since token: String?, _ wish: (inout SubscribeOperation) -> Void = { _ in }
     ) throws(AgentConnectionError) {
         socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
-        let connection = try AgentConnection(socket)
+        let connection = try AgentConnection(socket, bell: Interruption.bell)
         self.connection = connection
         address = try ServedGroups(connection).address(of: ArgumentBytes.path(store))
         var subscription = SubscribeOperation(address, since: token)
@@ -99,13 +99,14 @@ final class StoreFeed {
         var interval = Duration.milliseconds(50)
         while true {
             do throws(AgentConnectionError) {
-                let new = try AgentConnection(socket)
+                let new = try AgentConnection(socket, bell: Interruption.bell)
                 subscription.since = token
                 _ = try new.request(.subscribe(subscription), deadline: Deadline(after: Self.answerTime))
                 return new
             } catch {
                 if giveUp.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }
             }
+            if Interruption.wasAskedFor { throw .interrupted }
             if deadline.hasPassed { return nil }
             pause(min(interval, deadline.remaining ?? interval))
             interval = min(interval * 2, .seconds(2))

@@ -70,6 +70,7 @@ struct WatchCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
+        Interruption.isNotedFromNowOn(endsWithOutput: true)
         try reporting(output) {
             do {
                 let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
@@ -94,11 +95,17 @@ struct WatchCommand: ParsableCommand {
         let runner = exec.map { EventCommand($0, from: feed.token, tokenFile: tokens) }
         do {
             try print(feed, runner, runner == nil ? tokens : nil, output)
+        } catch AgentConnectionError.interrupted {
+            // The command isn't waited for: a run that is cut short is done again by whoever goes on from that token.
+            summarize("interrupted", runner?.done ?? feed.token, output)
+            throw ExitStatus.interrupted.code
         } catch {
             _ = runner?.finish()
             throw error
         }
-        guard let status = runner?.finish(), status != 0 else { return summarize(feed, output) }
+        guard let status = runner?.finish(), status != 0 else {
+            return summarize("event", feed.token, output)
+        }
         throw CommandFailure(
             .busy, code: "command_failed", "\(exec ?? "") ended with exit status \(status)",
             remedy: "see what it says; the event is told again to whoever gives the last token that was done")
@@ -139,9 +146,9 @@ struct WatchCommand: ParsableCommand {
         }
     }
 
-    private func summarize(_ feed: StoreFeed, _ output: Output) {
+    private func summarize(_ outcome: String, _ token: String, _ output: Output) {
         guard output.json else { return }
-        output.record(["type": "summary", "outcome": "event", "token": .string(feed.token)], "")
+        output.record(["type": "summary", "outcome": .string(outcome), "token": .string(token)], "")
     }
 
     /// Local time with milliseconds.
@@ -168,6 +175,7 @@ extension CommandFailure {
             case .timedOut: (.busy, "agent_silent")
             case .notUnderstood: (.noAgent, "not_understood")
             case .refused(let refusal): (Self.status(of: refusal), refusal.code)
+            case .interrupted: (.interrupted, "interrupted")
             }
         self.init(status, code: code, error.message, remedy: error.remedy)
     }

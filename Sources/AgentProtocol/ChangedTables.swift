@@ -30,6 +30,11 @@ package struct ChangedTables: Sendable, Equatable {
         name.utf8.reduce(3) { $0 + ($1 < 0x20 || $1 == 0x7F ? 6 : $1 == 0x22 || $1 == 0x5C ? 2 : 1) }
     }
 
+    func write(to object: inout JSONObject) {
+        if let names { object["tables"] = .array(names.map { .string($0) }) }
+        object["complete"] = .bool(isComplete)
+    }
+
     /// Of two changes that are told as one.
     package func union(_ other: ChangedTables) -> ChangedTables {
         if self == other { return self }

@@ -57,8 +57,7 @@ package enum StoreEvent: Sendable, Equatable {
         object.setStore(store)
         switch self {
         case .change(let tables):
-            if let names = tables.names { object["tables"] = .array(names.map { .string($0) }) }
-            object["complete"] = .bool(tables.isComplete)
+            tables.write(to: &object)
         case .relocating(let holders):
             object["waiting_for"] = Self.json(of: holders)
         case .relocated(let from, let to):

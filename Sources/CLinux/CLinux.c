@@ -183,6 +183,7 @@ const int gs_epoll_modify = EPOLL_CTL_MOD;
 const int gs_epoll_delete = EPOLL_CTL_DEL;
 const uint32_t gs_epoll_in = EPOLLIN | EPOLLRDHUP;
 const uint32_t gs_epoll_out = EPOLLOUT;
+const uint32_t gs_epoll_priority = EPOLLPRI | EPOLLET;
 const uint32_t gs_epoll_hangup = EPOLLHUP | EPOLLERR;
 
 int gs_epoll_set(int epoll, int operation, int descriptor, uint32_t events, uint64_t token) {

@@ -16,7 +16,7 @@ struct SessionNotes {
     }
 
     /// The database was written since the last session's end.
-    private var isModified = false
+    private(set) var isModified = false
     /// By the events since the last look.
     private var ended = Count()
     /// Observed ones whose events are still to come.

@@ -9,6 +9,8 @@ final class StoreFiles {
     private let directory: Directory
     private let name: StoreName
     private let identity: FileIdentity
+    /// How many names the database has.
+    private var nameCount: UInt64
     private let database: SharedDescriptor
     private(set) var log: LogIndex?
     /// The log that belongs to the index; opened when its frames are wanted.
@@ -23,6 +25,7 @@ final class StoreFiles {
         guard let status = try directory.status(name.database), status.kind == .regular else { return nil }
         let database = SharedDescriptor(try directory.open(name.database, flags: O_RDONLY))
         identity = try database.identity()
+        nameCount = status.links
         self.directory = directory
         self.name = name
         self.database = database
@@ -32,12 +35,16 @@ final class StoreFiles {
     /// `known` when it is still what its names stand for, else what they stand for now; nil when there is none.
     static func current(_ path: FilePath, _ name: StoreName, unless known: StoreFiles?) throws -> StoreFiles? {
         if let known, FileStatus(following: path)?.identity == known.directory.identity,
-            try known.directory.status(name.database)?.identity == known.identity
+            let now = try known.directory.status(name.database), now.identity == known.identity
         {
+            known.nameCount = now.links
             return known
         }
         return try StoreFiles(path, name)
     }
+
+    /// The database, where it has other names: what is written through them raises no event in this directory.
+    var sharedIdentity: FileIdentity? { nameCount > 1 ? identity : nil }
 
     /// What a subscriber that begins now knows.
     func baseline() throws -> Known {

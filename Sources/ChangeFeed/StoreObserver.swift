@@ -20,10 +20,11 @@ package final class StoreObserver {
     private var touched: Set<StorePart> = []
     private var backoff = LookDelay()
     private var isUnreadable = false
+    private var ahead = Ahead.not
     /// A rollback journal was seen since the last settled look: what counts as committed then is so for good.
     private var usesJournal = false
-    /// When the database was written last, where its writer kept the lock after the commit that was told: in exclusive mode
-    /// the change counter counts a program's first commit only.
+    /// When the database was written last, where its writer kept the lock after the commit that was told, or had no journal: in
+    /// exclusive mode the change counter counts a program's first commit only.
     private var toldUnderLock: StoreFiles.Stamp?
     /// The database's, of a store in WAL mode that nobody has open.
     private var atRest: StoreFiles.Stamp?
@@ -36,6 +37,9 @@ package final class StoreObserver {
     /// Takes in what the kernel has queued, and returns what has not been noted yet of this store's side files; nil when
     /// events were lost. A change is proved to be complete by it where a program opened the store anew.
     package var unnotedEvents: () -> SideFileEvents? = { nil }
+
+    /// The database's file, where hard links lead to it too; as of the last time it was looked at.
+    package var sharedDatabase: FileIdentity? { files?.sharedIdentity }
 
     /// Whether it is to be found out which tables change. What is kept for that is let go of when it is not.
     package var wantsTables = false {
@@ -66,6 +70,7 @@ package final class StoreObserver {
         sessions = SessionNotes()
         backoff = LookDelay()
         isUnreadable = false
+        ahead = .not
         toldUnderLock = nil
         atRest = nil
     }
@@ -79,8 +84,23 @@ package final class StoreObserver {
         sessions.note(part, modified: modified, removed: removed)
     }
 
+    /// What the next `look` need not do again.
+    private enum Ahead { case not, waited, told }
+
+    /// After a write to the log alone: the first commit that can be seen, looked for some microseconds; nil when there is
+    /// none yet, or it takes more to tell. `look` is to follow, when what was found is told.
+    package func lookAhead() -> TableChanges? {
+        guard touched.isEmpty, !isUnreadable, backoff.isFresh, let files, files.log != nil,
+            let hasChanged = try? awaitCommit(files)
+        else { return nil }
+        atRest = nil
+        ahead = hasChanged ? .told : .waited
+        return hasChanged ? tracker.takeChanges() ?? .unknown : nil
+    }
+
     /// Compares the store with what is known of it.
     package func look() -> Observation {
+        defer { ahead = .not }
         let noted = touched
         touched = []
         // A lock that was given up on may be released after what has just happened.
@@ -190,7 +210,9 @@ package final class StoreObserver {
         guard files.isLockedExclusively() else {
             defer { isUnreadable = false }
             backoff = LookDelay()
-            guard isUnreadable else { return try lookAtRest(files) }
+            guard isUnreadable else {
+                return try lookAtRest(files, wasWritten: files.log == nil && sessions.isModified)
+            }
             atRest = nil
             tracker.addUnknown()
             return Observation(.changed)
@@ -200,10 +222,11 @@ package final class StoreObserver {
     }
 
     /// Where nobody has the store open, SQLite writes nothing: somebody has written another store over it, a backup. Or a
-    /// program came and went, and the events that tell of it are still to be read: so it is looked at twice.
-    private func lookAtRest(_ files: StoreFiles) throws -> Observation {
+    /// program came and went, and the events that tell of it are still to be read: so it is looked at twice. `wasWritten`:
+    /// since the last session's end, as far as the events are read.
+    private func lookAtRest(_ files: StoreFiles, wasWritten: Bool = false) throws -> Observation {
         let now = try files.stamp()
-        guard let atRest, atRest != now else {
+        guard wasWritten || atRest.map({ $0 != now }) == true else {
             self.atRest = files.log == nil ? now : nil
             restDoubtedUntil = nil
             return Observation(.unchanged)
@@ -226,30 +249,35 @@ package final class StoreObserver {
     /// microseconds, and then for as long as somebody holds the log's write lock.
     private func lookAtLog(_ files: StoreFiles) throws -> Observation {
         atRest = nil
-        var hasChanged = try hasCommitted(files)
         // Once for each transaction: a long one is looked for at the backoff's pace.
-        if !hasChanged, backoff.isFresh {
-            let until = ContinuousClock.now.advanced(by: Self.spin)
-            while !hasChanged, ContinuousClock.now < until {
-                gs_cpu_relax()
-                hasChanged = try hasCommitted(files)
-            }
-        }
+        let waits = ahead == .not && backoff.isFresh
+        var hasChanged = try waits ? awaitCommit(files) : hasCommitted(files)
+        let isNew = hasChanged || ahead == .told
         if files.isLogBeingWritten() {
-            if hasChanged { backoff = LookDelay() }
+            if isNew { backoff = LookDelay() }
             return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
         }
         // In exclusive mode nobody takes the log's lock, and nobody else can read.
         if files.isLockedExclusively() {
-            guard hasChanged, !isUnreadable else { return stillLocked() }
+            guard isNew, !isUnreadable else { return stillLocked() }
             backoff = LookDelay()
-            return Observation(.changed, lookAgain: backoff.next())
+            return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
         }
         // It may have been committed between the last look and the lock's release.
         if try hasCommitted(files) { hasChanged = true }
         backoff = LookDelay()
         defer { isUnreadable = false }
         return Observation(hasChanged || isUnreadable ? .changed : .unchanged)
+    }
+
+    private func awaitCommit(_ files: StoreFiles) throws -> Bool {
+        if try hasCommitted(files) { return true }
+        let until = ContinuousClock.now.advanced(by: Self.spin)
+        while ContinuousClock.now < until {
+            gs_cpu_relax()
+            if try hasCommitted(files) { return true }
+        }
+        return false
     }
 
     private static let spin = Duration.microseconds(120)
@@ -287,10 +315,12 @@ package final class StoreObserver {
         }
         known.changeCounter = counter
         tracker.addUnknown()
-        // Whoever reads now may have to wait: that what comes next isn't counted is noticed by the lock.
-        toldUnderLock = isLocked ? stamp : nil
+        // Whoever reads now may have to wait: that what comes next isn't counted is noticed by the lock. And what is copied
+        // over a store, without a journal or a lock, may have come in part.
+        let mayGoOn = isLocked || !usesJournal
+        toldUnderLock = mayGoOn ? stamp : nil
         let found = settled(.changed)
-        return isLocked ? Observation(found.finding, lookAgain: backoff.next()) : found
+        return mayGoOn ? Observation(found.finding, lookAgain: isLocked ? backoff.next() : Self.settling) : found
     }
 
     private func settled(_ finding: Observation.Finding) -> Observation {
@@ -306,6 +336,10 @@ package final class StoreObserver {
     private func stillLocked() -> Observation {
         if let again = backoff.nextWithin(.milliseconds(500)) { return Observation(.unchanged, lookAgain: again) }
         defer { isUnreadable = true }
-        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable))
+        // It may give exclusive mode up without writing or closing: no event would tell.
+        return Observation(
+            isUnreadable ? .unchanged : .discontinued(.unreadable), lookAgain: Self.untilUnlocked)
     }
+
+    private static let untilUnlocked = Duration.seconds(1)
 }

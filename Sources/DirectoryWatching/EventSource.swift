@@ -54,9 +54,24 @@ package protocol EventSource: AnyObject {
     /// them. `directoryAppeared` is among the next notices when it is there.
     func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws
     func unwatch(_ directory: FilePath)
+    /// Watches the file that is there by that name now, in a watched directory, for writes through other names of it: they come
+    /// as the directory's own events. Not `alone`: no longer. To be called again when the file is another one.
+    func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws
+    /// Looks whether other directories have come to stand at the watched names without an event: file systems were mounted.
+    /// What there is to tell is among the next notices.
+    func lookAtPlaces() throws
+    /// A number for writes to a file in a watched directory: `next` may say it, in place of an event. Nil ends that.
+    func mark(_ name: FilePath.Component, in directory: FilePath, as number: Int?)
     /// Waits for at least one notice, and returns those that are there (a burst in parts), in order; empty when `timeout` is over first
     /// (nil: no time-out).
-    func next(timeout: Duration?) throws -> [Notice]
+    ///
+    /// Where the first thing that comes is a write to a marked file, and no more than a write, `written` is called with its
+    /// number before anything else is done, and it is no notice. It may call `next` itself. Nil: all comes as notices.
+    func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice]
     /// Makes `next` return, from any thread.
     func wake()
+}
+
+extension EventSource {
+    package func next(timeout: Duration?) throws -> [Notice] { try next(timeout: timeout, written: nil) }
 }

@@ -23,41 +23,61 @@ package final class InotifySource: EventSource {
         pending += try places.add(directory, kinds)
     }
 
+    package func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {
+        try places.watch(name, in: directory, alone: alone)
+    }
+
+    package func lookAtPlaces() throws { pending += try places.placeAll() }
+
     package func unwatch(_ directory: FilePath) { places.remove(directory) }
 
     package func wake() { bell.ring() }
 
-    package func next(timeout: Duration?) throws -> [Notice] {
+    package func mark(_ name: FilePath.Component, in directory: FilePath, as number: Int?) {
+        places.marks[name, directory] = number
+    }
+
+    package func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice] {
         var notices = pending
         pending = []
-        if notices.isEmpty, let first = try firstEvent(timeout) { notices += try take(first) }
-        // Writers that never rest must not keep what they wrote from being told.
+        if notices.isEmpty {
+            switch try first(timeout, marks: written != nil) {
+            case .event(let event)?: notices += try take(event)
+            case .marked(let number)?: written?(number)
+            case nil: break
+            }
+        }
         var previous: InotifyTools.Event?
         for _ in 0..<Self.batch {
-            guard let event = try tools.next(waits: false) else { break }
-            if event == previous { continue }
+            // What the kernel says again, it says because the first was read: somebody writes without rest, and what was
+            // written is to be told.
+            guard let event = try tools.next(waits: false), event != previous else { break }
             notices += try take(event)
             previous = event
         }
         return notices
     }
 
-    private static let batch = 256
+    /// Events that are taken at once, at most.
+    package static let batch = 256
 
     private func take(_ event: InotifyTools.Event) throws -> [Notice] {
         event.watch == bell.watch ? [.woken] : try places.notices(of: event)
     }
 
     /// The library's time-outs are whole seconds, and ours are mostly shorter.
-    private func firstEvent(_ timeout: Duration?) throws(SystemError) -> InotifyTools.Event? {
+    private func first(_ timeout: Duration?, marks: Bool) throws(SystemError) -> InotifyTools.First? {
+        let mark: (CInt, UInt32, UnsafeRawBufferPointer) -> Int? = { [places] watch, mask, name in
+            marks && mask == UInt32(IN_MODIFY) ? places.marks.number(watch, name) : nil
+        }
         guard let timeout else {
-            while true { if let event = try tools.next(waits: true) { return event } }
+            while true { if let event = try tools.first(waits: true, mark: mark) { return event } }
         }
         let deadline = Deadline(after: timeout)
         while true {
-            if let event = try tools.next(waits: false) { return event }
+            if let event = try tools.first(waits: false, mark: mark) { return event }
             guard let left = deadline.remaining, left > .zero else { return nil }
-            pause(min(left, .milliseconds(1)))
+            tools.wait(left)
         }
     }
 }

@@ -16,6 +16,8 @@ final class InotifyTools {
     private var generation: UInt64 = 0
     /// False in one that could not be made: it must not take the library from the one that lives.
     private var isReady = false
+    /// The library's descriptor; nil where it couldn't be found.
+    private var raw: CInt?
 
     /// One inotify event.
     struct Event: Equatable {
@@ -37,7 +39,7 @@ final class InotifyTools {
             Self.isTaken.withLock { $0 = false }
             throw SystemError("inotify_init", Errno(rawValue: code))
         }
-        Self.closeOnExec()
+        raw = Self.closeOnExec()
         isReady = true
     }
 
@@ -49,8 +51,9 @@ final class InotifyTools {
         Self.isTaken.withLock { $0 = false }
     }
 
-    private static func closeOnExec() {
-        guard let directory = try? Directory("/proc/self/fd"), let names = try? directory.names() else { return }
+    private static func closeOnExec() -> CInt? {
+        guard let directory = try? Directory("/proc/self/fd"), let names = try? directory.names() else { return nil }
+        var found: CInt?
         for name in names {
             var target = [CChar](repeating: 0, count: 32)
             let length = name.withPlatformString { name in
@@ -60,16 +63,27 @@ final class InotifyTools {
                 let raw = CInt(name.string)
             else { continue }
             _ = fcntl(raw, F_SETFD, FD_CLOEXEC)
+            // Numbers grow: the newest is the library's.
+            found = max(found ?? raw, raw)
         }
+        return found
     }
 
     /// Watches what the descriptor leads to, for events of `mask` and no others, and returns the watch's number: the
     /// one that it has, when it is watched already.
     func watch(_ directory: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
+        return try add("/proc/self/fd/\(directory.raw)\(unused())/.", mask: mask, storedAs: "/", path: path)
+    }
+
+    /// "/" and "/." lead nowhere else, and spell a number: a name with them was never given to the library before.
+    private func unused() -> String {
         generation += 1
-        // "/" and "/." lead nowhere else, and spell the generation: this name was never given to the library before.
-        let digits = String(generation, radix: 2).map { $0 == "0" ? "/" : "/." }.joined()
-        return try add("/proc/self/fd/\(directory.raw)\(digits)/.", mask: mask, storedAs: "/", path: path)
+        return String(generation, radix: 2).map { $0 == "0" ? "/" : "/." }.joined()
+    }
+
+    /// As `watch`, of what is no directory.
+    func watch(opened file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
+        try add("/proc/self\(unused())/fd/\(file.raw)", mask: mask, storedAs: "", path: path)
     }
 
     /// Watches one file by its path, which must never have been watched before.
@@ -91,17 +105,42 @@ final class InotifyTools {
     /// Ends a watch that lives; never call it for one that the kernel has ended (IN_IGNORED).
     func remove(_ watch: CInt) { inotifytools_remove_watch_by_wd(watch) }
 
+    /// Waits until an event is there, where `first` had none; at most that long, and perhaps less.
+    func wait(_ limit: Duration) {
+        let milliseconds = limit.nanoseconds / 1_000_000
+        // poll(2) counts no less than milliseconds.
+        guard let raw, milliseconds > 1 else { return pause(min(limit, .milliseconds(1))) }
+        var one = pollfd(fd: raw, events: Int16(POLLIN), revents: 0)
+        _ = poll(&one, 1, CInt(clamping: milliseconds))
+    }
+
+    /// What came first.
+    enum First {
+        case event(Event)
+        /// What `mark` said of it.
+        case marked(Int)
+    }
+
     /// The next event; nil when none is there. Waits for one when `waits`.
     func next(waits: Bool) throws(SystemError) -> Event? {
+        guard case .event(let event)? = try first(waits: waits, mark: { _, _, _ in nil }) else { return nil }
+        return event
+    }
+
+    /// As `next`; `mark` sees the event where it lies: its watch, its mask and its name.
+    func first(
+        waits: Bool, mark: (CInt, UInt32, UnsafeRawBufferPointer) -> Int?
+    ) throws(SystemError) -> First? {
         guard let event = inotifytools_next_events(waits ? -1 : 0, 1) else {
             let code = inotifytools_error()
             if code == 0 || code == EINTR { return nil }
             throw SystemError("inotify read", Errno(rawValue: code))
         }
         // The name is padded with NULs to the event's length.
-        let length = Int(event.pointee.len)
         let start = UnsafeRawPointer(event).advanced(by: MemoryLayout<inotify_event>.size)
-        let name = UnsafeRawBufferPointer(start: start, count: length).prefix { $0 != 0 }
-        return Event(watch: event.pointee.wd, mask: event.pointee.mask, name: Array(name))
+        let length = strnlen(start.assumingMemoryBound(to: CChar.self), Int(event.pointee.len))
+        let name = UnsafeRawBufferPointer(start: start, count: length)
+        if let number = mark(event.pointee.wd, event.pointee.mask, name) { return .marked(number) }
+        return .event(Event(watch: event.pointee.wd, mask: event.pointee.mask, name: Array(name)))
     }
 }

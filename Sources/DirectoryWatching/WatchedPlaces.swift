@@ -28,6 +28,9 @@ final class WatchedPlaces {
     private var wanted: [FilePath: Wanted] = [:]
     private var watches: [CInt: Watch] = [:]
     private var names = RecentNames()
+    /// Files that are watched by themselves.
+    private var files = WatchedFiles()
+    var marks = WriteMarks()
 
     init(_ tools: InotifyTools) { self.tools = tools }
 
@@ -46,7 +49,12 @@ final class WatchedPlaces {
 
     func remove(_ path: FilePath) {
         wanted[path] = nil
+        marks.forgetFound()
         releaseUnused()
+    }
+
+    func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {
+        try files.watch(name, in: directory, isWanted: alone, tools)
     }
 
     // MARK: Placing
@@ -62,6 +70,7 @@ final class WatchedPlaces {
 
     private func placeAnew(_ path: FilePath, was: CInt?) throws -> [Notice] {
         wanted[path]?.target = nil
+        marks.forgetFound()
         defer { releaseUnused() }
         // Each round but the last found that somebody changed the path meanwhile.
         for _ in 0..<64 {
@@ -128,6 +137,7 @@ final class WatchedPlaces {
 
     func notices(of event: InotifyTools.Event) throws -> [Notice] {
         if event.mask & UInt32(IN_Q_OVERFLOW) != 0 { return try placeAll() + [.overflow] }
+        if let notices = files.notices(of: event) { return notices }
         guard watches[event.watch] != nil else { return [] }
         if event.mask & UInt32(IN_IGNORED) != 0 { return try ended(event.watch) }
         var notices: [Notice] = []
@@ -136,9 +146,17 @@ final class WatchedPlaces {
                 let kinds = entry.kinds.intersection(DirectoryEvent.Kinds(rawValue: event.mask))
                 if !kinds.isEmpty { notices.append(.event(DirectoryEvent(directory: path, name: name, kinds: kinds))) }
             }
+            note(event, notices)
         }
         if event.mask & Self.structure != 0 { notices += try structureChanged(event) }
         return notices
+    }
+
+    private func note(_ event: InotifyTools.Event, _ notices: [Notice]) {
+        guard event.mask == UInt32(IN_MODIFY), notices.count == 1, case .event(let found)? = notices.first,
+            let number = marks[found.name, found.directory]
+        else { return }
+        marks.note(event, number)
     }
 
     /// A name came or went where a wanted directory may be, or a watched directory itself went.
@@ -166,7 +184,8 @@ final class WatchedPlaces {
         return notices
     }
 
-    private func placeAll() throws -> [Notice] {
+    /// Looks whether the names lead to other directories than they did.
+    func placeAll() throws -> [Notice] {
         try wanted.keys.sorted { $0.string < $1.string }.flatMap { try place($0) }
     }
 }

@@ -15,6 +15,8 @@ package enum AgentConnectionError: Error, Equatable {
     /// What came is not this protocol.
     case notUnderstood(FilePath, String)
     case refused(WireError)
+    /// The process was told to end.
+    case interrupted
 
     package var message: String {
         switch self {
@@ -24,6 +26,7 @@ package enum AgentConnectionError: Error, Equatable {
         case .timedOut(let socket): "the agent at \(PrintablePath(socket)) did not answer in time"
         case .notUnderstood(let socket, let why): "what answers at \(PrintablePath(socket)) is no agent: \(why)"
         case .refused(let error): error.message
+        case .interrupted: "it was told to end"
         }
     }
 
@@ -37,6 +40,7 @@ package enum AgentConnectionError: Error, Equatable {
         case .timedOut: "is it stopped? look at its log"
         case .notUnderstood: "check GROUPSTORE_SOCKET, and that both are of the same version"
         case .refused(let error): error.hint ?? "see the agent's log"
+        case .interrupted: "start it again"
         }
     }
 }
@@ -61,12 +65,13 @@ package final class AgentConnection {
         return path
     }
 
-    /// Connects and reads the agent's greeting.
+    /// Connects and reads the agent's greeting. `bell`: a descriptor that ends all waiting, `interrupted`, when it can be read
+    /// from.
     package init(
-        _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10))
+        _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10)), bell: CInt? = nil
     ) throws(AgentConnectionError) {
         self.socket = socket
-        wire = try AgentWire(socket, deadline)
+        wire = try AgentWire(socket, deadline, bell: bell)
         switch try receive(deadline) {
         case .hello(let version, let agent, _)? where version == WireLine.protocolVersion: self.agent = agent
         case .hello(let version, _, _)?: throw .notUnderstood(socket, "it speaks protocol \(version)")

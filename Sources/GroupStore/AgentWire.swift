@@ -9,10 +9,13 @@ final class AgentWire: Sendable {
     let socket: FilePath
     private let descriptor: Descriptor
     private let sending = Mutex(())
+    /// What ends all waiting when it can be read from.
+    private let bell: CInt?
     var raw: CInt { descriptor.raw }
 
-    init(_ socket: FilePath, _ deadline: Deadline) throws(AgentConnectionError) {
+    init(_ socket: FilePath, _ deadline: Deadline, bell: CInt? = nil) throws(AgentConnectionError) {
         self.socket = socket
+        self.bell = bell
         do {
             descriptor = try UnixSocket.connect(to: socket, timeout: deadline.remaining)
         } catch {
@@ -42,9 +45,14 @@ final class AgentWire: Sendable {
     /// False when the deadline passes first.
     func wait(for events: Int16, _ deadline: Deadline) throws(AgentConnectionError) -> Bool {
         while true {
-            var one = pollfd(fd: raw, events: events, revents: 0)
+            // A negative number is left out.
+            var both = [
+                pollfd(fd: raw, events: events, revents: 0),
+                pollfd(fd: bell ?? -1, events: Int16(POLLIN), revents: 0),
+            ]
             let milliseconds = deadline.remaining.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
-            let count = poll(&one, 1, milliseconds)
+            let count = poll(&both, 2, milliseconds)
+            if both[1].revents != 0 { throw .interrupted }
             if count > 0 { return true }
             if count < 0, errno != EINTR { throw .lost(socket) }
             if deadline.hasPassed { return false }

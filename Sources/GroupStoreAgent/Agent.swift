@@ -85,6 +85,8 @@ package final class Agent {
         let requests = RequestHandler(
             hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
             status: status, history: history, version: Self.version, log: log)
+        // Without /proc, mounts are not noticed.
+        let mounts = try? MountTable()
         let server = try Server(
             listener: instance.listen(isShared: isShared), loop: loop, hub: hub, requests: requests,
             admission: Self.admission(configuration), log: log)
@@ -104,7 +106,7 @@ package final class Agent {
 
         var isStopping = false
         try server.run(
-            signals: signals.raw,
+            signals: signals.raw, mounts: mounts?.raw,
             onSignal: {
                 while let signal = signals.next() {
                     if signal == SIGHUP {
@@ -115,7 +117,9 @@ package final class Agent {
                     }
                 }
             },
+            onMount: { watch.perform { $0.mountsChanged() } },
             shouldStop: { isStopping || failure.withLock { $0 != nil } })
+        withExtendedLifetime(mounts) {}
         notification.stopping()
         log.info("stopping")
         scheduler.stop()

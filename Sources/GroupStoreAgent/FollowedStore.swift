@@ -39,6 +39,10 @@ final class FollowedStore {
     private(set) var lookAt: ContinuousClock.Instant?
     /// A commit may be on its way.
     private var isUnderWay = false
+    /// Of the change before, which mostly is about the same tables.
+    private var last: (found: TableChanges, wire: ChangedTables)?
+    /// Its number among those whose log's writes end the wait for events.
+    var writeMark: Int?
 
     var path: FilePath { directory.appending(name.database) }
 
@@ -88,6 +92,12 @@ final class FollowedStore {
     /// Events were lost.
     func lostEvents() { observer.lostEvents() }
 
+    /// What subscribers are to be told first, after a write to the log and nothing else; `look` is to follow.
+    func lookAhead() -> StoreEvent? {
+        guard state == .following, let tables = observer.lookAhead() else { return nil }
+        return .change(wire(tables))
+    }
+
     /// What subscribers are to be told; nil when nothing was committed.
     func look() -> StoreEvent? {
         let observation = observer.look()
@@ -97,11 +107,18 @@ final class FollowedStore {
         case .unchanged: return lookWithoutStore()
         case .changed:
             state = .following
-            return .change(ChangedTables(observation.tables.names, isComplete: observation.tables.isComplete))
+            return .change(wire(observation.tables))
         case .discontinued(let reason):
             state = Self.state(after: reason)
             return lookWithoutStore() ?? .reset(Self.wireReason(reason))
         }
+    }
+
+    private func wire(_ tables: TableChanges) -> ChangedTables {
+        if let last, last.found == tables { return last.wire }
+        let wire = ChangedTables(tables.names, isComplete: tables.isComplete)
+        last = (tables, wire)
+        return wire
     }
 
     /// For the observer nothing is there: it may be a link, or a link that is gone.
@@ -116,6 +133,10 @@ final class FollowedStore {
         default: return nil
         }
     }
+
+    /// The database, where hard links lead to it too; and of which it is watched.
+    var sharedDatabase: FileIdentity? { observer.sharedDatabase }
+    var watchedDatabase: FileIdentity?
 
     // MARK: Which tables
 

@@ -12,19 +12,23 @@ final class FollowedStores {
     let source: any EventSource
     /// Notices that were taken in early, and are still to be handled.
     var unhandled: [Notice] = []
-    private let hub: Hub
+    let hub: Hub
     let surveyor: Surveyor
     /// Leaves work for the watch's thread.
     let perform: @Sendable (@escaping Watch.Work) -> Void
     private let scheduler: (any RelocationScheduling)?
     private let states: FollowingStates
     /// Hears of what subscribers are told, after them.
-    private let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
-    private let log: Logger
+    let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
+    let log: Logger
     private var configuration = Configuration()
     private(set) var stores: [StoreAddress: FollowedStore] = [:]
     /// Which stores a file's name may mean something to.
     private(set) var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
+    /// By the number that the source has for writes to their logs.
+    var marked: [FollowedStore?] = []
+    /// Of whose log's write alone is known that it was the first thing to come, and what was told for it.
+    var ahead: (store: FollowedStore, told: StoreEvent?)?
     private var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     private var legacyDirectories: Set<FilePath> = []
     /// The stores that are to be looked at although no event may come.
@@ -73,6 +77,7 @@ extension FollowedStores {
         let notices = unhandled + more
         unhandled = []
         var touched: Set<StoreAddress> = []
+        takeAhead(&touched)
         var overflowed = false
         for notice in notices {
             switch notice {
@@ -121,6 +126,7 @@ extension FollowedStores {
         } else {
             publish(event ?? found, of: store)
         }
+        watchDatabase(of: store)
         survey(store)
     }
 
@@ -176,6 +182,7 @@ extension FollowedStores {
             parts[group.directory, default: [:]][file, default: []].append((store, part))
         }
         hub.open(address)
+        mark(store)
         _ = refreshWatches()
         let isReleased = released[address] != nil
         if !isReleased { attach(store) }
@@ -189,6 +196,8 @@ extension FollowedStores {
     private func forget(_ store: FollowedStore) {
         answer(store.address)
         store.letGo()
+        unmark(store)
+        watchDatabase(of: store)
         stores[store.address] = nil
         expecting.remove(store.address)
         for (file, _) in store.files {
@@ -321,6 +330,12 @@ extension FollowedStores {
             if let store = stores[address] { look(store) }
             hub.publish(event, of: address)
         }
+    }
+
+    /// File systems came or went: where one stands over a directory, or over a store alone, no event says so.
+    func mountsChanged() {
+        do { try source.lookAtPlaces() } catch { log.error("directories can't be watched anew: \(error)") }
+        for store in stores.values where store.note(.database, .attributes) { look(store) }
     }
 
     func letGoOfAll() { for store in stores.values { store.letGo() } }

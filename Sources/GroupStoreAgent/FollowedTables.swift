@@ -59,6 +59,7 @@ extension FollowedStores {
     /// Takes what is there as known, as `FollowedStore.attach` does, and finds out its tables anew.
     func attach(_ store: FollowedStore) {
         store.attach()
+        watchDatabase(of: store)
         survey(store)
     }
 

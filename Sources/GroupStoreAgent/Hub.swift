@@ -21,6 +21,8 @@ package final class Hub: Sendable {
     struct State {
         var outlets: [UInt64: Outlet] = [:]
         var channels: [StoreAddress: Channel] = [:]
+        /// By which changes become lines, of the stores that have a channel.
+        var changeLines: [StoreAddress: ChangeLine] = [:]
         var subscribers: [StoreAddress: [Subscription]] = [:]
         /// Of the stores that were relocated, or tried to be; once over, for as long as they have a channel.
         var relocations: [StoreAddress: RelocationState] = [:]
@@ -51,6 +53,16 @@ package final class Hub: Sendable {
         return WireLine.bytes(object)
     }
 
+    /// As `line`, of an event that was just numbered.
+    private func line(_ event: Channel.Numbered, _ store: StoreAddress, _ state: inout State) -> [UInt8] {
+        if case .change(let tables) = event.event,
+            let line = state.changeLines[store]?.bytes(tables, number: event.number)
+        {
+            return line
+        }
+        return line(event, store)
+    }
+
     /// Bounded by a backlog's length. Where a reset stands for what is left out, a relocation that lasts is named again.
     func lines(_ events: [Channel.Numbered], _ store: StoreAddress, _ state: State) -> [UInt8] {
         var events = events
@@ -76,7 +88,9 @@ extension Hub {
     /// Numbers a store's events from now on. Nothing when that is done already.
     package func open(_ store: StoreAddress) {
         state.withLock { state in
-            if state.channels[store] == nil { state.channels[store] = Channel(startingAt: state.floor) }
+            guard state.channels[store] == nil else { return }
+            state.channels[store] = Channel(startingAt: state.floor)
+            state.changeLines[store] = ChangeLine(store, epoch: epoch)
         }
     }
 
@@ -86,6 +100,7 @@ extension Hub {
             guard state.subscribers[store] == nil, let channel = state.channels.removeValue(forKey: store) else {
                 return false
             }
+            state.changeLines[store] = nil
             state.floor = max(state.floor, channel.number + 1)
             if state.relocations[store]?.announcement == nil { state.relocations[store] = nil }
             return true
@@ -95,6 +110,11 @@ extension Hub {
     /// Numbers the event and sends it to all subscribers; nothing when the store isn't open.
     package func publish(_ event: StoreEvent, of store: StoreAddress) {
         let isHistoryWanted = state.withLock { state in
+            // Most changes come while nothing is relocated.
+            if case .change = event, state.relocations.isEmpty {
+                distribute(event, store, &state)
+                return !state.unread.isEmpty
+            }
             let before = state.relocations[store]
             let relocation = RelocationState.after(event, before)
             // Who is waited for still: nothing new.
@@ -113,7 +133,7 @@ extension Hub {
     private func distribute(_ event: StoreEvent, _ store: StoreAddress, _ state: inout State) {
         guard let numbered = state.channels[store]?.append(event) else { return }
         guard let subscribers = state.subscribers[store] else { return }
-        let line = line(numbered, store)
+        let line = line(numbered, store, &state)
         for subscription in subscribers {
             if !subscription.admits(event) {
                 subscription.passed(numbered.number)

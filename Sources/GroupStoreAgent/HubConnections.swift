@@ -19,6 +19,9 @@ extension Hub {
         }
     }
 
+    /// False once the connection was closed.
+    func isConnected(_ connection: UInt64) -> Bool { state.withLock { $0.outlets[connection] != nil } }
+
     /// An answer is coming from another thread.
     package func expectAnswer(_ connection: UInt64) { state.withLock { $0.outlets[connection]?.unanswered += 1 } }
 

@@ -1,20 +1,35 @@
-import LinuxSystem
-
 /// How often the watching thread looks while programs write without rest: each wake-up then costs the writers time, and a
 /// look after a short pause finds all that a hundred looks would.
 struct Pace {
-    /// Rounds in a row for which there were events already.
+    /// Rounds whose events came at once, with few others between them.
     private var restless = 0
+    /// Thousands of commits a second, and no program that waits for something between two of them.
+    private static let atOnce = Duration.microseconds(200)
     private static let patience = 64
-    private static let pause = Duration.milliseconds(2)
+    /// With pauses between them: after a quarter of a second the pauses become longer.
+    private static let longPatience = 192
+    private static let pause = Duration.milliseconds(3)
+    private static let longPause = Duration.milliseconds(5)
+    /// A writer that is held up for a moment is one without rest still.
+    private static let forgiven = Duration.milliseconds(20)
 
-    /// After a round: `waited` is how long its events were waited for; nil when none came.
-    mutating func rest(afterWaiting waited: Duration?) {
-        guard let waited, waited < .microseconds(20) else {
-            restless = 0
-            return
+    /// Since the last round with events.
+    private var waited = Duration.zero
+
+    /// A round without events: a look that was due.
+    mutating func waited(_ time: Duration) { waited += time }
+
+    /// The pause after a round whose events were waited for that long; nil: none. `isBacklogged`: more are there.
+    mutating func rest(afterWaiting time: Duration, isBacklogged: Bool) -> Duration? {
+        waited += time
+        defer { waited = .zero }
+        if waited >= Self.forgiven { restless = 0 }
+        guard waited < Self.atOnce else {
+            restless = min(restless, Self.patience - 8)
+            return nil
         }
         restless += 1
-        if restless > Self.patience { LinuxSystem.pause(Self.pause) }
+        guard restless > Self.patience, !isBacklogged else { return nil }
+        return restless > Self.longPatience ? Self.longPause : Self.pause
     }
 }

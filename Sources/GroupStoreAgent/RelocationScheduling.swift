@@ -17,8 +17,10 @@ package protocol RelocationScheduling: AnyObject, Sendable {
     func notice(_ notice: Notice)
 
     /// A client's request. Each object that it is to see goes through `events`, from any thread; the last one is of
-    /// type `summary`, or has an `error`.
-    func relocate(_ operation: RelocateOperation, events: @escaping @Sendable (RelocateAnswer) -> Void)
+    /// type `summary`, or has an `error`. `isAbandoned`: the client is gone, and what can still be put back is.
+    func relocate(
+        _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
+        events: @escaping @Sendable (RelocateAnswer) -> Void)
 
     /// A presenter of the store came or went.
     func presentersChanged(of store: StoreAddress)

@@ -111,7 +111,7 @@ package final class RequestHandler {
     ) {
         log.info("relocation asked for", metadata: ["pid": "\(peer.pid)", "uid": "\(peer.uid)"])
         hub.expectAnswer(connection)
-        scheduler.relocate(operation) { [hub] answer in
+        scheduler.relocate(operation, isAbandoned: { [hub] in !hub.isConnected(connection) }) { [hub] answer in
             switch answer {
             case .progress(let type, var object):
                 if let id { object["id"] = id }

@@ -45,7 +45,8 @@ package final class Server {
 
     private static let listenerToken: UInt64 = 0
     private static let signalToken: UInt64 = 1
-    private static let firstConnection: UInt64 = 2
+    private static let mountToken: UInt64 = 2
+    private static let firstConnection: UInt64 = 3
 
     package init(
         listener: consuming Descriptor, loop: EventLoop, hub: Hub, requests: RequestHandler, admission: Admission,
@@ -62,9 +63,13 @@ package final class Server {
     }
 
     /// Serves until `shouldStop`, asked after each wake-up, says so. `signals` is a descriptor to read too, and
-    /// `onSignal` is called when it can be read.
-    package func run(signals: CInt?, onSignal: () throws -> Void, shouldStop: () throws -> Bool) throws {
+    /// `onSignal` is called when it can be read. `mounts`: one that tells of changes, for `onMount`.
+    package func run(
+        signals: CInt?, mounts: CInt? = nil, onSignal: () throws -> Void, onMount: () -> Void = {},
+        shouldStop: () throws -> Bool
+    ) throws {
         if let signals { try loop.add(signals, token: Self.signalToken) }
+        if let mounts { try loop.add(changesOf: mounts, token: Self.mountToken) }
         while try !shouldStop() {
             let timeout = requests.timeUntilDeadline()
             let events = try loop.wait(timeout: timeout)
@@ -73,6 +78,7 @@ package final class Server {
                 switch ready.token {
                 case Self.listenerToken: accept()
                 case Self.signalToken: try onSignal()
+                case Self.mountToken: onMount()
                 default: serve(ready)
                 }
             }
@@ -147,7 +153,7 @@ extension Server {
 
     private func close(_ token: UInt64) {
         requests.silenced(token)
-        // First out of the hub: nobody may send on the descriptor's number once it is another's.
+        // First out of the hub, by which its relocations are given up, too: nobody may send on the descriptor's number once it is another's.
         requests.abandon(hub.remove(token))
         guard let connection = connections.removeValue(forKey: token) else { return }
         try? loop.remove(connection.socket.raw)

@@ -56,6 +56,11 @@ package final class Watch: Sendable {
 
     private func run(_ stores: FollowedStores) throws {
         var pace = Pace()
+        var arrived: ContinuousClock.Instant?
+        let written: (Int) -> Void = { mark in
+            arrived = .now
+            stores.tellAhead(mark)
+        }
         while true {
             let (work, isStopping) = mailbox.withLock { mailbox in
                 defer { mailbox.work = [] }
@@ -63,12 +68,19 @@ package final class Watch: Sendable {
             }
             for item in work { item(stores) }
             if isStopping { return }
+            arrived = nil
             // Work reads ahead of itself: it may have taken in the wake-up for what was left meanwhile.
             let began = ContinuousClock.now
-            let notices = try source.next(timeout: work.isEmpty ? stores.timeUntilNextLook() : .zero)
-            let waited = notices.isEmpty ? nil : began.duration(to: .now)
+            let notices = try source.next(timeout: work.isEmpty ? stores.timeUntilNextLook() : .zero, written: written)
+            let waited = began.duration(to: arrived ?? .now)
             stores.handle(notices)
-            pace.rest(afterWaiting: waited)
+            if notices.isEmpty, arrived == nil {
+                pace.waited(waited)
+            } else if let rest = pace.rest(
+                afterWaiting: waited, isBacklogged: notices.count >= InotifySource.batch)
+            {
+                pause(rest)
+            }
         }
     }
 

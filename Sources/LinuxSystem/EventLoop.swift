@@ -31,6 +31,11 @@ package final class EventLoop: Sendable {
         try register(gs_epoll_add, raw, events: gs_epoll_in, token: token)
     }
 
+    /// Tells of a change of what the descriptor shows, as the files of proc(5) do that can be polled: it comes as `isClosed`.
+    package func add(changesOf raw: CInt, token: UInt64) throws(SystemError) {
+        try register(gs_epoll_add, raw, events: gs_epoll_priority, token: token)
+    }
+
     /// Which of the two `wait` tells of: that `raw` has bytes (or its peer's end of file), that it takes bytes again.
     /// May be called on any thread.
     package func watch(

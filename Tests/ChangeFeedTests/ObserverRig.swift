@@ -100,9 +100,13 @@ final class ObserverRig {
             if allLooks == looks { return found }
             if observation.finding == .changed { tables.append(observation.tables) }
             if observation.lookAgain == nil { survey() }
-            wait = observation.lookAgain ?? .zero
+            // An exclusive lock that stays is looked at again and again; nothing more comes of it here.
+            wait = observation.lookAgain.flatMap { $0 < .seconds(1) ? $0 : nil } ?? .zero
         }
     }
+
+    /// What one look finds that no event has asked for.
+    func look() -> Observation { observer.look() }
 
     private func note(_ event: DirectoryEvent) {
         guard let part = name.part(named: event.name) else { return }

@@ -258,6 +258,48 @@ import Testing
         #expect(try rig.findings() == [.changed])
     }
 
+    /// What it was before that program had it open is no more to be compared with.
+    @Test func aStoreThatIsWrittenOverBehindAReaderIsFound() throws {
+        let rig = try rig("WAL")
+        let backup = rig.directory.path.appending("backup")
+        try run("cp", [Word(rig.store), Word(backup)])
+        try rig.once("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings() == [.changed])
+        let reader = try rig.shell()
+        #expect(try rig.findings() == [])
+        try reader.close()
+        try run("cp", [Word(backup), Word(rig.store)])
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
+    /// Without a journal or a lock: what is found first may be a part.
+    @Test func aCopyThatGoesOnIsToldAgain() throws {
+        let rig = try rig("DELETE")
+        let backup = rig.directory.path.appending("backup")
+        try run("cp", [Word(rig.store), Word(backup)])
+        for _ in 1...3 { try rig.once("INSERT INTO note (text) VALUES (randomblob(100000))") }
+        #expect(try rig.findings() == [.changed])
+        try run("dd", ["if=" + Word(backup), "of=" + Word(rig.store), "bs=512", "count=1", "conv=notrunc"])
+        #expect(try rig.findings(looks: 1) == [.changed])
+        try run("cp", [Word(backup), Word(rig.store)])
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
+    /// No write and no close: no event tells of it.
+    @Test func exclusiveModeThatIsGivenUpIsFound() throws {
+        let rig = try rig("DELETE")
+        let shell = try rig.shell()
+        try shell.execute("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings().last == .discontinued(.unreadable))
+        #expect(rig.look() == Observation(.unchanged, lookAgain: .seconds(1)))
+        try shell.execute("PRAGMA locking_mode = NORMAL; SELECT count(*) FROM note")
+        #expect(rig.look().finding == .changed)
+        #expect(try rig.findings() == [])
+        try shell.close()
+    }
+
     @Test func afterLettingGoWhatIsThereIsKnown() throws {
         let rig = try rig("WAL")
         rig.letGo()

@@ -52,6 +52,52 @@ import Testing
         return words.filter { kinds.contains($0.0) }.map(\.1).joined(separator: "+")
     }
 
+    /// What `next` calls `written` with, and its notices.
+    private func marked() throws -> ([Int], [Notice]) {
+        var numbers: [Int] = []
+        let notices = try source.next(timeout: .zero) { numbers.append($0) }
+        return (numbers, notices)
+    }
+
+    @Test func theFirstWriteToAMarkedFileIsSaidAheadOfAllElse() throws {
+        try script("mkdir a; touch a/log a/other")
+        try source.watch(path("a"), for: Self.kinds)
+        source.mark("log", in: path("a"), as: 7)
+        _ = try notices()
+        // The first one tells which event that is.
+        try script("echo x >> a/log")
+        #expect(try events("a") == ["modify log"])
+        try script("echo x >> a/log; echo x >> a/other")
+        let (numbers, rest) = try marked()
+        #expect(numbers == [7])
+        #expect(rest == [.event(DirectoryEvent(directory: path("a"), name: "other", kinds: .modified))])
+        // Behind anything else it is an event as all are, and so it is for who doesn't ask.
+        try script("echo x >> a/other; echo x >> a/log")
+        #expect(try marked().0.isEmpty)
+        try script("echo x >> a/log")
+        #expect(try events("a") == ["modify log"])
+        source.mark("log", in: path("a"), as: nil)
+        try script("echo x >> a/log")
+        #expect(try marked().0.isEmpty)
+    }
+
+    @Test func aMarkIsForgottenWithItsDirectory() throws {
+        try script("mkdir a b; touch a/log b/log")
+        try source.watch(path("a"), for: Self.kinds)
+        source.mark("log", in: path("a"), as: 1)
+        _ = try notices()
+        try script("echo x >> a/log")
+        _ = try notices()
+        try script("mv a c; mv b a; echo x >> c/log")
+        let (numbers, _) = try marked()
+        #expect(numbers.isEmpty)
+        _ = try notices()
+        try script("echo x >> a/log; echo x >> c/log")
+        #expect(try events("a") == ["modify log"])
+        try script("echo x >> a/log")
+        #expect(try marked().0 == [1])
+    }
+
     @Test func whatHappensInADirectoryIsToldInOrder() throws {
         try script("mkdir a b; touch b/two")
         try source.watch(path("a"), for: Self.kinds)

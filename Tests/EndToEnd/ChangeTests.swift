@@ -26,6 +26,21 @@ import Testing
         Int(try sqlite(store, "SELECT count(*) FROM entry").split(separator: "\n").first ?? "") ?? -1
     }
 
+    /// No event of the directory tells of it.
+    @Test func whatIsWrittenThroughAHardLinkIsTold() throws {
+        let places = try Places()
+        let store = try makeShared(places, "DELETE")
+        let link = places.scratch("Linked.sqlite")
+        try run("ln", [Word(store), Word(link)])
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
+        let subscriber = try agent.subscribe("Shared.sqlite")
+        try sqlite(link, "INSERT INTO entry VALUES ('elsewhere', 1)")
+        try subscriber.next("change")
+        try sqlite(store, "INSERT INTO entry VALUES ('here', 1)")
+        try subscriber.next("change")
+        #expect(try entryCount(store) == 2)
+    }
+
     /// Two Python processes and two shells commit at once; a reader that looks when it is told ends up knowing all.
     @Test(arguments: ["WAL", "DELETE"])
     func aReaderThatLooksWhenToldFindsEveryCommitOfABurst(_ mode: String) throws {

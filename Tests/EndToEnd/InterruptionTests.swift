@@ -47,6 +47,26 @@ import Testing
         try holder.killAtOnce()
     }
 
+    /// Who asked for it is gone: nobody waits for it any more.
+    @Test(arguments: [SIGINT, SIGKILL]) func aClientThatGoesTakesItsRelocationAlong(_ number: CInt) throws {
+        let places = try Places()
+        let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+        let subscriber = try agent.subscribe("Diary.sqlite")
+        let holder = try RunningProcess("sqlite3", ["-init", "/dev/null", Word(legacy.path)])
+        holder.send("BEGIN; SELECT count(*) FROM note;")
+        try holder.line { $0 == "10" }
+        let before = try DirectorySnapshot(places.legacy)
+        let client = try RunningProcess(
+            Programs.groupstore, ["relocate", Word(legacy.path), Word(places.group), "--json", "--deadline", "3600"],
+            environment: agent.environment)
+        try client.line { JSONObject(line: $0)?.type == "waiting" }
+        client.signal(number)
+        #expect(try subscriber.next("abandoned").string("outcome") == "busy")
+        #expect(try DirectorySnapshot(places.legacy) == before)
+        try holder.killAtOnce()
+    }
+
     /// A file that is opened next would have that number, and what is printed would go into it.
     @Test func nothingIsPrintedIntoAStoreOrALock() throws {
         let places = try Places()

@@ -41,6 +41,31 @@ struct NamespaceTests {
         return store
     }
 
+    /// A mount raises no event in the directory that it hides.
+    @Test func aFileSystemOverTheGroupIsNoticed() throws {
+        let places = try Places()
+        let socket = places.scratch("agent.sock")
+        try sqlite(places.group.appending("Notes.sqlite"), "CREATE TABLE note (id INTEGER PRIMARY KEY)")
+        let script = """
+            '\(Programs.groupstore)' agent --group '\(AgentProcess.group)=\(places.group)' &
+            read line; mount -t tmpfs tmpfs '\(places.group)'
+            read line; sqlite3 '\(places.group)/Notes.sqlite' 'CREATE TABLE other (id)'
+            read line; umount -l '\(places.group)'
+            read line; kill $!; wait
+            """
+        let shell = try unshared("sh", ["-c", Word(script)], environment: AgentProcess.environment(socket))
+        try shell.line(.errors) { $0.contains("serving") }
+        let subscriber = try WireConnection(socket)
+        try subscriber.send(["id": 1, "op": "subscribe", "store": .string("\(AgentProcess.group)/Notes.sqlite")])
+        try subscriber.next { $0["id"] == .integer(1) }
+        for reason in ["vanished", "appeared", "replaced"] {
+            shell.send("go on")
+            #expect(try subscriber.next("reset").string("reason") == reason)
+        }
+        shell.send("go on")
+        try shell.wait()
+    }
+
     @Test func presentingRelocatingAndNotifyingWork() throws {
         let places = try Places()
         let store = try store(places)

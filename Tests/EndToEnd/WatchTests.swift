@@ -48,6 +48,18 @@ import Testing
         #expect(done.status == 75, "\(done.errors)")
     }
 
+    @Test(arguments: [SIGINT, SIGTERM]) func aSignalEndsItWithASummary(_ number: CInt) throws {
+        let scene = try Scene()
+        let watch = try scene.watch()
+        try scene.commit()
+        let change = try watch.line { JSONObject(line: $0)?.type == "change" }
+        watch.signal(number)
+        let done = try watch.wait()
+        #expect(done.status == 130, "\(done.errors)")
+        #expect(done.summary.string("outcome") == "interrupted")
+        #expect(done.summary.string("token") == JSONObject(line: change)?.string("token"))
+    }
+
     @Test func execRunsACommandForAChange() throws {
         let scene = try Scene()
         let mark = scene.places.scratch("mark")

@@ -37,7 +37,13 @@ final class MemoryEventSource: EventSource, Sendable {
 
     func unwatch(_ directory: FilePath) { state.withLock { $0.watched[directory] = nil } }
 
-    func next(timeout: Duration?) throws -> [Notice] {
+    func lookAtPlaces() throws {}
+
+    func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {}
+
+    func mark(_ name: FilePath.Component, in directory: FilePath, as number: Int?) {}
+
+    func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice] {
         let limit = timeout.map { DispatchTime.now() + .nanoseconds(Int($0.nanoseconds)) } ?? .distantFuture
         _ = arrived.wait(timeout: limit)
         return state.withLock { state in

@@ -119,7 +119,10 @@ final class RecordingScheduler: RelocationScheduling {
     func presentersChanged(of store: StoreAddress) {}
     func statusRows() -> [LegacyStatus] { [] }
 
-    func relocate(_ operation: RelocateOperation, events: @escaping @Sendable (RelocateAnswer) -> Void) {
+    func relocate(
+        _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
+        events: @escaping @Sendable (RelocateAnswer) -> Void
+    ) {
         events(.progress(type: "plan", ["text": "as planned"]))
         events(.summary(["outcome": "relocated"]))
     }

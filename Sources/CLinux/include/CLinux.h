@@ -81,6 +81,7 @@ extern const int gs_epoll_modify;
 extern const int gs_epoll_delete;
 extern const uint32_t gs_epoll_in;
 extern const uint32_t gs_epoll_out;
+extern const uint32_t gs_epoll_priority;
 extern const uint32_t gs_epoll_hangup;
 struct gs_epoll_event {
     uint32_t events;

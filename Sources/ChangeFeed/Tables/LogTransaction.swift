@@ -1,9 +1,46 @@
-import Glibc
 import LinuxSystem
 import PersistentStore
 
+/// The frames that one commit wrote.
+struct LogTransaction {
+    /// Pages of the database at its end.
+    let pageCount: UInt32
+    private let frames: LogFrames
+    /// In the frames' bytes.
+    private let range: Range<Int>
+
+    fileprivate init(pageCount: UInt32, _ frames: LogFrames, _ range: Range<Int>) {
+        self.pageCount = pageCount
+        self.frames = frames
+        self.range = range
+    }
+
+    /// Calls `body` with each frame's page until it returns false; false then. A page may come twice.
+    func allSatisfy(_ body: (_ page: UInt32, _ content: UnsafeRawBufferPointer) -> Bool) -> Bool {
+        let bytes = frames.bytes
+        var offset = range.lowerBound
+        while offset < range.upperBound {
+            let start = offset + LogFile.frameHeaderLength
+            let content = UnsafeRawBufferPointer(rebasing: bytes[start..<start + frames.pageSize])
+            guard body(bytes.word(offset), content) else { return false }
+            offset = start + frames.pageSize
+        }
+        return true
+    }
+
+    /// By number.
+    func pages() -> LogPages {
+        var offsets: [UInt32: Int] = [:]
+        let length = LogFile.frameHeaderLength + frames.pageSize
+        for offset in stride(from: range.lowerBound, to: range.upperBound, by: length) {
+            offsets[frames.bytes.word(offset)] = offset + LogFile.frameHeaderLength
+        }
+        return LogPages(pageCount: pageCount, frames, offsets)
+    }
+}
+
 /// The pages that one commit wrote; of a page that was written twice, the last.
-final class LogTransaction: PageSource {
+final class LogPages: PageSource {
     let pageCount: UInt32
     private let frames: LogFrames
     private let offsets: [UInt32: Int]
@@ -27,40 +64,33 @@ final class LogTransaction: PageSource {
 /// Frames of a log, read in one go.
 final class LogFrames {
     let pageSize: Int
-    private let buffer: UnsafeMutableRawBufferPointer
-    private let isMapped: Bool
+    private let memory: FrameMemory
+    private var count = 0
 
-    /// From so many bytes on they go back to the system when they aren't needed any more: the allocator would keep them.
-    private static let leastMapped = 256 << 10
     /// Bytes that are read at once: what a larger backlog changed isn't told table by table.
     private static let mostBytes = 64 << 20
 
-    var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(buffer) }
+    var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory.bytes[..<(count * frameLength)]) }
     private var frameLength: Int { LogFile.frameHeaderLength + pageSize }
 
-    /// As many frames as there are behind `frame`, `count` at most.
-    private init(_ log: LogFile, after frame: UInt32, count: Int, _ pageSize: Int) throws {
-        self.pageSize = pageSize
-        let length = LogFile.frameHeaderLength + pageSize
-        guard count <= Self.mostBytes / length else { throw Unattributable.tooLarge }
-        let whole: UnsafeMutableRawBufferPointer
-        if count * length >= Self.leastMapped {
-            let mapped = mmap(nil, count * length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-            guard let mapped, Int(bitPattern: mapped) != -1 else { throw Unattributable.tooLarge }
-            whole = UnsafeMutableRawBufferPointer(start: mapped, count: count * length)
-            isMapped = true
-        } else {
-            whole = .allocate(byteCount: count * length, alignment: 8)
-            isMapped = false
-        }
-        buffer = whole
-        let read = try log.read(into: whole, at: LogFile.offset(ofFrame: frame + 1, pageSize))
-        guard read == whole.count else { throw Unattributable.gap }
+    /// `count` frames behind `frame`.
+    private convenience init(_ log: LogFile, after frame: UInt32, count: Int, _ pageSize: Int) throws {
+        try self.init(log, after: frame, upTo: count, pageSize)
+        guard bytes.count == count * frameLength else { throw Unattributable.gap }
     }
 
-    deinit {
-        if isMapped { munmap(buffer.baseAddress, buffer.count) } else { buffer.deallocate() }
+    /// As many whole frames as there are behind `frame`, `most` at most.
+    private init(_ log: LogFile, after frame: UInt32, upTo most: Int, _ pageSize: Int) throws {
+        self.pageSize = pageSize
+        let length = LogFile.frameHeaderLength + pageSize
+        guard most <= Self.mostBytes / length, let memory = FrameMemory.take(most * length) else {
+            throw Unattributable.tooLarge
+        }
+        self.memory = memory
+        count = try log.read(into: memory.bytes, at: LogFile.offset(ofFrame: frame + 1, pageSize)) / length
     }
+
+    deinit { memory.giveBack() }
 
     /// The transactions behind `frame` up to the last of `commit`. Throws `Unattributable`, `SystemError`.
     ///
@@ -78,51 +108,49 @@ final class LogFrames {
 
     private func split() throws(Unattributable) -> [LogTransaction] {
         var found: [LogTransaction] = []
-        var offsets: [UInt32: Int] = [:]
+        var start = 0
         for offset in stride(from: 0, to: bytes.count, by: frameLength) {
-            offsets[bytes.word(offset)] = offset + LogFile.frameHeaderLength
             let pageCount = bytes.word(offset + 4)
             guard pageCount != 0 else { continue }
-            found.append(LogTransaction(pageCount: pageCount, self, offsets))
-            offsets = [:]
+            found.append(LogTransaction(pageCount: pageCount, self, start..<offset + frameLength))
+            start = offset + frameLength
         }
-        guard offsets.isEmpty else { throw .gap }
+        guard start == bytes.count else { throw .gap }
         return found
     }
 
     /// The `count` transactions behind `commit` in a log that has begun anew since and is not yet as long as it was: they
-    /// are there still, and the checksum that goes through all of a log's frames proves it.
+    /// are there still, and the checksum that goes through all of a log's frames proves it of the bytes that were read.
     static func remaining(_ log: LogFile, after commit: WriteAheadIndex, count: Int) throws -> [LogTransaction] {
-        var running = commit.checksum
-        var missing = count
-        var frame = commit.lastFrame
-        while missing > 0 {
-            frame += 1
-            guard Int(frame - commit.lastFrame) * (LogFile.frameHeaderLength + commit.pageSize) <= mostBytes else {
-                throw Unattributable.tooLarge
-            }
-            let one = try LogFrames(log, after: frame - 1, count: 1, commit.pageSize)
-            guard let sum = one.checksum(after: running, commit) else { throw Unattributable.gap }
-            running = sum
-            if one.bytes.word(4) != 0 { missing -= 1 }
+        var most = count + count / 2 + 8
+        while true {
+            let frames = try LogFrames(log, after: commit.lastFrame, upTo: most, commit.pageSize)
+            if let found = try frames.transactions(after: commit, count: count) { return found }
+            guard frames.bytes.count == most * frames.frameLength else { throw Unattributable.gap }
+            most *= 2
         }
-        guard frame > commit.lastFrame else { return [] }
-        let frames = try LogFrames(log, after: commit.lastFrame, count: Int(frame - commit.lastFrame), commit.pageSize)
-        // Read again, and so proved again.
-        guard frames.checksum(after: commit.checksum, commit) == running else { throw Unattributable.gap }
-        return try frames.split()
     }
 
-    /// The checksum up to the last frame; nil when one is not of that log, or damaged.
-    private func checksum(after start: FrameChecksum, _ commit: WriteAheadIndex) -> FrameChecksum? {
-        var running = start
+    /// So many whole transactions at the beginning; nil when there are fewer. Throws when a frame before the last one's end
+    /// is not of that log, or damaged.
+    private func transactions(
+        after commit: WriteAheadIndex, count: Int
+    ) throws(Unattributable) -> [LogTransaction]? {
+        var found: [LogTransaction] = []
+        var running = commit.checksum
+        var start = 0
         for offset in stride(from: 0, to: bytes.count, by: frameLength) {
+            if found.count == count { break }
             let frame = UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + frameLength])
-            guard frame.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == commit.salt else { return nil }
+            guard frame.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == commit.salt else { throw .gap }
             running = running.adding(UnsafeRawBufferPointer(rebasing: frame[..<8]), commit.order)
                 .adding(UnsafeRawBufferPointer(rebasing: frame[LogFile.frameHeaderLength...]), commit.order)
-            guard running == FrameChecksum(frame.word(16), frame.word(20)) else { return nil }
+            guard running == FrameChecksum(frame.word(16), frame.word(20)) else { throw .gap }
+            let pageCount = frame.word(4)
+            guard pageCount != 0 else { continue }
+            found.append(LogTransaction(pageCount: pageCount, self, start..<offset + frameLength))
+            start = offset + frameLength
         }
-        return running
+        return found.count == count ? found : nil
     }
 }

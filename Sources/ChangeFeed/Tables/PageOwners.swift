@@ -17,10 +17,12 @@ protocol PageSource: AnyObject {
 /// that misses a table. It takes eight bytes a page.
 struct PageOwners: Sendable {
     private(set) var format: PageFormat
-    private var roles: [PageRole]
+    private(set) var roles: [PageRole]
     /// Which page leads to each; 0 where the schema does.
-    private var parents: [UInt32]
-    private var schema = StoreSchema()
+    private(set) var parents: [UInt32]
+    private(set) var schema = StoreSchema()
+    /// What `chargeLeaves` said last, for as long as the schema stays.
+    var chargedLast: (trees: [Int], names: Set<String>)?
 
     /// 32 MiB of map, and 16 GiB of store in pages of 4 KiB. A larger store's changes aren't told table by table.
     static let mostPages = 4 << 20
@@ -83,7 +85,7 @@ struct PageOwners: Sendable {
         }
     }
 
-    private func names(_ trees: Set<Int>) -> Set<String> {
+    func names(_ trees: some Collection<Int>) -> Set<String> {
         // Mostly there is one.
         if trees.count == 1, let tree = trees.first { return schema.charged(tree) }
         return trees.reduce(into: []) { $0.formUnion(schema.charged($1)) }
@@ -215,6 +217,7 @@ extension PageOwners {
         // As they were called before.
         let former = names(pass.trees)
         guard let update = try schema.refresh(format) else { return }
+        chargedLast = nil
         pass.names.formUnion(former)
         pass.names.formUnion(update.charged)
         for (root, tree) in update.roots { try link(root, PageRole(.node, tree), from: 0, &pass) }

@@ -92,7 +92,7 @@ struct TableTracker {
             let transactions = try Self.transactions(&current, index, files, events)
             var names: Set<String> = []
             for transaction in transactions {
-                let more = try current.owners.apply(transaction, transaction.changed)
+                let more = try current.owners.apply(transaction)
                 if names.isEmpty { names = more } else { names.formUnion(more) }
             }
             // What made the index has written it, too.

@@ -8,6 +8,7 @@ import SystemPackage
 extension RelocationScheduler {
     func relocate(
         _ operation: RelocateOperation, _ configuration: Configuration,
+        _ isAbandoned: @escaping @Sendable () -> Bool,
         _ events: @escaping @Sendable (RelocateAnswer) -> Void
     ) {
         do throws(WireError) {
@@ -25,10 +26,10 @@ extension RelocationScheduler {
             var migrated: StoreEvent?
             do throws(RelocationFailure) {
                 if let migration = asked {
-                    try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet })
+                    try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() })
                 }
                 request.journalMode = request.journalMode ?? configured?.journalMode
-                let engine = engine(request, opener) { event in
+                let engine = engine(request, opener, isAbandoned: isAbandoned) { event in
                     if let line = event.line { events(.progress(type: line.type, line.members)) }
                 }
                 let summary = operation.dryRun ? try engine.dryRun() : try engine.run()

@@ -18,7 +18,7 @@ package final class RelocationScheduler: RelocationScheduling {
     private enum Task: Sendable {
         case notice(Notice)
         case configuration(Configuration)
-        case operation(RelocateOperation, @Sendable (RelocateAnswer) -> Void)
+        case operation(RelocateOperation, isAbandoned: @Sendable () -> Bool, @Sendable (RelocateAnswer) -> Void)
         case presenters(StoreAddress)
         case stop
     }
@@ -61,8 +61,11 @@ package final class RelocationScheduler: RelocationScheduling {
 
     package func notice(_ notice: Notice) { post(.notice(notice)) }
 
-    package func relocate(_ operation: RelocateOperation, events: @escaping @Sendable (RelocateAnswer) -> Void) {
-        post(.operation(operation, events))
+    package func relocate(
+        _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
+        events: @escaping @Sendable (RelocateAnswer) -> Void
+    ) {
+        post(.operation(operation, isAbandoned: isAbandoned, events))
     }
 
     package func statusRows() -> [LegacyStatus] { rows.withLock { $0 } }
@@ -99,8 +102,9 @@ package final class RelocationScheduler: RelocationScheduling {
                 case .configuration(let configuration):
                     recovery.bringToEnd(configuration)
                     stores.adopt(configuration)
-                case .operation(let operation, let events):
-                    relocate(operation, stores.configuration, events)
+                case .operation(let operation, let isAbandoned, let events):
+                    guard !isAbandoned() else { continue }
+                    relocate(operation, stores.configuration, isAbandoned, events)
                     stores.retryAll()
                 case .presenters(let address):
                     for store in stores.all where store.address == address { store.presentersChanged() }
@@ -226,10 +230,12 @@ package final class RelocationScheduler: RelocationScheduling {
     }
 
     func engine(
-        _ request: RelocationRequest, _ opener: FeedOpener, report: @escaping (RelocationEvent) -> Void = { _ in }
+        _ request: RelocationRequest, _ opener: FeedOpener, isAbandoned: @escaping @Sendable () -> Bool = { false },
+        report: @escaping (RelocationEvent) -> Void = { _ in }
     ) -> RelocationEngine {
         RelocationEngine(
-            request, registry: presenters, opener: opener, isCancelled: { [isStopping] in isStopping.isSet },
+            request, registry: presenters, opener: opener,
+            isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() },
             report: report)
     }
 

@@ -1,0 +1,51 @@
+import AgentProtocol
+import ChangeFeed
+import DirectoryWatching
+import LinuxSystem
+import PersistentStore
+
+/// Writes to the followed stores' files that are not found in the way of all events.
+extension FollowedStores {
+    /// The short way for what happens most: a program that has written a log has mostly committed. All else comes after the
+    /// commit was told, with `handle`.
+    func tellAhead(_ mark: Int) {
+        guard let store = marked[mark] else { return }
+        let event = unhandled.isEmpty ? store.lookAhead() : nil
+        if let event { hub.publish(event, of: store.address) }
+        ahead = (store, event)
+    }
+
+    /// What was left for after `tellAhead`.
+    func takeAhead(_ touched: inout Set<StoreAddress>) {
+        guard let (store, event) = ahead.take() else { return }
+        if let event { onEvent(event, store.address) }
+        if store.note(.wal, .modified) { touched.insert(store.address) }
+    }
+
+    /// Two stores may have one log's name: then all that comes is for both.
+    func mark(_ store: FollowedStore) {
+        let isShared = (parts[store.directory]?[store.name.wal]?.count ?? 0) > 1
+        let free = marked.firstIndex { $0 == nil }
+        if free == nil { marked.append(nil) }
+        let mark = free ?? marked.count - 1
+        marked[mark] = store
+        store.writeMark = mark
+        source.mark(store.name.wal, in: store.directory, as: isShared ? nil : mark)
+    }
+
+    func unmark(_ store: FollowedStore) {
+        source.mark(store.name.wal, in: store.directory, as: nil)
+        if let mark = store.writeMark { marked[mark] = nil }
+    }
+
+    /// A directory's watch doesn't hear what is written through another name of a file.
+    func watchDatabase(of store: FollowedStore) {
+        guard store.watchedDatabase != store.sharedDatabase else { return }
+        do {
+            try source.watch(store.name.database, in: store.directory, alone: store.sharedDatabase != nil)
+            store.watchedDatabase = store.sharedDatabase
+        } catch {
+            log.error("what is written through another link to \(PrintablePath(store.path)) is not heard of: \(error)")
+        }
+    }
+}
