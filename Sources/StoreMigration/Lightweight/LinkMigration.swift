@@ -209,14 +209,14 @@ struct LinkMigration {
     }
 
     /// Keys of an order, as Core Data gives them out: 2048 for the first, 1024 more for each next. Objects that had no
-    /// order get that of their keys.
+    /// order get that of their keys. Rows are written in the order in which they stand.
     private func giveOutPlaces(_ column: String, in table: String, key: String, of list: String, by order: String)
         throws
     {
         try store.execute(
             "UPDATE \(table) SET \(column.sqlName) = places.place FROM (SELECT \(key) AS object, "
                 + "1024 + 1024 * row_number() OVER (PARTITION BY \(list.sqlName) ORDER BY \(order.sqlName)) AS place "
-                + "FROM \(table) WHERE \(list.sqlName) IS NOT NULL) AS places "
+                + "FROM \(table) WHERE \(list.sqlName) IS NOT NULL ORDER BY object) AS places "
                 + "WHERE \(table).\(key) = places.object")
     }
 
@@ -288,7 +288,7 @@ struct LinkMigration {
     ) throws {
         guard let target = destination.table(of: relationship.destinationEntityName) else { return }
         try store.execute(
-            "UPDATE \(table.name.sqlName) SET \(number.name.sqlName) = (SELECT target.Z_ENT FROM "
+            "UPDATE \(table.name.sqlName) NOT INDEXED SET \(number.name.sqlName) = (SELECT target.Z_ENT FROM "
                 + "\(target.name.sqlName) AS target WHERE target.Z_PK = \(table.name.sqlName).\(column.name.sqlName)) "
                 + "WHERE \(column.name.sqlName) IS NOT NULL")
     }
