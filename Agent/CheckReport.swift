@@ -28,11 +28,14 @@ struct CheckReport {
             from: old.model, sourceName: old.version?.name, hashes: old.hashes, to: target, named: new.name,
             intermediates: versions.map { ($0.name, $0.model) }, mappings: mappings)
         if case .failure(let error) = between { check = check.refusing(error) }
-        guard let store, let step = check.firstStep else {
+        guard let store else {
             self.check = check
             return
         }
-        do { self.check = try Self.decide(check, step, store) } catch let error as StoreError {
+        do {
+            let decided = try check.firstStep.map { try Self.decide(check, $0, store) } ?? check
+            self.check = decided.noting(try ExternalReferences.missing(of: store.location))
+        } catch let error as StoreError {
             throw CommandFailure(error)
         } catch let error as SystemError {
             throw CommandFailure(error)

@@ -2,6 +2,7 @@ import AgentProtocol
 import CoreDataStore
 import ManagedObjectModel
 import PersistentStore
+import StoreMigration
 
 /// What `inspect` says of a Core Data store's entities.
 struct EntityReport {
@@ -10,6 +11,8 @@ struct EntityReport {
     private let counts: ObjectCounts
     /// The store's own; nil where nothing tells it.
     private let model: ManagedObjectModel?
+    /// Files that objects name and that aren't there; nil where nothing tells which attributes are kept in files.
+    let missingFiles: [ExternalReferences.Missing]?
 
     /// Nil when the store isn't Core Data's. `version` is what the store was found to be of. Throws `StoreError`,
     /// `SystemError`.
@@ -18,11 +21,12 @@ struct EntityReport {
             try StoreModel(reader).map { store in
                 let model = version?.model ?? store.cachedModel
                 let entities = (model.map(store.metadata.named) ?? store.metadata).entities
-                return (model, entities, try ObjectCounts(reader, entities))
+                let missing = try model.flatMap { try ExternalReferences.missing(reader, $0) }
+                return (model, entities, try ObjectCounts(reader, entities), missing)
             }
         }
         guard let found else { return nil }
-        (model, entities, counts) = found
+        (model, entities, counts, missingFiles) = found
     }
 
     func objects(of entity: CoreDataMetadata.Entity) -> Int64? { counts[entity] }
@@ -43,6 +47,23 @@ struct EntityReport {
         }
         let lines = table.lines(indent: "  ")
         return lines.isEmpty ? [] : ["", "  relationships"] + lines
+    }
+
+    func missingFileLines() -> [String] {
+        guard let missingFiles, !missingFiles.isEmpty else { return [] }
+        return ["", "  missing"] + missingFiles.map { "  " + $0.sentence }
+    }
+
+    func missingFilesJSON() -> JSONValue? {
+        missingFiles.map { missing in
+            .array(
+                missing.map { one in
+                    .object([
+                        "entity": .string(one.entity), "attribute": .string(one.attribute),
+                        "files": .integer(Int64(one.files)), "first": .string(one.first),
+                    ])
+                })
+        }
     }
 
     /// Nil where no model tells them.

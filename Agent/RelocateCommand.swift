@@ -5,6 +5,8 @@ import GroupContainer
 import GroupStoreAgent
 import LinuxSystem
 import ManagedObjectModel
+import PersistentStore
+import StoreMigration
 import StorePreparation
 import StoreRelocation
 import SystemPackage
@@ -91,7 +93,10 @@ struct RelocateCommand: ParsableCommand {
                 request, migration, dryRun: dryRun, environment: ProcessVariables.all)
             guard agent == nil || !undo else { throw Self.undoBesideAgent }
             guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceBesideAgent }
-            if let summary = agent?.run(progress) { return try progress.finish(summary) }
+            if let summary = agent?.run(progress) {
+                if !dryRun { tellOfMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
+                return try progress.finish(summary)
+            }
             try reporting(output) {
                 let trace = try modelOptions.trace()
                 try migration.map { try request.migrate($0, trace: trace) }
@@ -101,12 +106,24 @@ struct RelocateCommand: ParsableCommand {
             let engine = RelocationEngine(
                 request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
+            if !dryRun { tellOfMissingFiles(summary.to, progress) }
             progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
         } catch let error as RelocationFailure {
             let source = ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory()))
             let failure = error.markedIfInterrupted
             progress.fail(failure, source: source, seconds: started.duration(to: .now).seconds)
             throw ExitCode(failure.exitCode)
+        }
+    }
+
+    /// A migration has told of them already. What can't be read now is no reason to say that nothing was relocated.
+    private func tellOfMissingFiles(_ store: FilePath?, _ progress: RelocationProgress) {
+        guard model == nil, !opaque, let store, let name = store.lastComponent.flatMap(StoreName.init),
+            let directory = try? Directory(store.removingLastComponent())
+        else { return }
+        let location = StoreLocation(directory: directory, name: name)
+        for missing in (try? ExternalReferences.missing(of: location)) ?? [] {
+            progress.report(.note(missing.sentence))
         }
     }
 

@@ -73,6 +73,10 @@ extension CommandFailure {
             self.init(.notPermitted, code: "not_permitted", "\(error)", remedy: "run this as the owner of these files")
         case .noSpace, .diskQuotaExceeded:
             self.init(.inputOutput, code: "no_space", "\(error)", remedy: "free space there, or set TMPDIR")
+        case .noSuchFileOrDirectory:
+            self.init(
+                .inputOutput, code: "io_error", "\(error)",
+                remedy: "there is nothing at this path: make the directory, or correct the path")
         case _ where error.obstacleRemedy != nil:
             self.init(.inputOutput, code: "obstacle", "\(error)", remedy: error.obstacleRemedy ?? "")
         default:

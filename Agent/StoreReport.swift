@@ -71,7 +71,7 @@ extension CoreDataMetadata {
                 .text(entity.name), .text(entity.hash ?? "none"))
         }
         return ["Core Data"] + facts.lines(indent: "  ") + [""] + table.lines(indent: "  ")
-            + (report?.relationshipLines() ?? [])
+            + (report?.relationshipLines() ?? []) + (report?.missingFileLines() ?? [])
     }
 }
 

@@ -11,6 +11,8 @@ extension StoreDescription {
         summary["tables"] = .integer(Int64(tables.count))
         summary["rows"] = .integer(rows)
         summary["entities"] = .integer(Int64(entities.count))
+        var store = store
+        store["missing_external_files"] = report?.missingFilesJSON()
         return [store] + tables.map(\.json) + entities.map { $0.json(report) } + [summary]
     }
 

@@ -148,6 +148,18 @@ extension MigrationCheck {
         return MigrationCheck(.refused(code: error.code), [finding], self)
     }
 
+    /// The same, with a note for each attribute of which files are missing: a migration can't bring them back.
+    package func noting(_ missing: [ExternalReferences.Missing]) -> MigrationCheck {
+        let notes = missing.map { one in
+            let rest = one.files > 1 ? " and \(one.files - 1) others" : ""
+            return MigrationFinding(
+                .note, entity: one.entity, property: one.attribute,
+                "the store names external files that are not there: \(one.first)\(rest)",
+                remedy: ExternalReferences.Missing.remedy)
+        }
+        return MigrationCheck(verdict, findings + notes, self)
+    }
+
     private init(_ verdict: Verdict, _ findings: [MigrationFinding], _ check: MigrationCheck) {
         self.verdict = verdict
         self.findings = findings

@@ -123,7 +123,7 @@ public struct MigrationManager: Sendable {
             }
             if let last = steps.last {
                 notes += try ExternalReferences(StoreWriter(staged: path), beside: keeper, last.destination)
-                    .missing()
+                    .missing().map(\.sentence)
             }
         } catch let error as StoreError {
             throw MigrationError(error)

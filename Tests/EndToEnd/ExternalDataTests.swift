@@ -28,6 +28,39 @@ import Testing
         #expect(FileStatus(following: legacy.path) == nil)
     }
 
+    /// Files that objects name and that aren't there are told of by whoever looks at the store or moves it; nothing is refused.
+    @Test func missingFilesAreToldOf() throws {
+        let places = try Places(.same)
+        let scratch = try TemporaryDirectory()
+        let photo =
+            "<attribute name='photo' optional='YES' attributeType='Binary' allowsExternalBinaryDataStorage='YES'/>"
+        let model = try ModelTests.bundle(scratch, [("Notes", "<entity name='Note'>\(photo)</entity>")])
+        let legacy = places.legacy.appending("Notes.sqlite")
+        #expect(try run(Programs.groupstore, ["create", Word(legacy), "--model", Word(model)]).status == 0)
+        let name = "0F8FAD5B-D9CB-469F-A165-70867728950E"
+        try sqlite(
+            legacy,
+            "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZPHOTO) VALUES (1, 1, 1, CAST(x'02' || '\(name)' || x'00' AS BLOB))"
+        )
+
+        let described = try groupstore("inspect", Word(legacy), "--json")
+        #expect(described.lines.first?.contains("\"missing_external_files\":[{\"entity\":\"Note\"") == true)
+        #expect(try groupstore("inspect", Word(legacy)).output.contains("Note.photo names external files"))
+        let checked = try groupstore("model", "check", Word(legacy), Word(model), "--json")
+        #expect(
+            checked.status == 0 && checked.output.contains("the store names external files that are not there: \(name)")
+        )
+        let done = try groupstore("relocate", Word(legacy), Word(places.group), "--json")
+        #expect(done.outcome == "relocated")
+        #expect(done.lines.contains { $0.contains("\"note\"") && $0.contains(name) }, "\(done.output)")
+
+        let folder = places.group.appending(".Notes_SUPPORT").appending("_EXTERNAL_DATA")
+        try run("mkdir", ["-p", Word(folder)])
+        try run("touch", [Word(folder.appending(name))])
+        let again = try groupstore("inspect", Word(places.group.appending("Notes.sqlite")), "--json")
+        #expect(again.lines.first?.contains("\"missing_external_files\":[]") == true)
+    }
+
     private func relocate(_ store: StoreFiles, _ places: Places) throws -> FinishedProcess {
         try groupstore("relocate", Word(store.path), Word(places.group), "--json")
     }

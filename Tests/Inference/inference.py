@@ -25,6 +25,11 @@ from changes import Author
 from layout import Layout
 
 
+def plain(sql):
+    """SQLite quotes the names that it changes in the index of a table or column that is renamed."""
+    return sql.replace('"', "")
+
+
 class Round:
     def __init__(self, groupstore, directory, seed, number):
         self.groupstore, self.directory = groupstore, directory
@@ -129,7 +134,8 @@ class Round:
         for table in found.keys() & layout.columns.keys():
             self.check(f"{name}: {table}", found[table], layout.columns[table])
         indexes = dict(store.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"))
-        self.check(f"{name}: indexes", indexes, layout.indexes())
+        indexes = {index: plain(sql) for index, sql in indexes.items()}
+        self.check(f"{name}: indexes", indexes, {index: plain(sql) for index, sql in layout.indexes().items()})
         for index, (table, columns) in layout.spatial().items():
             self._check_spatial(store, name, index, table, columns)
         self.check(f"{name}: integrity", store.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
@@ -224,8 +230,9 @@ class Round:
         return self._metadata(name)[1]["NSStoreModelVersionHashes"]
 
     def _objects(self, name):
-        return sorted(self._query(
-            name, "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type <> 'table' AND sql IS NOT NULL"))
+        rows = self._query(
+            name, "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type <> 'table' AND sql IS NOT NULL")
+        return sorted((*row[:3], plain(row[3])) for row in rows)
 
     @staticmethod
     def _dump(path):

@@ -152,8 +152,8 @@ class Layout:
         for entity in self.model.entities:
             indexes = [one for one in self.model.indexes(entity) if not one.spatial]
             for one in indexes:
-                # What has an index for itself is marked as indexed, too.
-                if len(one.attributes) == 1 and any(
+                # What has an ascending index for itself is marked as indexed, too.
+                if len(one.attributes) == 1 and one.ascending[0] and any(
                         one.attributes[0] is each for each in self.model.entities[entity].attributes):
                     add(f"Z_{entity}_{one.attributes[0].name}", self.table(entity),
                         [self.column(entity, one.attributes[0]) + " COLLATE BINARY ASC"])

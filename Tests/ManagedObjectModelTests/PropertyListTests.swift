@@ -34,6 +34,23 @@ import Testing
                     """)) == expected)
     }
 
+    /// Beyond the largest signed number they take 16 bytes, the upper half empty (CFBinaryPList.c).
+    @Test func numbersBeyondTheLargestSignedOne() throws {
+        let binary = try python(
+            """
+            import plistlib, sys
+            sys.stdout.buffer.write(plistlib.dumps(
+                [2**63, 2**64 - 1, 2**63 - 1, -2**63], fmt=plistlib.FMT_BINARY))
+            """)
+        let value = PropertyListValue.array([
+            .unsigned(1 << 63), .unsigned(.max), .integer(.max), .integer(.min),
+        ])
+        #expect(try PropertyListValue(parsing: binary) == value)
+        #expect(try PropertyListValue(parsing: BinaryPropertyListWriter.bytes(of: value)) == value)
+        let text = "<plist><array><integer>9223372036854775808</integer></array></plist>"
+        #expect(try PropertyListValue(parsing: Array(text.utf8)) == .array([.unsigned(1 << 63)]))
+    }
+
     @Test(arguments: [
         ("<plist><string>x</array></plist>", 1), ("<plist>\n<dict><key>a</key></dict></plist>", 2),
         ("<plist>\n\n<integer>many</integer></plist>", 3), ("<plist/>", 1), ("<model/>", 1),

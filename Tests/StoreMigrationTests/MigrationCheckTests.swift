@@ -35,6 +35,18 @@ import Testing
         #expect(check.differingEntities.allSatisfy { $0.oldHash?.count == 32 })
     }
 
+    /// An attribute that moves to a parent is told of as if it had stayed.
+    @Test(arguments: [true, false])
+    func anAttributeThatGetsNarrowerAndMoves(_ isNewParent: Bool) throws {
+        func count(_ type: String) -> String { "<attribute name='count' optional='YES' attributeType='\(type)'/>" }
+        let parent = "<entity name='P'>", child = "<entity name='A' parentEntity='P'>"
+        let old =
+            isNewParent ? entity(count("Integer 64")) : parent + "</entity>" + child + count("Integer 64") + "</entity>"
+        let found = try Self.warnings(old, parent + count("Integer 16") + "</entity>" + child + "</entity>")
+        #expect(found.map { "\($0.entity ?? "").\($0.property ?? "")" } == ["A.count"])
+        #expect(found.first?.message.contains("values that don't fit are cut") == true)
+    }
+
     /// The chain of the notes: a, then b known as a, then c known as b, which loses the values.
     @Test func anIdentifierThatNamesThePreviousVersion() throws {
         let first = Self.attribute("a")

@@ -7,10 +7,12 @@ package struct IndexLayout: Equatable, Sendable {
     package let isUnique: Bool
     /// Each as it stands in the statement: a name, or a name with collation and direction.
     package let columns: [String]
+    /// Of which rows it is, as it stands behind the columns; empty for all.
+    var condition = ""
 
     /// The statement, character for character.
     package var creation: String {
-        "CREATE \(isUnique ? "UNIQUE " : "")INDEX \(name) ON \(table) (\(columns.joined(separator: ", ")))"
+        "CREATE \(isUnique ? "UNIQUE " : "")INDEX \(name) ON \(table) (\(columns.joined(separator: ", ")))\(condition)"
     }
 }
 
@@ -50,23 +52,26 @@ extension StoreLayout {
     private func requestedIndexes(of entity: EntityDescription) -> [RequestedIndex] {
         guard let table = table(of: entity.name) else { return [] }
         func index(
-            _ suffix: String, _ columns: [(String, isAscending: Bool)], isUnique: Bool = false
+            _ suffix: String, _ columns: [(String, isAscending: Bool)], isUnique: Bool = false, condition: String = ""
         ) -> RequestedIndex? {
             let names = columns.compactMap { column(of: $0.0, of: entity.name)?.name }
             guard names.count == columns.count, !names.isEmpty else { return nil }
             let terms = zip(names, columns).map { "\($0) COLLATE BINARY \($1.isAscending ? "ASC" : "DESC")" }
             let index = IndexLayout(
-                name: "Z_\(entity.name)_\(suffix)", table: table.name, isUnique: isUnique, columns: terms)
+                name: "Z_\(entity.name)_\(suffix)", table: table.name, isUnique: isUnique, columns: terms,
+                condition: condition)
             return RequestedIndex(index: index, names: names)
         }
-        let plain = entity.indexes.filter { index in
-            index.partialIndexPredicate == nil && index.elements.first?.kind == .binary
-        }
-        // Xcode marks an attribute as indexed that has an index for itself.
-        let alone = Set(plain.compactMap { $0.elements.count == 1 ? $0.elements[0].property : nil })
+        let binary = entity.indexes.filter { $0.elements.first?.kind == .binary }
+        // Xcode marks an attribute as indexed that has an ascending index for itself, be it of some objects only.
+        let alone = Set(binary.compactMap { $0.isAscendingOfOne ? $0.elements[0].property : nil })
         let marked = entity.attributes.filter { $0.isIndexed || alone.contains($0.name) }.map(\.name)
         let single = marked.map { index($0, [($0, true)]) }
-        let fetch = plain.map { one in index(one.name, one.elements.map { ($0.property, $0.isAscending) }) }
+        let fetch = binary.filter { !isForeignKeys($0, of: entity) }.map { one -> RequestedIndex? in
+            let columns = one.elements.map { ($0.property, $0.isAscending) }
+            guard one.partialIndexPredicate != nil else { return index(one.name, columns) }
+            return condition(of: one, entity).flatMap { index(one.name, columns, condition: $0) }
+        }
         let compound = entity.compoundIndexes.map { names in
             index(names.joined(separator: "_"), names.map { ($0, true) })
         }
@@ -79,6 +84,26 @@ extension StoreLayout {
     }
 }
 
+extension StoreLayout {
+    /// Nil where it isn't known how Core Data writes it.
+    func condition(of index: FetchIndexDescription, _ entity: EntityDescription) -> String? {
+        guard let condition = index.partialIndexPredicate.flatMap(PartialIndexCondition.init) else { return nil }
+        return column(of: condition.property, of: entity.name).map { condition.text($0.name) }
+    }
+
+    /// A to-one relationship has an index already.
+    private func isForeignKeys(_ index: FetchIndexDescription, of entity: EntityDescription) -> Bool {
+        guard index.isAscendingOfOne, index.partialIndexPredicate == nil,
+            case .relationship? = model.property(named: index.elements[0].property, of: entity)
+        else { return false }
+        return true
+    }
+}
+
+extension FetchIndexDescription {
+    fileprivate var isAscendingOfOne: Bool { elements.count == 1 && elements[0].isAscending }
+}
+
 /// An index that the model asks for.
 private struct RequestedIndex {
     let index: IndexLayout
@@ -87,7 +112,8 @@ private struct RequestedIndex {
 
     /// As Core Data made it before fetch indexes: named after the table, in no other order than SQLite's.
     var asBefore: IndexLayout {
-        guard !index.isUnique else { return index }
+        // Indexes of some objects only came with fetch indexes.
+        guard !index.isUnique, index.condition.isEmpty else { return index }
         let suffix = names.count == 1 ? "_INDEX" : ""
         return IndexLayout(
             name: index.table + "_" + names.joined(separator: "_") + suffix, table: index.table, isUnique: false,

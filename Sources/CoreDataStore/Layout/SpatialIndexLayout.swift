@@ -55,7 +55,9 @@ extension StoreLayout {
     }
 
     private func spatialIndex(_ index: FetchIndexDescription, of entity: EntityDescription) -> SpatialIndexLayout? {
-        guard index.elements.first?.kind == .rTree, let table = table(of: entity.name) else { return nil }
+        guard index.elements.first?.kind == .rTree, index.partialIndexPredicate == nil,
+            let table = table(of: entity.name)
+        else { return nil }
         let columns = index.elements.compactMap { column(of: $0.property, of: entity.name) }.filter(\.isAttribute)
         // SQLite takes one to five dimensions.
         guard columns.count == index.elements.count, (1...5).contains(columns.count) else { return nil }

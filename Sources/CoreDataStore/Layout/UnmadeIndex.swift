@@ -23,7 +23,11 @@ extension StoreLayout {
     }
 
     private func reason(against index: FetchIndexDescription, of entity: EntityDescription) -> String? {
-        if let predicate = index.partialIndexPredicate { return "it is of some objects only, where \(predicate)" }
+        if let predicate = index.partialIndexPredicate,
+            index.elements.first?.kind == .rTree || condition(of: index, entity) == nil
+        {
+            return "it is of some objects only, where \(predicate)"
+        }
         let missing = index.elements.first { column(of: $0.property, of: entity.name) == nil }
         return missing.map { "“\($0.property)” is no stored attribute or to-one relationship" }
     }

@@ -50,7 +50,11 @@ struct BinaryPropertyList {
         let size = Int(bytes[start] & 0x0F)
         switch bytes[start] & 0xF0 {
         case 0x00: return .boolean(size == 9)
-        case 0x10: return .integer(try signed(start + 1, size))
+        case 0x10:
+            let number = try signed(start + 1, size)
+            // Of 16 bytes the lower half has no sign: so numbers are written that 8 signed bytes can't hold.
+            return size == 4 && number < 0 && isUnsigned(start + 1)
+                ? .unsigned(UInt64(bitPattern: number)) : .integer(number)
         case 0x20: return .real(try real(start + 1, size))
         case 0x30: return .date(try real(start + 1, size))
         case 0x80: return .uid(try unsigned(start + 1, size + 1))
@@ -86,6 +90,9 @@ struct BinaryPropertyList {
         let raw = bytes[start..<start + size].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
         return Int64(bitPattern: raw)
     }
+
+    /// Whether the upper half of 16 bytes is empty.
+    private func isUnsigned(_ start: Int) -> Bool { bytes[start..<start + 8].allSatisfy { $0 == 0 } }
 
     private func real(_ start: Int, _ power: Int) throws(PropertyListError) -> Double {
         let raw = UInt64(bitPattern: try signed(start, power))

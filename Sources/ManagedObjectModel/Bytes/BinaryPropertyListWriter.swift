@@ -23,6 +23,10 @@ package struct BinaryPropertyListWriter {
         switch value {
         case .boolean(let truth): return append([truth ? 9 : 8])
         case .integer(let number): return append(Self.integer(number))
+        case .unsigned(let number):
+            let zeros = [UInt8](repeating: 0, count: 8)
+            return append(
+                number > UInt64(Int64.max) ? [0x14] + zeros + Self.bigEndian(number) : Self.integer(Int64(number)))
         case .real(let number): return append([0x23] + Self.bigEndian(number.bitPattern))
         case .date(let seconds): return append([0x33] + Self.bigEndian(seconds.bitPattern))
         case .data(let bytes): return append(Self.marker(0x40, bytes.count) + bytes)

@@ -2,6 +2,8 @@
 package indirect enum PropertyListValue: Equatable, Sendable {
     case boolean(Bool)
     case integer(Int64)
+    /// Beyond `Int64.max`.
+    case unsigned(UInt64)
     case real(Double)
     /// Seconds since 2001-01-01 UTC.
     case date(Double)

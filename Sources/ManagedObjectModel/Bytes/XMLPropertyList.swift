@@ -22,6 +22,7 @@ enum XMLPropertyList {
         case "string": return .string(text)
         case "integer":
             if let value = Int64(text.trimmed) { return .integer(value) }
+            if let value = UInt64(text.trimmed) { return .unsigned(value) }
         case "real":
             if let value = Double(text.trimmed) { return .real(value) }
         case "date":

@@ -12,6 +12,8 @@ struct LightweightMigration {
     let succession: ModelSuccession
     let options: MigrationOptions
     let tables: [TableMigration]
+    private let indexes: [StoreIndex]
+    private let changes: [TableChange]
     let schema: StoreSchema
     private let progress: MigrationProgress
     /// What a person should know.
@@ -32,23 +34,34 @@ struct LightweightMigration {
         self.options = options
         self.progress = progress
         succession = ModelSuccession(layout, StoreLayout(destination), mapping)
-        tables = succession.tableMigrations.map { $0.makingUniqueColumnsAnew(schema) }
+        let tables = succession.tableMigrations.map { $0.makingUniqueColumnsAnew(schema) }
+        let indexes = try StoreIndex.all(store, schema)
+        let sharers = Dictionary(grouping: tables) { $0.source?.name ?? "" }.mapValues(\.count)
+        changes = tables.map { [succession] table in
+            TableChange(table, succession, schema, indexes, sharers: sharers[table.source?.name ?? ""] ?? 0)
+        }
+        self.tables = tables
+        self.indexes = indexes
     }
 
     mutating func run() throws {
         var history = HistoryMigration(store, schema, succession)
         try history.refuseLoss(options)
         notes += try LostValues(store, succession).notes()
-        var objects = SchemaMigration(store, schema, succession)
+        var objects = SchemaMigration(store, schema, succession, indexes)
         try objects.dropTriggersAndViews()
         try objects.dropSpatialIndexes(tables)
         var links = LinkMigration(store, succession)
         try links.collect(tables)
-        for table in tables where !table.isUnchanged {
-            noteForeignColumns(of: table)
+        var strays = StrayRows(store, indexes)
+        for change in changes {
+            try strays.look(change)
+            if case .kept = change.way { continue }
+            let table = change.table
+            noteForeignColumns(of: change)
             try progress.step("migrating \(table.destination.rootEntity)", rows: table.source.map { try rows($0) } ?? 0)
-            if alteration(of: table)?.leavesRows != true { try objects.dropIndexes(of: table) }
-            try migrate(table)
+            try objects.dropIndexes(of: change)
+            try migrate(change, &strays)
         }
         try links.dropReplaced()
         try dropSources()
@@ -62,7 +75,7 @@ struct LightweightMigration {
         progress.step("making indexes")
         try objects.restore(tables, joins: links.changedTables)
         try writeMetadata()
-        notes += objects.notes + history.notes + links.notes + derived.notes
+        notes += strays.notes + objects.notes + history.notes + links.notes + derived.notes
     }
 
     /// About how many, from the highest key: counting them would take as long as some migrations.
@@ -73,42 +86,29 @@ struct LightweightMigration {
 
     // MARK: Tables
 
-    private func migrate(_ table: TableMigration) throws {
-        guard let source = table.source else {
-            return try store.execute(table.destination.creation(as: table.temporary))
+    private func migrate(_ change: TableChange, _ strays: inout StrayRows) throws {
+        let table = change.table
+        switch change.way {
+        case .kept: break
+        case .created: try store.execute(table.destination.creation(as: table.temporary))
+        case .rebuilt(let source): try rebuild(table, source)
+        case .altered(let alteration):
+            for statement in alteration.statements {
+                try store.execute(statement)
+                guard statement == alteration.renumbering, let name = table.source?.name else { continue }
+                try strays.look(afterRenumbering: name, of: store.changes)
+            }
+            guard !change.staysInPlace, let source = table.source else { return }
+            try store.execute("ALTER TABLE \(source.name.sqlName) RENAME TO \(table.temporary.sqlName)")
         }
-        guard let alteration = alteration(of: table) else { return try rebuild(table, source) }
-        for statement in alteration.statements { try store.execute(statement) }
-        guard !staysInPlace(table) else { return }
-        try store.execute("ALTER TABLE \(source.name.sqlName) RENAME TO \(table.temporary.sqlName)")
-    }
-
-    private func isAltered(_ table: TableMigration, _ source: TableLayout) -> Bool {
-        let isShared = tables.contains {
-            $0.destination.name != table.destination.name && $0.source?.name == source.name
-        }
-        return table.canBeAltered && !isShared && (table.dropped.isEmpty || !isConstrained(source))
-            && table.added.isDisjoint(with: foreignColumns(of: source))
     }
 
     /// A new table has the model's columns only: somebody else's are gone then, as they are with Core Data.
-    private mutating func noteForeignColumns(of table: TableMigration) {
-        guard let source = table.source, !isAltered(table, source) else { return }
-        for column in foreignColumns(of: source) {
-            notes.append("the column \(source.name).\(column), which is none of the model's, is dropped")
+    private mutating func noteForeignColumns(of change: TableChange) {
+        for column in change.lostColumns {
+            let name = change.table.source?.name ?? ""
+            notes.append("the column \(name).\(column), which is none of the model's, is dropped")
         }
-    }
-
-    private func foreignColumns(of table: TableLayout) -> [String] {
-        let known = Set(table.columnNames)
-        return (schema.columns[table.name] ?? []).map(\.name).filter { !known.contains($0) }
-    }
-
-    /// Whether the statement says more than names and types, as Core Data's of 2015 did of unique columns: those can't be
-    /// dropped.
-    private func isConstrained(_ table: TableLayout) -> Bool {
-        let statement = schema.objects.first { $0.kind == .table && $0.name == table.name }?.creation.uppercased() ?? ""
-        return ["CONSTRAINT", "UNIQUE", "CHECK", "REFERENCES", "GENERATED"].contains { statement.contains($0) }
     }
 
     private func rebuild(_ table: TableMigration, _ source: TableLayout) throws {
@@ -127,28 +127,16 @@ struct LightweightMigration {
                 + "SELECT \(expressions.joined(separator: ", ")) FROM \(source.name.sqlName) NOT INDEXED\(condition)")
     }
 
-    private func alteration(of table: TableMigration) -> TableAlteration? {
-        guard let source = table.source, isAltered(table, source) else { return nil }
-        let names = (schema.columns[source.name] ?? []).map(\.name)
-        return TableAlteration(table, of: source, succession.numbers, having: names)
-    }
-
-    /// Whether it is altered under the name that it has already.
-    private func staysInPlace(_ table: TableMigration) -> Bool {
-        guard let source = table.source, source.name == table.destination.name else { return false }
-        return table.isUnchanged || isAltered(table, source)
-    }
-
     /// What is left of the old tables once all that was to be kept is somewhere else.
     private func dropSources() throws {
-        let kept = Set(tables.filter(staysInPlace).compactMap { $0.source?.name })
+        let kept = Set(changes.filter(\.staysInPlace).compactMap { $0.table.source?.name })
         for table in succession.source.tables where !kept.contains(table.name) {
             try store.execute("DROP TABLE IF EXISTS \(table.name.sqlName)")
         }
     }
 
     private func giveNames() throws {
-        for table in tables where !staysInPlace(table) {
+        for table in changes.filter({ !$0.staysInPlace }).map(\.table) {
             try store.execute(
                 "ALTER TABLE \(table.temporary.sqlName) RENAME TO \(table.destination.name.sqlName)")
         }

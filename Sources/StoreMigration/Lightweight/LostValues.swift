@@ -8,6 +8,13 @@ struct LostValues {
     private let store: StoreWriter
     private let succession: ModelSuccession
 
+    /// A column that some entities' objects lose.
+    private struct Candidate {
+        let property: String
+        /// Where it has a value, as SQL says it.
+        let condition: String
+    }
+
     init(_ store: StoreWriter, _ succession: ModelSuccession) {
         self.store = store
         self.succession = succession
@@ -15,36 +22,77 @@ struct LostValues {
 
     /// A line for each entity and property that loses something.
     func notes() throws -> [String] {
+        var lost: Set<String> = []
+        for table in succession.source.tables { lost.formUnion(try properties(lostBy: table)) }
         var notes: [String] = []
         for entity in succession.source.numbers.entities {
-            guard let table = succession.source.table(of: entity.name) else { continue }
-            if succession.successors[entity.name] == nil {
-                let number = succession.source.numbers.number(of: entity.name)
-                let count = try store.integer("SELECT count(*) FROM \(table.name.sqlName) WHERE Z_ENT = \(number)")
-                if let count, count > 0 {
-                    notes.append("\(entity.name) is not in the newer model: \(count) objects are removed")
-                }
-            }
-            for property in entity.declaredProperties where try loses(property.name, of: entity, in: table) {
+            if let note = try removal(of: entity.name) { notes.append(note) }
+            for property in entity.declaredProperties where lost.contains(entity.name + "." + property.name) {
                 notes.append("\(entity.name).\(property.name) is not stored by the newer model: its values are removed")
             }
         }
         return notes
     }
 
-    private func loses(_ property: String, of entity: EntityDescription, in table: TableLayout) throws -> Bool {
+    private func removal(of entity: String) throws -> String? {
+        guard succession.successors[entity] == nil, let table = succession.source.table(of: entity) else { return nil }
+        let number = succession.source.numbers.number(of: entity)
+        let count = try store.integer("SELECT count(*) FROM \(table.name.sqlName) WHERE Z_ENT = \(number)") ?? 0
+        return count > 0 ? "\(entity) is not in the newer model: \(count) objects are removed" : nil
+    }
+
+    // MARK: Values
+
+    /// SQLite takes a thousand terms in one expression.
+    private static let termsAtOnce = 250
+
+    private func properties(lostBy table: TableLayout) throws -> [String] {
+        let all = candidates(of: table)
+        return try stride(from: 0, to: all.count, by: Self.termsAtOnce).flatMap { start in
+            try found(Array(all[start..<min(start + Self.termsAtOnce, all.count)]), in: table)
+        }
+    }
+
+    /// In one pass over the rows, which ends when all have been found.
+    private func found(_ candidates: [Candidate], in table: TableLayout) throws -> [String] {
+        var left = candidates
+        var found: [String] = []
+        var key = Int64.min
+        while !left.isEmpty {
+            let conditions = left.map(\.condition)
+            let row = try store.prepare(
+                "SELECT Z_PK, \(conditions.joined(separator: ", ")) FROM \(table.name.sqlName) NOT INDEXED "
+                    + "WHERE Z_PK > ? AND (\(conditions.joined(separator: " OR "))) ORDER BY Z_PK LIMIT 1",
+                [.integer(key)])
+            guard try row.step() else { break }
+            key = row.integer(0)
+            let hits = left.indices.filter { row.integer(Int32(1 + $0)) == 1 }
+            found += hits.map { left[$0].property }
+            for index in hits.reversed() { left.remove(at: index) }
+        }
+        return found
+    }
+
+    private func candidates(of table: TableLayout) -> [Candidate] {
+        let members = succession.source.numbers.family(of: table.rootEntity)
+        let entities = members.compactMap { succession.source.model.entity(named: $0) }
+        return entities.flatMap { entity in
+            entity.declaredProperties.compactMap { candidate($0.name, of: entity) }
+        }
+    }
+
+    private func candidate(_ property: String, of entity: EntityDescription) -> Candidate? {
         guard let column = succession.source.column(of: property, of: entity.name), !isDerived(property, entity) else {
-            return false
+            return nil
         }
         let losing = succession.source.numbers.family(of: entity.name).filter { member in
             succession.successors[member].map { !keeps(property, $0) } ?? false
         }
-        guard !losing.isEmpty else { return false }
+        guard !losing.isEmpty else { return nil }
         let numbers = losing.map(succession.source.numbers.number).sorted()
-        let found = try store.integer(
-            "SELECT EXISTS (SELECT 1 FROM \(table.name.sqlName) WHERE \(column.name.sqlName) IS NOT NULL "
-                + "AND Z_ENT IN (\(numbers.list)))")
-        return found == 1
+        return Candidate(
+            property: entity.name + "." + property,
+            condition: "(\(column.name.sqlName) IS NOT NULL AND Z_ENT IN (\(numbers.list)))")
     }
 
     /// Whether the newer entity stores what the older one's property has.

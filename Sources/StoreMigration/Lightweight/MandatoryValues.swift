@@ -15,11 +15,22 @@ struct MandatoryValues {
         self.tables = tables
     }
 
+    /// A column in which some entities' objects must have something.
+    private struct Candidate {
+        let property: PropertyDescription
+        let entity: String
+        /// Where there is nothing, as SQL says it.
+        let condition: String
+    }
+
+    /// SQLite takes a thousand terms in one expression.
+    private static let termsAtOnce = 250
+
     /// Throws `MigrationError` with every property that has no value somewhere.
     func check() throws {
         var findings: [MigrationFinding] = []
         for table in tables where table.isTransformed && !table.numbers.isEmpty {
-            for column in table.columns { findings += try self.findings(column.column, in: table.destination) }
+            findings += try self.findings(in: table.destination, candidates(table))
         }
         guard let first = findings.first else { return }
         throw MigrationError(
@@ -27,35 +38,52 @@ struct MandatoryValues {
             remedy: first.remedy, findings: findings)
     }
 
-    private func findings(_ column: ColumnLayout, in table: TableLayout) throws -> [MigrationFinding] {
-        let (entity, name): (String, String)
-        switch column.content {
-        case .attribute(let owner, let path), .reference(let owner, let path): (entity, name) = (owner, path)
-        case .referencedEntity, .order: return []
+    private func candidates(_ table: TableMigration) -> [Candidate] {
+        table.columns.compactMap { column in
+            let (entity, name): (String, String)
+            switch column.column.content {
+            case .attribute(let owner, let path), .reference(let owner, let path): (entity, name) = (owner, path)
+            case .referencedEntity, .order: return nil
+            }
+            guard let declaring = succession.destination.model.entity(named: entity),
+                let property = succession.destination.model.property(named: name, of: declaring)
+            else { return nil }
+            let members = succession.destination.numbers.family(of: entity).filter { isAtRisk(property, of: $0) }
+            guard !members.isEmpty else { return nil }
+            let numbers = members.map(succession.destination.numbers.number)
+            return Candidate(
+                property: property, entity: entity,
+                condition: "(\(column.column.name.sqlName) IS NULL AND Z_ENT IN (\(numbers.list)))")
         }
-        guard let declaring = succession.destination.model.entity(named: entity),
-            let property = succession.destination.model.property(named: name, of: declaring)
-        else { return [] }
-        let members = try succession.destination.numbers.family(of: entity).filter { member in
-            try isAtRisk(property, of: member)
-        }
-        guard !members.isEmpty else { return [] }
-        let numbers = members.map(succession.destination.numbers.number)
-        let count = try store.integer(
-            "SELECT count(*) FROM \(table.name.sqlName) NOT INDEXED WHERE \(column.name.sqlName) IS NULL "
-                + "AND Z_ENT IN (\(numbers.list))")
-        guard let count, count > 0 else { return [] }
-        let kind = if case .attribute = property { "attribute" } else { "relationship" }
-        return [
-            MigrationFinding(
-                .error, code: CoreDataError.migration, entity: entity, property: name,
-                "Validation error missing \(kind) values on mandatory destination \(kind): \(entity).\(name), in "
-                    + "\(count) objects",
-                remedy: "give \(entity).\(name) a default, make it optional, or set the values before")
-        ]
     }
 
-    private func isAtRisk(_ property: PropertyDescription, of entity: String) throws -> Bool {
+    /// Nearly always there is none: one pass over the rows says so. Only where there is one they are counted.
+    private func findings(in table: TableLayout, _ candidates: [Candidate]) throws -> [MigrationFinding] {
+        var findings: [MigrationFinding] = []
+        for start in stride(from: 0, to: candidates.count, by: Self.termsAtOnce) {
+            let some = candidates[start..<min(start + Self.termsAtOnce, candidates.count)]
+            let any = some.map(\.condition).joined(separator: " OR ")
+            let isMissing = try store.integer(
+                "SELECT EXISTS (SELECT 1 FROM \(table.name.sqlName) NOT INDEXED WHERE \(any))")
+            guard isMissing == 1 else { continue }
+            for candidate in some { findings += try finding(candidate, in: table).map { [$0] } ?? [] }
+        }
+        return findings
+    }
+
+    private func finding(_ candidate: Candidate, in table: TableLayout) throws -> MigrationFinding? {
+        let count = try store.integer(
+            "SELECT count(*) FROM \(table.name.sqlName) NOT INDEXED WHERE \(candidate.condition)")
+        guard let count, count > 0 else { return nil }
+        let kind = if case .attribute = candidate.property { "attribute" } else { "relationship" }
+        let subject = "\(candidate.entity).\(candidate.property.name)"
+        return MigrationFinding(
+            .error, code: CoreDataError.migration, entity: candidate.entity, property: candidate.property.name,
+            "Validation error missing \(kind) values on mandatory destination \(kind): \(subject), in \(count) objects",
+            remedy: "give \(subject) a default, make it optional, or set the values before")
+    }
+
+    private func isAtRisk(_ property: PropertyDescription, of entity: String) -> Bool {
         guard succession.predecessors[entity] != nil else { return false }
         switch property {
         case .attribute(let attribute):

@@ -8,12 +8,15 @@ struct SchemaMigration {
     private let store: StoreWriter
     private let schema: StoreSchema
     private let succession: ModelSuccession
+    private let indexes: [StoreIndex]
     private var droppedIndexes: Set<String> = []
     private var replacedTriggers: Set<String> = []
     private(set) var notes: [String] = []
 
-    init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: ModelSuccession) {
+    /// - Parameter indexes: Those that the store has.
+    init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: ModelSuccession, _ indexes: [StoreIndex]) {
         self.store = store
+        self.indexes = indexes
         self.schema = schema
         self.succession = succession
     }
@@ -45,10 +48,11 @@ struct SchemaMigration {
         }
     }
 
-    /// An index that is made at the end is made faster than one that is kept up to date row by row.
-    mutating func dropIndexes(of table: TableMigration) throws {
-        for index in schema.objects
-        where index.kind == .index && index.table == table.source?.name && !droppedIndexes.contains(index.name) {
+    /// An index that is made at the end is made faster than one that is kept up to date row by row. One of columns that
+    /// stay as they are stays, too.
+    mutating func dropIndexes(of change: TableChange) throws {
+        for index in indexes where index.table == change.table.source?.name && !droppedIndexes.contains(index.name) {
+            if let written = change.written, !index.isTouched(by: written) { continue }
             droppedIndexes.insert(index.name)
             try store.execute("DROP INDEX IF EXISTS \(index.name.sqlName)")
         }
@@ -61,7 +65,7 @@ struct SchemaMigration {
         try restoreIndexes(tables, joins)
         try restoreSpatialIndexes(tables)
         let foreign = schema.objects.filter {
-            $0.kind == .index && droppedIndexes.contains($0.name) && !isCoreDatas($0)
+            $0.kind == .index && droppedIndexes.contains($0.name) && !isCoreDatas($0.name)
         }
         for index in foreign { try restoreForeign(index) }
         try store.addCoreDataFunctions()
@@ -81,9 +85,8 @@ struct SchemaMigration {
         let changed = touched.union(joins)
         let version = try store.properties()?.frameworkVersion ?? StoreProperties.frameworkVersion
         let wanted = succession.destination.indexes(ofFramework: version).filter { changed.contains($0.table) }
-        let there = try StoreSchema(store).objects.filter { $0.kind == .index }
-        for index in there where changed.contains(index.table) {
-            guard isCoreDatas(index), !wanted.contains(where: { $0.creation == index.creation }) else { continue }
+        for index in try StoreIndex.all(store, try StoreSchema(store)) where changed.contains(index.table) {
+            guard isCoreDatas(index.name), !wanted.contains(where: { index.isMade(by: $0.creation) }) else { continue }
             try store.execute("DROP INDEX \(index.name.sqlName)")
         }
         let left = Set(try StoreSchema(store).objects.filter { $0.kind == .index }.map(\.name))
@@ -94,8 +97,8 @@ struct SchemaMigration {
         notes += unmade.map { $0.entity + ": " + $0.sentence }
     }
 
-    private func isCoreDatas(_ index: StoreSchema.Object) -> Bool {
-        CoreDataIndexName([succession.source, succession.destination]).matches(index.name)
+    private func isCoreDatas(_ index: String) -> Bool {
+        CoreDataIndexName([succession.source, succession.destination]).matches(index)
     }
 
     private mutating func restoreForeign(_ index: StoreSchema.Object) throws {

@@ -3,8 +3,14 @@ import CoreDataStore
 /// What is done to a table that need not be made anew: columns are dropped, added and renamed, and rows get what is new.
 struct TableAlteration {
     let statements: [String]
-    /// Whether no row is read or written: then its indexes stay, and it takes no longer with more rows.
-    let leavesRows: Bool
+    /// The table's columns, in lower case, that are dropped or get other values: what isn't of them stays as it is.
+    let written: Set<String>
+    /// The statement that writes each object's entity number; nil where some keep theirs.
+    let renumbering: String?
+    /// Columns that go, each in a pass of its own.
+    let drops: Int
+    /// Whether rows get other values.
+    let updates: Bool
 
     /// - Parameters:
     ///   - numbers: The entities' new numbers by their old ones.
@@ -13,7 +19,9 @@ struct TableAlteration {
         let family = Set(table.numbers.keys)
         let name = source.name.sqlName
         let number = EntityNumberExpression(table.numbers, of: "Z_ENT")
-        var updates = number.isIdentity ? [] : [(column: "Z_ENT", value: number.text)]
+        // Only rows of the table's entities are written: of one entity, all get the same number.
+        let all = table.numbers.count == 1 ? table.numbers.values.first.map(String.init) : nil
+        var updates = number.isIdentity ? [] : [(column: "Z_ENT", value: all ?? number.text)]
         for column in table.columns where column.carried == nil {
             if column.onlySource == nil, column.values.isEmpty { continue }
             updates.append((column.column.name, column.expression(numbers, family: family)))
@@ -43,17 +51,30 @@ struct TableAlteration {
         statements =
             dropped + added + update
             + renamings.pairs.map { "ALTER TABLE \(name) RENAME COLUMN \($0.from.sqlName) TO \($0.to)" }
-        leavesRows = dropped.isEmpty && updates.isEmpty && renamings.pairs.isEmpty
+        drops = dropped.count
+        renumbering = table.numbers.allSatisfy { $0.key != $0.value } ? update.first : nil
+        self.updates = !updates.isEmpty
+        written = Set((table.dropped + updates.map { renamings.present($0.column) }).map { $0.lowercased() })
     }
 
     /// Rows in which nothing changes are not written.
     private static func condition(_ table: TableMigration, _ updated: Set<String>) -> String {
         var touched = Set(table.numbers.filter { $0.key != $0.value }.keys)
-        for column in table.columns where updated.contains(column.column.name) {
+        let isRenumbered = !touched.isEmpty
+        var changes: [String?] = []
+        for column in table.columns where updated.contains(column.column.name) && column.carried == nil {
+            let written = column.values.filter { !$0.value.isPlain }
             touched.formUnion(column.excluded)
-            touched.formUnion(column.values.filter { column.carried == nil && !$0.value.isPlain }.keys)
+            touched.formUnion(written.keys)
+            changes += written.map(\.value.change) + (column.excluded.isEmpty ? [] : [nil])
         }
-        return touched == Set(table.numbers.keys) ? "" : " WHERE Z_ENT IN (\(touched.sorted().list))"
+        // A row of none of the table's entities keeps its number.
+        var terms = touched == Set(table.numbers.keys) && !isRenumbered ? [] : ["Z_ENT IN (\(touched.sorted().list))"]
+        let known = Set(changes.compactMap(\.self))
+        if !isRenumbered, !changes.contains(nil), !known.isEmpty {
+            terms.append("(" + known.sorted().joined(separator: " OR ") + ")")
+        }
+        return terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
     }
 
     private struct Renamings {
@@ -87,4 +108,13 @@ struct TableAlteration {
 extension ColumnValue {
     /// Whether the value is the one that the row has already.
     fileprivate var isPlain: Bool { if case .column = self { true } else { false } }
+
+    /// In which rows it isn't, as a condition; nil where it may be in any.
+    fileprivate var change: String? {
+        switch self {
+        case .marked(let name): name.sqlName + " IS NOT NULL"
+        case .orElse(.column(let name), _): name.sqlName + " IS NULL"
+        case .column, .whole, .orElse, .entityNumber, .literal: nil
+        }
+    }
 }

@@ -24,12 +24,12 @@ struct TableMigration {
             && columns.allSatisfy { $0.carried == $0.column.name && hasSameType($0) }
     }
 
-    /// Whether no row is dropped and no column changes its type, so that the table need not be made anew. To drop a
-    /// column is to write all rows: that is faster than a new table once, and with no other change of the rows.
-    var canBeAltered: Bool {
-        guard takesAll, !saysWhatIsUnique else { return false }
+    /// Whether each column has one that it comes from, of its type, or begins with one value for all: then the table need
+    /// not be made anew.
+    var keepsTypes: Bool {
+        guard !saysWhatIsUnique else { return false }
         let read = columns.compactMap(\.onlySource)
-        return Set(read).count == read.count && (dropped.isEmpty || dropped.count == 1 && !writesRows)
+        return Set(read).count == read.count
             && columns.allSatisfy { ($0.onlySource != nil && hasSameType($0)) || isNew($0) }
     }
 
@@ -48,10 +48,6 @@ struct TableMigration {
         var table = self
         table.saysWhatIsUnique = statement.map { SQLTokens($0).contains { $0.keyword == "UNIQUE" } } ?? false
         return table
-    }
-
-    private var writesRows: Bool {
-        numbers.contains { $0.key != $0.value } || columns.contains { $0.carried == nil && !$0.values.isEmpty }
     }
 
     private func isNew(_ column: ColumnMigration) -> Bool {

@@ -4,22 +4,57 @@ import ManagedObjectModel
 import PersistentStore
 import SystemPackage
 
-/// The files that objects name as their data, and that aren't beside the store: a migration can't bring them back, and must
-/// not be silent about them.
-struct ExternalReferences {
-    private let store: StoreWriter
+/// The files that objects name as their data, and that aren't beside the store: nobody can bring them back but a backup, and
+/// who looks at the store, moves or migrates it should hear of it.
+package struct ExternalReferences {
+    /// Those of one attribute.
+    package struct Missing: Equatable, Sendable {
+        package let entity: String
+        package let attribute: String
+        package let files: Int
+        /// One of their names, as it would be in the folder.
+        package let first: String
+
+        package var sentence: String {
+            let rest = files > 1 ? " and \(files - 1) others" : ""
+            return "\(entity).\(attribute) names external files that are not there: \(first)\(rest); " + Self.remedy
+        }
+
+        package static let remedy = "restore them from a backup"
+    }
+
+    private let prepare: (String) throws -> SQLiteStatement
     private let layout: StoreLayout
     private let external: ExternalData
 
     init(_ store: StoreWriter, beside keeper: FilePath, _ model: ManagedObjectModel) {
-        self.store = store
+        prepare = { try store.prepare($0) }
         layout = StoreLayout(model)
         external = ExternalData(of: keeper)
     }
 
-    /// A line for each attribute of which files are missing.
-    func missing() throws -> [String] {
-        var notes: [String] = []
+    /// Of a store whose own model is known; nil where its tables aren't the model's. Throws `StoreError`, `SystemError`.
+    package static func missing(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> [Missing]? {
+        guard try StoreSchema(reader).missing(of: StoreLayout(model)).isEmpty else { return nil }
+        return try ExternalReferences(reader, model).missing()
+    }
+
+    /// The same of a store by its place and the model that it carries; none where it carries none.
+    package static func missing(of store: StoreLocation) throws -> [Missing] {
+        try StoreReader.read(store) { reader in
+            try StoreModel(reader)?.cachedModel.flatMap { try missing(reader, $0) } ?? []
+        }
+    }
+
+    private init(_ reader: StoreReader, _ model: ManagedObjectModel) {
+        prepare = { try reader.prepare($0) }
+        layout = StoreLayout(model)
+        external = ExternalData(of: reader.location.path)
+    }
+
+    /// One for each attribute of which files are missing.
+    func missing() throws -> [Missing] {
+        var found: [Missing] = []
         for table in layout.tables {
             for column in table.columns {
                 guard case .attribute(let entity, let name) = column.content, isExternal(name, of: entity) else {
@@ -27,13 +62,10 @@ struct ExternalReferences {
                 }
                 let missing = try names(in: column.name, of: table.name).filter { !isThere($0) }
                 guard let first = missing.first else { continue }
-                let rest = missing.count > 1 ? " and \(missing.count - 1) others" : ""
-                notes.append(
-                    "\(entity).\(name) names external files that are not there: \(first)\(rest); restore them from a backup"
-                )
+                found.append(Missing(entity: entity, attribute: name, files: missing.count, first: first))
             }
         }
-        return notes
+        return found
     }
 
     private func isExternal(_ name: String, of entity: String) -> Bool {
@@ -44,8 +76,8 @@ struct ExternalReferences {
     /// The column holds 2, the file's name and 0 where the data is outside.
     private func names(in column: String, of table: String) throws -> [String] {
         let value = column.sqlName
-        let rows = try store.prepare(
-            "SELECT CAST(substr(\(value), 2, 36) AS TEXT) FROM \(table.sqlName) "
+        let rows = try prepare(
+            "SELECT CAST(substr(\(value), 2, 36) AS TEXT) FROM \(table.sqlName) NOT INDEXED "
                 + "WHERE typeof(\(value)) = 'blob' AND length(\(value)) = 38 AND substr(\(value), 1, 1) = x'02'")
         var names: [String] = []
         while try rows.step() { if let name = rows.text(0) { names.append(name) } }
