@@ -229,6 +229,8 @@ def _readable(directory, name):
                 stores.copy(path, os.path.join(scratch, part))
         connection = sqlite3.connect(os.path.join(scratch, name))
         connection.text_factory = bytes
+        # Without it, SQLite may read a damaged page's cells behind the page's end: something else each time.
+        connection.execute("PRAGMA cell_size_check = ON")
         try:
             tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1").fetchall()
             return [
