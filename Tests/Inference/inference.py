@@ -93,8 +93,9 @@ class Round:
         if wanted:
             self.problems.append(f"exit {status}, where this is refused: {wanted}: {said}")
             return "wrong"
-        last = json.loads(said.splitlines()[-1]) if said.strip() else {}
-        if status or last.get("type") != "summary":
+        # What a failed run says to a person comes last.
+        last = json.loads(said.splitlines()[-1]) if said.strip() and not status else {}
+        if last.get("type") != "summary":
             self.problems.append(f"exit {status}: {said}")
             return "wrong"
         if last["outcome"] == "copied":
