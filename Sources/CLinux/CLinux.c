@@ -271,10 +271,9 @@ int gs_close_elsewhere(int descriptor) {
     return -1;
 }
 
-int64_t gs_birth_time(int directory, const char *name)
-{
+int64_t gs_birth_time(int directory, const char *name) {
     struct statx found;
-    if (statx(directory, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &found) != 0 || !(found.stx_mask & STATX_BTIME))
-        return -1;
+    if (statx(directory, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &found) != 0) return -1;
+    if (!(found.stx_mask & STATX_BTIME)) return -1;
     return (int64_t)found.stx_btime.tv_sec * 1000000000 + found.stx_btime.tv_nsec;
 }

@@ -90,6 +90,7 @@ package final class LogQueue: TextOutputStream, Sendable {
                 bytes = bytes.dropFirst(count)
             } else if errno == EAGAIN {
                 var one = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                // For as long as it takes: this thread has nothing else to do, and nobody waits for it without a deadline.
                 _ = poll(&one, 1, -1)
             } else if errno != EINTR {
                 return

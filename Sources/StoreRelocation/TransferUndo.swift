@@ -20,7 +20,7 @@ extension TransferEnd {
         notes += try returnSideFiles()
         try directory.synchronize()
         if try keepsCopies && !isBack() {
-            notes += try self.keepCopies()
+            notes += try archiveCopies()
         } else {
             try container.removeArchive(transfer.id)
         }
@@ -98,9 +98,9 @@ extension TransferEnd {
         return staging.path
     }
 
-    /// Another file has the store's name now, as when one of the two places came out of a backup: what was copied of
-    /// the store, whole or not, may be nowhere else.
-    private func keepCopies() throws -> [String] {
+    /// The store has lost its name, to another file perhaps, as when one of the two places came out of a backup: what was
+    /// copied of it, whole or not, may be nowhere else.
+    private func archiveCopies() throws -> [String] {
         let archive = try container.existingArchive(transfer.id)
         let holdsStore = try archive?.status(source.name.database) != nil
         if !holdsStore, try copiesLeft() == nil {
@@ -110,11 +110,13 @@ extension TransferEnd {
         try container.write(
             ArchiveNote(
                 id: transfer.id, name: source.name.database, from: source.path, at: Date(),
-                reason: "what an interrupted relocation had copied of a store that another one has replaced since"))
+                reason: "what an interrupted relocation had copied of a store that has lost its name since"))
         let kept = try container.archive(transfer.id)
         if !holdsStore { try moveCopies(to: kept) }
         try kept.synchronize()
-        return ["another store is at \(PrintablePath(source.path)): the copy is kept in \(PrintablePath(kept.path))"]
+        return [
+            "the store is no longer at \(PrintablePath(source.path)): its copy is kept in \(PrintablePath(kept.path))"
+        ]
     }
 
     /// The database last: while it is not there, this is done again.

@@ -12,18 +12,11 @@ import Testing
 /// An interrupted transfer whose places are not what its journal knows: after a boot that numbered the devices anew,
 /// or out of a backup.
 @Suite struct RestoredPlacesTests {
-    private let root: TemporaryDirectory
-    private let container: GroupContainer
-    private let legacy: StoreLocation
+    private let rig: TransferRig
+    private var container: GroupContainer { rig.container }
+    private var legacy: StoreLocation { rig.legacy }
 
-    init() throws {
-        root = try TemporaryDirectory()
-        let top = try Directory(root.path)
-        for name: FilePath.Component in ["legacy", "group"] { try top.makeDirectory(name, mode: 0o755) }
-        container = GroupContainer(directory: try top.directory("group"))
-        legacy = StoreLocation(
-            directory: try top.directory("legacy"), name: try #require(StoreName("Notes.sqlite")))
-    }
+    init() throws { rig = try TransferRig() }
 
     private func makeStore(_ text: String, at path: FilePath) throws {
         let queue = try DatabaseQueue(path: path.string)

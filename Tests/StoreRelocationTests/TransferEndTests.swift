@@ -11,18 +11,11 @@ import Testing
 
 /// What the walks of `script/torture` found, each made by hand.
 @Suite struct TransferEndTests {
-    private let root: TemporaryDirectory
-    private let container: GroupContainer
-    private let legacy: StoreLocation
+    private let rig: TransferRig
+    private var container: GroupContainer { rig.container }
+    private var legacy: StoreLocation { rig.legacy }
 
-    init() throws {
-        root = try TemporaryDirectory()
-        let top = try Directory(root.path)
-        for name: FilePath.Component in ["legacy", "group"] { try top.makeDirectory(name, mode: 0o755) }
-        container = GroupContainer(directory: try top.directory("group"))
-        legacy = StoreLocation(
-            directory: try top.directory("legacy"), name: try #require(StoreName("Notes.sqlite")))
-    }
+    init() throws { rig = try TransferRig() }
 
     private func makeStore(at store: StoreLocation, _ more: String = "") throws {
         let queue = try DatabaseQueue(path: store.path.string)

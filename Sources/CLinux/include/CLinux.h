@@ -18,7 +18,7 @@ int gs_openat_no_links(int directory, const char *path, int flags);
 // open(2) for a library that may meet any file: a FIFO is not waited for, but refused with ENXIO; a file with a second
 // name, which may be somebody else's, is refused with EMLINK where it is to be written to, a `-journal` left out.
 int gs_open_careful(const char *path, int flags, int mode);
-/* Nanoseconds since 1970; -1 where it can't be had. */
+// When a file was made, in nanoseconds since 1970; -1 where it can't be had.
 int64_t gs_birth_time(int directory, const char *name);
 int gs_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags);
 extern const unsigned int gs_rename_noreplace;

@@ -17,6 +17,8 @@ struct TableChange {
     let way: Way
     /// Columns that are none of the model's, and that a new table won't have.
     let lostColumns: [String]
+    /// The numbers of all entities that the table is for, as it is.
+    let known: Set<Int64>
 
     /// - Parameters:
     ///   - sharers: Tables of the destination whose rows come from the same one.
@@ -50,9 +52,6 @@ struct TableChange {
         let kept = indexes.filter { !$0.isTouched(by: alteration.written) }
         return alteration.drops + (alteration.updates ? 1 : 0) <= 1 + kept.count
     }
-
-    /// The numbers of all entities that the table is for, as it is.
-    let known: Set<Int64>
 
     /// Whether it has the name already that it is to have.
     var staysInPlace: Bool {
