@@ -106,9 +106,15 @@ import Testing
         try open(gate, status: 0)
         let second = try nextRun(watch)
         #expect(second[1] == first[2])
-        #expect(second[2] == last)
+        // A commit is told at least once: it may have been told again meanwhile.
+        #expect(try number(second[2]) >= number(last[...]))
         try open(gate, status: 0)
         try watch.killAtOnce(group: true)
+    }
+
+    /// Which event of the feed's epoch the token is of.
+    private func number(_ token: Substring) throws -> Int {
+        try #require(token.split(separator: "-").last.flatMap { Int($0) })
     }
 
     @Test func aRunThatFailsIsRepeatedWithWhatCameMeanwhile() throws {
