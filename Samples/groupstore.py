@@ -193,9 +193,10 @@ class _Subscription:
 
     FILTERS = ("tables", "entities", "operations", "authors", "except_authors")
     WISHES = ("rows", "durable")
+    REFUSALS = ("detail",)
 
     def __init__(self, store, since, tables, path, wishes):
-        unknown = set(wishes).difference(self.FILTERS, self.WISHES)
+        unknown = set(wishes).difference(self.FILTERS, self.WISHES, self.REFUSALS)
         if unknown:
             raise TypeError(f"unknown: {', '.join(sorted(unknown))}")
         self.store = os.fsencode(store)
@@ -219,6 +220,9 @@ class _Subscription:
         for name in self.WISHES:
             if self.wishes.get(name):
                 message[name] = True
+        for name in self.REFUSALS:
+            if not self.wishes.get(name, True):
+                message[name] = False
         return _line(message)
 
     def take(self, message) -> Optional[Event]:
@@ -256,7 +260,8 @@ class Changes:
     """A store's events, one after the other; iterating ends only with `close`, which any thread may call.
 
     `store`: GROUP_ID/NAME. `since`: a token, to be told first of what happened after it; without one the first event is a
-    Reset. `tables`: leave out changes that are known to be of other tables. Where the store keeps a history, `entities`,
+    Reset. `tables`: leave out changes that are known to be of other tables. `detail=False`: which tables change need not be
+    found out, and a change is told sooner. Where the store keeps a history, `entities`,
     `operations` (insert, update, delete), `authors` and `except_authors` leave out changes by their rows, `rows=True` asks
     for these, and `durable=True` for tokens that are good with any agent. Raises Refused when the agent refuses.
     """
@@ -475,9 +480,11 @@ def main():
         parser.add_argument("--" + name.replace("_", "-"), metavar="A,B")
     for name in _Subscription.WISHES:
         parser.add_argument("--" + name, action="store_true")
+    for name in _Subscription.REFUSALS:
+        parser.add_argument("--no-" + name, action="store_false", dest=name)
     parser.add_argument("--async", action="store_true", dest="is_async", help="use asyncio")
     words = parser.parse_args()
-    wishes = {name: getattr(words, name) for name in _Subscription.WISHES}
+    wishes = {name: getattr(words, name) for name in _Subscription.WISHES + _Subscription.REFUSALS}
     for name in _Subscription.FILTERS:
         names = getattr(words, name)
         wishes[name] = names.split(",") if names else None

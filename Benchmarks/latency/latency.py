@@ -7,6 +7,7 @@ The rounds are interleaved: whatever else the machine does meets all of them ali
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import sqlite3
@@ -63,7 +64,7 @@ def start(stack, command, **options):
     return process
 
 
-def agent(round, stack):
+def agent(round, stack, **wishes):
     configuration = os.path.join(round.place, "config.yaml")
     with open(configuration, "w") as file:
         file.write(f"socket: {{ path: {round.socket} }}\n"
@@ -73,7 +74,12 @@ def agent(round, stack):
     process = start(stack, [round.groupstore, "agent", "--config", configuration], stdout=log, stderr=log)
     await_socket(round.socket, process)
     return start_reader(
-        round, stack, '"change"', round.socket, f'{{"id":1,"op":"subscribe","store":"{GROUP}/{NAME}"}}')
+        round, stack, '"change"', round.socket,
+        json.dumps({"id": 1, "op": "subscribe", "store": f"{GROUP}/{NAME}", **wishes}))
+
+
+def agent_without_tables(round, stack):
+    return agent(round, stack, detail=False)
 
 
 def baseline(round, stack):
@@ -100,6 +106,7 @@ def inotifywait(round, stack):
 
 SUBJECTS = {
     "groupstore agent": agent,
+    "groupstore agent, `detail` false": agent_without_tables,
     "C program, the least possible": baseline,
     "`data_version` every 1 ms": poll,
     "`inotifywait -m`": inotifywait,

@@ -5,6 +5,9 @@ package struct SubscribeOperation: Sendable, Equatable {
     package var since: String?
     /// Of changes that may be about one of these only; nil: of all.
     package var tables: TableFilter?
+    /// Changes are to say which tables. It is found out where somebody wants to know, and takes the agent some of the time in
+    /// which a change could be told.
+    package var wantsDetail = true
     /// Of changes with such a row only, where the store's history says which rows changed.
     package var filter = HistoryOperation.Filter()
     /// The rows travel along, where there are few.
@@ -42,6 +45,12 @@ extension SubscribeOperation {
         wantsRows = try object.flag("rows")
         wantsDurableTokens = try object.flag("durable")
         wantsBookmarks = try object.flag("bookmarks")
+        wantsDetail = try object.flag("detail", unlessThere: true)
+        guard wantsDetail || (tables == nil && filter.isEmpty && !wantsRows) else {
+            throw WireError(
+                code: "bad_request", "detail is false, and the subscription asks for some",
+                hint: "leave out detail, or the filters and rows")
+        }
     }
 
     func write(to object: inout JSONObject) {
@@ -54,6 +63,7 @@ extension SubscribeOperation {
         where isWanted {
             object[key] = true
         }
+        if !wantsDetail { object["detail"] = false }
     }
 }
 
@@ -66,10 +76,9 @@ extension JSONObject {
         }
     }
 
-    /// False when it isn't there.
-    fileprivate func flag(_ key: String) throws(WireError) -> Bool {
+    fileprivate func flag(_ key: String, unlessThere absent: Bool = false) throws(WireError) -> Bool {
         switch self[key] {
-        case nil, .null?: return false
+        case nil, .null?: return absent
         case .bool(let value)?: return value
         default: throw WireError(code: "bad_request", "\(key) is neither true nor false")
         }

@@ -28,19 +28,22 @@ public struct StoreChanges: AsyncSequence, Sendable {
 extension SharedStore {
     /// The changes since a token; what happened meanwhile is told first. Without one the first is a `reset` (reason
     /// `subscribed`): whoever reads the store from then on misses nothing. A connection that is lost is made anew, and
-    /// goes on where it was. `tables`: changes that are known to be of other tables alone are left out.
+    /// goes on where it was. `tables`: changes that are known to be of other tables alone are left out. `namingTables`: where no
+    /// subscriber wants to know which tables change, the agent doesn't find out, and tells sooner; not to be left out with
+    /// a filter or `includingRows`.
     ///
     /// The rest is for stores that keep a history. `filter`: changes whose rows are all left out by it are left out; where
     /// the history doesn't say which rows, all are told. `includingRows`: a change says which rows, where they are few.
     /// `durably`: tokens are good after a restart of the agent, and with another one. Any of them makes each change wait
     /// until the agent has read the history, some milliseconds.
     public func changes(
-        since token: String? = nil, tables: [String]? = nil, filter: RowFilter = RowFilter(),
-        includingRows: Bool = false, durably: Bool = false
+        since token: String? = nil, tables: [String]? = nil, namingTables: Bool = true,
+        filter: RowFilter = RowFilter(), includingRows: Bool = false, durably: Bool = false
     ) -> StoreChanges {
         let names = tables ?? filter.tables
         var subscription = SubscribeOperation(address, since: token, tables: names.map { TableFilter($0) })
         subscription.filter = HistoryOperation.Filter(filter)
+        subscription.wantsDetail = namingTables
         subscription.wantsRows = includingRows
         subscription.wantsDurableTokens = durably
         return StoreChanges(

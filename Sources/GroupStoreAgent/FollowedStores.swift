@@ -209,7 +209,7 @@ extension FollowedStores {
     }
 
     func forgetIfUnused(_ address: StoreAddress) {
-        if waiting[address] == nil, !hub.subscribedStores().contains(address) { stores[address]?.wantsTables = false }
+        if waiting[address] == nil, !hub.wantsDetail(of: address) { stores[address]?.wantsTables = false }
         guard waiting[address] == nil, !isConfigured(address), hub.close(address), let store = stores[address] else {
             return
         }
@@ -243,7 +243,7 @@ extension FollowedStores {
 
 extension FollowedStores {
     func subscribe(_ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?) {
-        if waitsForSurvey(operation.store) {
+        if operation.wantsDetail, waitsForSurvey(operation.store) {
             waiting[operation.store]?.answers.append { $0.complete(connection, operation, id: id) }
         } else {
             complete(connection, operation, id: id)

@@ -36,7 +36,7 @@ extension FollowedStores {
         answer(address)
     }
 
-    /// Follows a store for a subscriber. True when its answer is to wait in `waiting`.
+    /// Follows a store for a subscriber who wants to know which tables change. True when its answer is to wait in `waiting`.
     func waitsForSurvey(_ address: StoreAddress) -> Bool {
         if waiting[address] != nil { return true }
         follow(address)

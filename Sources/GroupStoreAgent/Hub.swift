@@ -190,6 +190,11 @@ extension Hub {
 
     /// The stores that somebody is subscribed to.
     package func subscribedStores() -> Set<StoreAddress> { state.withLock { Set($0.subscribers.keys) } }
+
+    /// Whether somebody is subscribed who wants to know which tables change.
+    package func wantsDetail(of store: StoreAddress) -> Bool {
+        state.withLock { $0.subscribers[store]?.contains { $0.wantsDetail } ?? false }
+    }
 }
 
 // MARK: - Subscriptions

@@ -9,6 +9,8 @@ final class Subscription {
     /// The connection; it outlives its subscriptions.
     unowned let outlet: Outlet
     private let filter: TableFilter?
+    /// Of its store's changes, which tables.
+    let wantsDetail: Bool
     private let wantsBookmarks: Bool
     /// Of one that the store's history is read for.
     var rows: RowCursor?
@@ -31,6 +33,7 @@ final class Subscription {
         store = operation.store
         self.outlet = outlet
         filter = operation.tables
+        wantsDetail = operation.wantsDetail
         wantsBookmarks = operation.wantsBookmarks
         told = number
     }

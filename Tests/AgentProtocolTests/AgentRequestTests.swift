@@ -56,6 +56,9 @@ import Testing
         (#"{"op":"subscribe","store":"g/"}"#, "bad_request"), (#"{"op":"subscribe","store":"g/a/b"}"#, "bad_request"),
         (#"{"op":"subscribe","store":"g/.."}"#, "bad_request"), (#"{"op":"subscribe","store":"/a"}"#, "bad_request"),
         (#"{"op":"subscribe","store":"g/a","since":4}"#, "bad_request"),
+        (#"{"op":"subscribe","store":"g/a","detail":"no"}"#, "bad_request"),
+        (#"{"op":"subscribe","store":"g/a","detail":false,"rows":true}"#, "bad_request"),
+        (#"{"op":"subscribe","store":"g/a","detail":false,"tables":["a"]}"#, "bad_request"),
         (#"{"op":"subscribe","store_b64":"%%"}"#, "bad_request"),
         (#"{"op":"status","id":[1]}"#, "bad_request"), (#"{"op":"status","id":true}"#, "bad_request"),
         // The nearest number is not the one that was sent.

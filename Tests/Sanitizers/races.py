@@ -15,8 +15,9 @@ import sys
 
 # A stack of a report: its heading, and its frames.
 ACCESS = re.compile(r"^  (?=\w)[^\n]*\b(?:access|read|write)\b[^\n]* by [^\n]*:\n((?:    #\d+ [^\n]*\n)*)", re.M | re.I)
-# A body of `withLock`, demangled: it has the guarded value `sending inout`, and nothing else has.
-GUARDED = re.compile(r" closure #\d+ [^(]*\(sending inout ([^(),]+)\)")
+# A body of `withLock`, demangled: it has the guarded value `sending inout`, and nothing else has. A private type's name is
+# in parentheses.
+GUARDED = re.compile(r" closure #\d+ [^(]*\(sending inout ((?:[^(),]|\([^()]*\))+)\)")
 
 
 def reports(text):
