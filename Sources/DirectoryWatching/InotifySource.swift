@@ -37,6 +37,16 @@ package final class InotifySource: EventSource {
         places.marks[name, directory] = number
     }
 
+    package func rest(_ time: Duration, hearing files: [FilePath: [FilePath.Component]]) throws {
+        var resting: [RestingPlace] = []
+        // Where one can't be watched otherwise, it is as before.
+        for (path, names) in files {
+            if let place = try? places.beginRest(of: path, hearing: names) { resting.append(place) }
+        }
+        pause(time)
+        for place in resting { try places.endRest(of: place) }
+    }
+
     package func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice] {
         var notices = pending
         pending = []

@@ -102,6 +102,31 @@ final class InotifyTools {
         return watch
     }
 
+    // MARK: Without the library, which keeps each name that it is given
+
+    /// Has the watch tell of events of `mask` and no others. Nothing where it is no longer the directory's: then the kernel has
+    /// ended it.
+    func change(
+        _ watch: CInt, of directory: borrowing Descriptor, mask: UInt32, path: FilePath
+    ) throws(SystemError) {
+        let found = try self.watch(again: directory, mask: mask, path: path)
+        if found != watch { end(found) }
+    }
+
+    /// Watches what the descriptor leads to for events of `mask` and no others, until `end`.
+    func watch(again file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
+        guard let raw else { throw SystemError("inotify_add_watch", .badFileDescriptor, path: path) }
+        let watch = inotify_add_watch(raw, "/proc/self/fd/\(file.raw)", mask)
+        guard watch > 0 else { throw SystemError("inotify_add_watch", Errno(rawValue: errno), path: path) }
+        return watch
+    }
+
+    func end(_ watch: CInt) {
+        if let raw { inotify_rm_watch(raw, watch) }
+    }
+
+    // MARK: Events
+
     /// Ends a watch that lives; never call it for one that the kernel has ended (IN_IGNORED).
     func remove(_ watch: CInt) { inotifytools_remove_watch_by_wd(watch) }
 

@@ -29,6 +29,8 @@ struct WatchedFiles {
         files[try tools.watch(opened: file, mask: UInt32(IN_MODIFY), path: path), default: []].append(wanted)
     }
 
+    func hears(_ watch: CInt) -> Bool { files[watch] != nil }
+
     /// The event as their directories would have had it; nil when it is of no such file.
     mutating func notices(of event: InotifyTools.Event) -> [Notice]? {
         guard let names = files[event.watch] else { return nil }

@@ -24,12 +24,14 @@ final class WatchedPlaces {
         var parent: CInt?
     }
 
-    private let tools: InotifyTools
+    let tools: InotifyTools
     private var wanted: [FilePath: Wanted] = [:]
     private var watches: [CInt: Watch] = [:]
     private var names = RecentNames()
     /// Files that are watched by themselves.
-    private var files = WatchedFiles()
+    private(set) var files = WatchedFiles()
+    /// Files that are watched for the time of a rest, and of which directory's watch they are.
+    var restingFiles: [CInt: (directory: CInt, name: [UInt8])] = [:]
     var marks = WriteMarks()
 
     init(_ tools: InotifyTools) { self.tools = tools }
@@ -55,6 +57,12 @@ final class WatchedPlaces {
 
     func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {
         try files.watch(name, in: directory, isWanted: alone, tools)
+    }
+
+    /// By what a directory that is there is followed.
+    func target(of path: FilePath) -> (watch: CInt, identity: FileIdentity, mask: UInt32)? {
+        guard let number = wanted[path]?.target, let watch = watches[number] else { return nil }
+        return (number, watch.identity, watch.mask)
     }
 
     // MARK: Placing
@@ -138,6 +146,11 @@ final class WatchedPlaces {
     func notices(of event: InotifyTools.Event) throws -> [Notice] {
         if event.mask & UInt32(IN_Q_OVERFLOW) != 0 { return try placeAll() + [.overflow] }
         if let notices = files.notices(of: event) { return notices }
+        if let file = restingFiles[event.watch] {
+            if event.mask & UInt32(IN_IGNORED) != 0 { restingFiles[event.watch] = nil }
+            guard event.mask == UInt32(IN_MODIFY) else { return [] }
+            return try notices(of: InotifyTools.Event(watch: file.directory, mask: event.mask, name: file.name))
+        }
         guard watches[event.watch] != nil else { return [] }
         if event.mask & UInt32(IN_IGNORED) != 0 { return try ended(event.watch) }
         var notices: [Notice] = []

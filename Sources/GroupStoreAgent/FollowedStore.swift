@@ -54,6 +54,9 @@ final class FollowedStore {
         ]
     }
 
+    /// All but that which is written most.
+    var filesBesideLog: [FilePath.Component] { files.compactMap { file, part in part == .wal ? nil : file } }
+
     init(_ address: StoreAddress, directory: FilePath, name: StoreName) {
         self.address = address
         self.directory = directory

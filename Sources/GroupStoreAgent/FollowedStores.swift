@@ -35,6 +35,8 @@ final class FollowedStores {
     var expecting: Set<StoreAddress> = []
     /// Let go of until `resume`, with what is to be told then.
     private var released: [StoreAddress: [StoreEvent]] = [:]
+    /// Those that something happened to when notices were handled last.
+    var busy: Set<StoreAddress> = []
     /// Subscriptions that wait for a survey, so that the first change after the answer can say which tables.
     var waiting: [StoreAddress: WaitingAnswers] = [:]
 
@@ -106,6 +108,7 @@ extension FollowedStores {
             }
         }
         for (address, waiting) in waiting where waiting.until <= now { answer(address) }
+        busy = touched
     }
 
     private func sort(_ event: DirectoryEvent, _ touched: inout Set<StoreAddress>) {

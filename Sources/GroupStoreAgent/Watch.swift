@@ -79,7 +79,7 @@ package final class Watch: Sendable {
             } else if let rest = pace.rest(
                 afterWaiting: waited, isBacklogged: notices.count >= InotifySource.batch)
             {
-                pause(rest)
+                try stores.rest(rest)
             }
         }
     }

@@ -90,6 +90,83 @@ import Testing
         #expect(seen == 4 * each)
     }
 
+    /// Each round some programs commit for as long as it takes to be looked at in pauses, beside short ones and stores of other
+    /// modes in the same directory, and close the store or keep it. An event must come after each one's last commit was begun.
+    @Test(arguments: [false, true]) func whatWritersWithoutRestCommitLastIsTold(_ isKeptOpen: Bool) throws {
+        let places = try Places()
+        let modes: [FilePath.Component] = ["WAL", "DELETE", "PERSIST"]
+        for mode in modes {
+            try sqlite(
+                places.group.appending(mode),
+                "PRAGMA journal_mode = \(mode.string); CREATE TABLE entry (writer TEXT, number INTEGER)")
+        }
+        let agent = try AgentProcess(places, legacy: modes.map { places.legacy.appending($0) })
+        let keeper = isKeptOpen ? try sqliteShell(places.group.appending("WAL")) : nil
+        let script = places.scratch("restless.py")
+        try write(Self.restlessScript, to: script)
+        let words: [Word] = [
+            Word(script), Programs.source("Samples"), Word(AgentProcess.group), Word(places.group),
+            "\(UInt32.random(in: 0...UInt32.max))",
+        ]
+        let done = try run("python3", words, environment: agent.environment)
+        #expect(done.status == 0 && done.output.hasSuffix(": 0 silent\n"), "\(done.output) \(done.errors)")
+        withExtendedLifetime(keeper) {}
+    }
+
+    private static let restlessScript = """
+        import random, subprocess, sys, threading, time
+        sys.path.insert(0, sys.argv[1])
+        import groupstore
+        group, directory, seed = sys.argv[2:]
+        random.seed(int(seed))
+        WRITER = '''
+        import sqlite3, sys, time
+        store, commits, stays = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "stays"
+        connection = sqlite3.connect(store, isolation_level=None, timeout=600)
+        connection.execute("PRAGMA synchronous = OFF")
+        for number in range(commits):
+            began = time.monotonic_ns()
+            connection.execute("INSERT INTO entry VALUES ('w', ?)", (number,))
+        if not stays:
+            connection.close()
+        print(began, flush=True)
+        sys.stdin.read()
+        '''
+        told = dict.fromkeys(["WAL", "DELETE", "PERSIST"], 0)
+        subscribed = threading.Semaphore(0)
+
+        def listen(name):
+            for _ in groupstore.Changes(f"{group}/{name}"):
+                if not told[name]:
+                    subscribed.release()
+                told[name] = time.monotonic_ns()
+
+        for name in told:
+            threading.Thread(target=listen, args=(name,), daemon=True).start()
+        for name in told:
+            subscribed.acquire()
+        silent = 0
+        for _ in range(20):
+            jobs = [("WAL", random.randint(4000, 20000))]
+            for _ in range(random.randint(0, 3)):
+                jobs.append((random.choice(["WAL", "DELETE", "PERSIST"]), random.choice([1, 2, 50])))
+            writers = []
+            for name, commits in jobs:
+                words = [f"{directory}/{name}", str(commits), random.choice(["stays", "closes"])]
+                writers.append((name, subprocess.Popen(
+                    [sys.executable, "-c", WRITER, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)))
+                time.sleep(random.random() * 0.02)
+            for name, writer in writers:
+                began = int(writer.stdout.readline())
+                deadline = time.monotonic() + 5
+                while told[name] < began and time.monotonic() < deadline:
+                    time.sleep(0.001)
+                silent += told[name] < began
+            for _, writer in writers:
+                writer.communicate()
+        print(f"seed {seed}: {silent} silent")
+        """
+
     /// Without a burst to hide in: each commit has a change of its own, and by then it can be read.
     @Test(arguments: ["WAL", "DELETE", "PERSIST", "TRUNCATE"])
     func eachCommitIsToldBeforeTheNextOne(_ mode: String) throws {

@@ -92,6 +92,21 @@ import Testing
         #expect(try types(1, client) == ["relocated"])
     }
 
+    /// Nobody has said that it was written.
+    @Test func afterARestItsStoresAreLookedAt() throws {
+        let server = try RunningServer(stores: [notes])
+        let path = Word(server.group.appending("Notes.sqlite"))
+        #expect(try run("sqlite3", [path, "CREATE TABLE note (text)"]).status == 0)
+        server.source.emit(.overflow)
+        let client = try subscribed(server)
+        #expect(try run("sqlite3", [path, "INSERT INTO note VALUES ('milk')"]).status == 0)
+        server.watch.perform { [store] stores in
+            stores.busy = [store]
+            do { try stores.rest(.milliseconds(1)) } catch { Issue.record(error) }
+        }
+        #expect(try types(1, client) == ["change"])
+    }
+
     @Test func aGroupThatIsConfiguredNoMoreIsAReset() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)

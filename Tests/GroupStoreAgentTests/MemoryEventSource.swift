@@ -52,5 +52,7 @@ final class MemoryEventSource: EventSource, Sendable {
         }
     }
 
+    func rest(_ time: Duration, hearing files: [FilePath: [FilePath.Component]]) { pause(time) }
+
     func wake() { emit(.woken) }
 }
