@@ -35,6 +35,8 @@ final class FollowedStores {
     var expecting: Set<StoreAddress> = []
     /// Let go of until `resume`, with what is to be told then.
     private var released: [StoreAddress: [StoreEvent]] = [:]
+    /// Of what looks found.
+    private(set) var toldCount = 0
     /// Those that something happened to when notices were handled last.
     var busy: Set<StoreAddress> = []
     /// Subscriptions that wait for a survey, so that the first change after the answer can say which tables.
@@ -135,6 +137,7 @@ extension FollowedStores {
 
     private func publish(_ event: StoreEvent?, of store: FollowedStore) {
         if let event {
+            toldCount &+= 1
             hub.publish(event, of: store.address)
             onEvent(event, store.address)
         }

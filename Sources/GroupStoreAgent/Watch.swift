@@ -73,8 +73,10 @@ package final class Watch: Sendable {
             let began = ContinuousClock.now
             let notices = try source.next(timeout: work.isEmpty ? stores.timeUntilNextLook() : .zero, written: written)
             let waited = began.duration(to: arrived ?? .now)
+            let before = stores.toldCount
             stores.handle(notices)
-            if notices.isEmpty, arrived == nil {
+            // What was written in a rest was written without an event.
+            if notices.isEmpty, arrived == nil, stores.toldCount == before {
                 pace.waited(waited)
             } else if let rest = pace.rest(
                 afterWaiting: waited, isBacklogged: notices.count >= InotifySource.batch)
