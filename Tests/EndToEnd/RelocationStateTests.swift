@@ -55,6 +55,26 @@ import Testing
         #expect(try after.next { _ in true }.type == "change")
     }
 
+    /// The one that waited is gone, and the other one waits: nothing was abandoned.
+    @Test func aStoreThatAnotherOneReplacesIsWaitedForStill() throws {
+        let legacy = places.legacy.appending("Diary.sqlite")
+        let other = places.scratch("Other.sqlite")
+        for path in [legacy, other] { try sqlite(path, "CREATE TABLE note (text)") }
+        let first = try sqliteShell(legacy)
+        let agent = try AgentProcess(places, legacy: [legacy])
+        let subscriber = try agent.subscribe("Diary.sqlite")
+        try subscriber.next { $0.type == "relocating" && holders($0) == [Int64(first.pid)] }
+        let second = try sqliteShell(other)
+        try run("mv", [Word(other), Word(legacy)])
+        let event = try subscriber.next("relocating", "abandoned", "relocated")
+        #expect(event.type == "relocating" && holders(event) == [Int64(second.pid)], "\(event.text)")
+        for shell in [first, second] {
+            shell.closeInput()
+            try shell.wait()
+        }
+        try subscriber.next("relocated")
+    }
+
     @Test func aStoreThatIsTakenAwayAbandonsIt() throws {
         let shell = try sqliteShell(store.path)
         let agent = try AgentProcess(places, legacy: [store.path])

@@ -71,6 +71,9 @@ struct LegacyStores {
         return found
     }
 
+    /// The stores that may not be whole yet.
+    var arriving: Set<StoreAddress> { Set(all.filter { $0.state == .arriving }.map(\.address)) }
+
     /// The earliest instant at which a store may have become whole.
     var dueAt: ContinuousClock.Instant? { all.compactMap(\.dueAt).min() }
 }

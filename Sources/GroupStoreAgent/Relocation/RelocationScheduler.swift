@@ -93,7 +93,7 @@ package final class RelocationScheduler: RelocationScheduling {
         while true {
             relocateDue(&stores)
             publishStatus(stores)
-            announcements.update(stores.waiting)
+            announcements.update(stores.waiting, arriving: stores.arriving)
             wait(until: [stores.dueAt, recovery.dueAt].compactMap { $0 }.min())
             if recovery.isDue { recovery.bringToEnd(stores.configuration) }
             for task in inbox.withLock({ exchange(&$0) }) {
