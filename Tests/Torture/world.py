@@ -100,8 +100,13 @@ class World:
         for place in (self.legacy, self.group):
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(self._template(os.path.basename(place)), place)
-            if self.scenario.closed:
-                subprocess.run(["chown", "-R", f"{OTHER_USER}:{OTHER_USER}", place], check=True)
+        self.own()
+
+    def own(self):
+        """What is there belongs to whoever runs the relocation."""
+        if self.scenario.closed:
+            owner = f"{OTHER_USER}:{OTHER_USER}"
+            subprocess.run(["chown", "-hR", owner, self.legacy, self.group], check=True)
 
     # Running
 
