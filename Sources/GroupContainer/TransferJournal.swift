@@ -40,6 +40,9 @@ package struct Transfer: Codable, Sendable, Equatable {
     package var databaseBirth: Int64?
     /// The support folder beside the database, when there is one.
     package var support: FileIdentity?
+    /// The folder that moves, where its owner may not write to it: for the moment of its move they may, and whoever ends
+    /// the transfer takes that right away again.
+    package var closedSupport: FileIdentity?
     /// The directories that the set is in and goes to: while they are the same ones, so are the files known by their
     /// numbers. Nil where the journal doesn't tell.
     package var sourceDirectory: FileIdentity?
@@ -111,6 +114,7 @@ package struct TransferJournal: Codable, Sendable, Equatable {
         }
         transfer.database = renumbered(transfer.database)
         transfer.support = transfer.support.map(renumbered)
+        transfer.closedSupport = transfer.closedSupport.map(renumbered)
         transfer.sourceDirectory = transfer.sourceDirectory.map(renumbered)
         transfer.destinationDirectory = transfer.destinationDirectory.map(renumbered)
         if case .committing(let database, let support, let receipt) = state {

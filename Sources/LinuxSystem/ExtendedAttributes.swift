@@ -5,12 +5,25 @@ import SystemPackage
 /// What a file has besides its mode: `user.` attributes, and its access control lists, which the kernel keeps as
 /// attributes too (xattr(7), acl(5)).
 package enum ExtendedAttributes {
-    /// Gives one open file those of another. `security.` attributes are left to the system's policy; `trusted.` ones
-    /// are kept where this process may.
+    /// Gives one open file the permission bits `mode` and what another has besides. `security.` attributes are left to the
+    /// system's policy; `trusted.` ones are kept where this process may.
     ///
     /// Throws ENOTSUP where the other file system has none: a mode whose list got lost may grant more than both did.
-    package static func copy(from source: CInt, to target: CInt, path: FilePath) throws(SystemError) {
-        for name in try names(of: source, path: path) where isKept(name) {
+    package static func copy(
+        from source: CInt, to target: CInt, mode: mode_t, path: FilePath
+    ) throws(SystemError) {
+        let names = try names(of: source, path: path).filter(isKept)
+        // Before the mode: who isn't root gives such attributes only to what they may write to.
+        try copy(names.filter { !isList($0) }, from: source, to: target, path: path)
+        try retrying("fchmod", path: path) { fchmod(target, mode) }
+        // Behind it: a list's mask is the mode's group bits.
+        try copy(names.filter(isList), from: source, to: target, path: path)
+    }
+
+    private static func copy(
+        _ names: [String], from source: CInt, to target: CInt, path: FilePath
+    ) throws(SystemError) {
+        for name in names {
             guard let value = try value(of: name, source, path: path) else { continue }
             do {
                 try retrying("fsetxattr \(name)", path: path) {
@@ -36,8 +49,10 @@ package enum ExtendedAttributes {
     }
 
     private static func isKept(_ name: String) -> Bool {
-        name.hasPrefix("user.") || name.hasPrefix("system.posix_acl_") || name.hasPrefix("trusted.")
+        name.hasPrefix("user.") || isList(name) || name.hasPrefix("trusted.")
     }
+
+    private static func isList(_ name: String) -> Bool { name.hasPrefix("system.posix_acl_") }
 
     private static func names(of raw: CInt, path: FilePath) throws(SystemError) -> [String] {
         // The kernel's own limit on the list, XATTR_LIST_MAX.

@@ -13,11 +13,11 @@ struct ContentHash: ~Copyable {
     deinit { XXH3_freeState(state) }
 
     mutating func update(_ bytes: UnsafeRawBufferPointer) {
-        XXH3_128bits_update(state, bytes.baseAddress, bytes.count)
+        gs_hash_update(state, bytes.baseAddress, bytes.count)
     }
 
     /// `xxh3-128:` and 32 hexadecimal digits.
-    consuming func text() -> String {
+    func text() -> String {
         let digest = XXH3_128bits_digest(state)
         return "xxh3-128:" + Self.digits(digest.high64) + Self.digits(digest.low64)
     }

@@ -53,9 +53,7 @@ struct FileCopy {
         } else {
             hash = try copyAndVerify(from: descriptor.raw, to: target.raw)
         }
-        try keepAttributes(before, on: target)
-        // Last, because a list's mask is the mode's group bits.
-        try ExtendedAttributes.copy(from: descriptor.raw, to: target.raw, path: path)
+        try keepAttributes(before, of: descriptor.raw, on: target)
         try target.synchronize(path: path)
         return Result(
             method: isReflink ? .reflink : .copy, hash: hash, bytes: before.size,
@@ -67,7 +65,7 @@ struct FileCopy {
         try target.write(patch.bytes, at: Int64(patch.offset), path: path)
     }
 
-    /// This thread reads and writes; another one reads back what was written, right behind it, compares and hashes it.
+    /// What was written is read back right behind it, compared and hashed.
     private func copyAndVerify(from source: CInt, to target: CInt) throws -> String {
         let verification = try ReadBack(descriptor: target, path: path)
         var offset: Int64 = 0
@@ -78,7 +76,7 @@ struct FileCopy {
                 let count = try read(buffer, source, at: offset)
                 if count == 0 { break }
                 try Self.write(target, UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: offset, path: path)
-                verification.wrote(count)
+                try verification.wrote(count)
                 offset += Int64(count)
                 if offset - isOnItsWay >= Self.writeback {
                     gs_begin_writeback(target, off_t(isOnItsWay), off_t(offset - isOnItsWay))
@@ -115,11 +113,13 @@ struct FileCopy {
         }
     }
 
-    private func keepAttributes(_ status: FileStatus, on target: borrowing Descriptor) throws(SystemError) {
+    private func keepAttributes(
+        _ status: FileStatus, of source: CInt, on target: borrowing Descriptor
+    ) throws(SystemError) {
         let raw = target.raw
         try ExtendedAttributes.removeInheritedLists(of: raw, path: path)
         try keepOwner(status, of: raw, path: path)
-        try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
+        try ExtendedAttributes.copy(from: source, to: raw, mode: status.permissions, path: path)
         let modified = timespec(
             tv_sec: Int(status.modified / 1_000_000_000), tv_nsec: Int(status.modified % 1_000_000_000))
         var times = (modified, modified)

@@ -63,7 +63,8 @@ struct Remains {
         let archive = try container.archive(id)
         for file in names {
             guard try directory.status(file) != nil else { continue }
-            try directory.rename(file, to: file, in: archive, .refuse)
+            // Killed there, a folder that no store has is left open to its owner.
+            try directory.move(file, to: file, in: archive)
         }
         try archive.synchronize()
         try directory.synchronize()
@@ -74,7 +75,7 @@ struct Remains {
     func putBack() throws {
         let archive = try container.archive(id)
         for file in names where try archive.status(file) != nil {
-            try archive.rename(file, to: file, in: store.directory, .refuse)
+            try archive.move(file, to: file, in: store.directory)
         }
         try store.directory.synchronize()
         try archive.synchronize()

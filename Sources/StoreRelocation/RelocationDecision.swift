@@ -159,6 +159,7 @@ struct RelocationPreconditions {
         for seen in [decision.legacy, decision.group] {
             try checkOwner(seen)
             try checkFilesAreWritable(seen)
+            try checkFolder(seen)
         }
         let available = try places.group.directory.fileSystem().available
         if UInt64(decision.bytesToCopy) > available {
@@ -182,6 +183,17 @@ struct RelocationPreconditions {
             .notPermitted, code: "not_writable",
             "\(PrintablePath(seen.location.directory.path.appending(file))) can't be written to",
             remedy: "allow it: chmod u+rw, as its owner")
+    }
+
+    /// Of external data: it is given another parent, or copied and emptied.
+    private func checkFolder(_ seen: StoreSighting) throws {
+        let name = seen.location.name.support
+        guard let status = seen.support, status.kind == .directory,
+            let obstacle = try seen.location.directory.obstacle(toMoving: name, whatIsIn: decision.needsCopy)
+        else { return }
+        throw RelocationFailure(
+            .notPermitted, code: "not_writable", "\(PrintablePath(obstacle.path)) can't be \(obstacle.lack)",
+            remedy: "allow it: chmod \(obstacle.remedy), as its owner")
     }
 
     private func checkWritable(_ directory: Directory) throws {

@@ -149,8 +149,7 @@ extension Directory {
         let status = try other.status()
         try ExtendedAttributes.removeInheritedLists(of: raw, path: path)
         try keepOwner(status, of: raw, path: path)
-        try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
-        try ExtendedAttributes.copy(from: other.raw, to: raw, path: path)
+        try ExtendedAttributes.copy(from: other.raw, to: raw, mode: status.permissions, path: path)
     }
 }
 
@@ -198,10 +197,8 @@ extension StoreReplacement {
         // The two bytes say whether SQLite uses a write-ahead log (https://sqlite.org/fileformat2.html, §1.3.3).
         try file.write([1, 1], at: 18, path: staged.path)
         try keepOwner(status, of: file.raw, path: staged.path)
-        let raw = file.raw
-        try retrying("fchmod", path: staged.path) { fchmod(raw, status.permissions) }
-        try ExtendedAttributes.removeInheritedLists(of: raw, path: staged.path)
-        try ExtendedAttributes.copy(from: from.raw, to: raw, path: staged.path)
+        try ExtendedAttributes.removeInheritedLists(of: file.raw, path: staged.path)
+        try ExtendedAttributes.copy(from: from.raw, to: file.raw, mode: status.permissions, path: staged.path)
         try staged.directory.give(staged.name.support, status, old.directory.status().permissions & 0o777)
         try staged.synchronize()
         return done

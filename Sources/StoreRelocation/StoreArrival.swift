@@ -65,7 +65,7 @@ extension StoreTransfer {
         let databaseName = transfer.copies ? destination.name.database : places.hidden
         try moveOldSupportAside(of: destination)
         if try origin.status(supportName) != nil {
-            try origin.rename(supportName, to: destination.name.support, in: destination.directory, .refuse)
+            try end.moveFolder(supportName, in: origin, to: destination.name.support, in: destination.directory)
             try destination.directory.synchronize()
         }
         try origin.rename(
@@ -82,8 +82,9 @@ extension StoreTransfer {
             try destination.directory.identity(destination.name.support) == support
         else { return }
         let staging = try places.staging()
-        try destination.directory.rename(
-            destination.name.support, to: TransferEnd.oldSupportName(transfer.id), in: staging, .refuse)
+        try end.moveFolder(
+            destination.name.support, in: destination.directory, to: TransferEnd.oldSupportName(transfer.id),
+            in: staging)
         try staging.synchronize()
         try destination.directory.synchronize()
     }

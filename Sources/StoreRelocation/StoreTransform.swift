@@ -63,6 +63,8 @@ extension RelocationEngine {
 
     /// Changes the group's store where that is needed, and says so in the summary.
     func transformInPlace(_ places: RelocationPlaces, _ summary: inout RelocationSummary) throws {
+        // What was done before can't be said to have failed because of a look that nobody needs.
+        guard request.transform != nil else { return }
         let seen = try StoreSighting(places.group)
         guard let content = try content(of: places.group) else { return }
         guard seen.status?.links == 1 else { throw RelocationFailure.severalNames(places.group.path) }

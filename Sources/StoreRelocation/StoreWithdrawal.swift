@@ -76,6 +76,7 @@ extension StoreTransfer {
             try setVersion(raw, writeAhead: false)
             do {
                 let fingerprint = try DatabaseFingerprint(raw, path: source.path)
+                transfer.closedSupport = try closedSupport
                 try writeJournal(.withdrawn)
                 try exchange()
                 guard try source.directory.identity(places.hidden) == transfer.database else {

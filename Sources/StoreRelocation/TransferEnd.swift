@@ -78,6 +78,9 @@ struct TransferEnd {
     func finish(receipt: RelocationReceipt?) throws -> [String] {
         var notes: [String] = []
         if let receipt { try container.write(receipt) }
+        if let destination = places.destination {
+            try closeFolder(destination.name.support, in: destination.directory)
+        }
         notes += try removeOldSet()
         notes += try retireOldName()
         notes += try returnSideFiles()

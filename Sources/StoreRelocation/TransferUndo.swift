@@ -16,6 +16,7 @@ extension TransferEnd {
             try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
         }
         try returnOldSupport()
+        try closeFolder(source.name.support, in: directory)
         try returnDatabase(keepsCopies: keepsCopies)
         notes += try returnSideFiles()
         try directory.synchronize()
@@ -45,7 +46,7 @@ extension TransferEnd {
         else { return }
         let target = transfer.copies ? try places.staging() : directory
         let name = transfer.copies ? destination.name.support : source.name.support
-        try destination.directory.rename(destination.name.support, to: name, in: target, .refuse)
+        try moveFolder(destination.name.support, in: destination.directory, to: name, in: target)
         try destination.directory.synchronize()
         try target.synchronize()
     }
@@ -56,7 +57,7 @@ extension TransferEnd {
         guard let support = transfer.support, let staging = try places.existingStaging(),
             try isFolder(support, staging.status(name))
         else { return }
-        try staging.rename(name, to: source.name.support, in: directory, .refuse)
+        try moveFolder(name, in: staging, to: source.name.support, in: directory)
         try directory.synchronize()
         try staging.synchronize()
     }
@@ -113,6 +114,7 @@ extension TransferEnd {
                 reason: "what an interrupted relocation had copied of a store that has lost its name since"))
         let kept = try container.archive(transfer.id)
         if !holdsStore { try moveCopies(to: kept) }
+        try closeFolder(source.name.support, in: kept)
         try kept.synchronize()
         return [
             "the store is no longer at \(PrintablePath(source.path)): its copy is kept in \(PrintablePath(kept.path))"
@@ -125,7 +127,7 @@ extension TransferEnd {
         for (name, kept) in [(staged.support, source.name.support), (staged.database, source.name.database)]
         where try staging.status(name) != nil {
             do {
-                try staging.rename(name, to: kept, in: archive, .refuse)
+                try staging.move(name, to: kept, in: archive)
             } catch {
                 guard error.errno == .improperLink else { throw error }
                 throw StoreLost(path: source.path, copies: staging.path)

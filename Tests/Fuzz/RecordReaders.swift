@@ -9,9 +9,11 @@ enum RecordReaders {
     private static let file = FileIdentity(device: 65_024, inode: 1_234_567)
 
     private static func transfer(_ purpose: Transfer.Purpose) -> Transfer {
-        Transfer(
+        var transfer = Transfer(
             id: TransferIdentifier(), purpose: purpose, directory: "/old/place", name: "Notes.sqlite", database: file,
             support: file, copies: true, retirement: .symlink, hadWAL: true)
+        transfer.closedSupport = file
+        return transfer
     }
 
     private static let receiptExample = RelocationReceipt(

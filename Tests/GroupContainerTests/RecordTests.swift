@@ -31,7 +31,8 @@ import Testing
     @Test func theJournalComesBackAsItWasWritten() throws {
         let id = FileIdentity(device: UInt64.max, inode: UInt64.max - 1)
         for state in [TransferState.intended, .withdrawn, .committing(database: id, support: id, receipt: nil)] {
-            let journal = TransferJournal(transfer: transfer(), state: state)
+            var journal = TransferJournal(transfer: transfer(), state: state)
+            journal.transfer.closedSupport = id
             try container.write(journal)
             #expect(try container.journal() == journal)
         }

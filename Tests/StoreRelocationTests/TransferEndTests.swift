@@ -91,6 +91,52 @@ import Testing
         #expect(try container.directory.names() == [".groupstore"])
     }
 
+    /// Killed while a closed folder was open for its move, before that or behind it; the boot may number devices anew.
+    @Test(arguments: [false, true], [UInt64(0), 1000])
+    func aFolderThatWasOpenedIsClosed(hasArrived: Bool, renumberedBy: UInt64) throws {
+        try makeStore(at: legacy)
+        try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
+        var transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
+        transfer.support = try legacy.directory.identity(legacy.name.support)
+        transfer.sourceDirectory = legacy.directory.identity
+        transfer.destinationDirectory = container.directory.identity
+        transfer.sourceDirectory?.device += renumberedBy
+        transfer.destinationDirectory?.device += renumberedBy
+        transfer.database.device += renumberedBy
+        transfer.support?.device += renumberedBy
+        transfer.closedSupport = transfer.support
+        let group = container.directory
+        let name = legacy.name
+        if hasArrived {
+            for part in [name.support, name.database] {
+                try legacy.directory.rename(part, to: part, in: group, .refuse)
+            }
+        }
+        try container.write(
+            TransferJournal(
+                transfer: transfer,
+                state: .committing(database: transfer.database, support: transfer.support, receipt: nil)))
+        try Recovery(container: container, report: { _ in }).run()
+        let place = hasArrived ? group : legacy.directory
+        #expect(try place.status(name.support)?.permissions == 0o555)
+        #expect(try place.identity(name.database)?.inode == transfer.database.inode)
+        #expect(try container.journal() == nil)
+    }
+
+    /// Whatever has the name meanwhile: what the journal doesn't know keeps its mode.
+    @Test func aFolderThatNobodyOpenedStaysOpen() throws {
+        try makeStore(at: legacy)
+        for name in [legacy.name.support, "other"] { try legacy.directory.makeDirectory(name, mode: 0o755) }
+        var transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
+        transfer.sourceDirectory = legacy.directory.identity
+        transfer.destinationDirectory = container.directory.identity
+        transfer.closedSupport = try legacy.directory.identity("other")
+        try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
+        try Recovery(container: container, report: { _ in }).run()
+        #expect(try legacy.directory.status(legacy.name.support)?.permissions == 0o755)
+        #expect(try legacy.directory.status("other")?.permissions == 0o755)
+    }
+
     /// SQLite was interrupted while it turned write-ahead logging on: the header says so already, and the journal
     /// beside it takes that back when the next program opens the store.
     @Test func aHeaderBesideAHotJournalIsNotBelieved() throws {

@@ -56,6 +56,7 @@ def _judge_states(world, progress, disk, where, limit, judged):
             os.mkdir(place, 0o755)
         # The kernel that boots may give the devices other numbers.
         renumber(world, disk.write_out(state, [world.legacy, world.group]), device=number % 2 * 1000)
+        world.own()
         found = world.problems_of_two()
         status, summary, said = world.run_again("command")
         found += world.problems()

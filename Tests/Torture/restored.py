@@ -53,6 +53,7 @@ def _copy_places(world):
         os.rename(place, place + ".was")
         shutil.copytree(place + ".was", place, symlinks=True)
         shutil.rmtree(place + ".was")
+    world.own()
 
 
 def _whole(world):
@@ -71,6 +72,7 @@ def _replaced(world, point):
     shutil.rmtree(world.legacy)
     os.mkdir(world.legacy)
     stores.make("plain", world.legacy, support=False)
+    world.own()
     before = _stores_below(world.group)
     status, summary, said = world.run_again("command")
     lost = [content for content in before if content not in _stores_below(world.group)]

@@ -68,6 +68,12 @@ def make(kind, directory, support=True):
     os.chmod(path, 0o640)
 
 
+def close(directory):
+    """Takes its owner's right to write to the support folder away."""
+    for folder in (os.path.join(directory, SUPPORT, "_EXTERNAL_DATA"), os.path.join(directory, SUPPORT)):
+        os.chmod(folder, 0o555)
+
+
 def parts(directory, name=NAME):
     """The store's files that are there; its support folder left out."""
     found = [name] + [name + suffix for suffix in SIDE_FILES]
@@ -97,7 +103,9 @@ def content(directory, name=NAME):
         finally:
             connection.close()
     stem = os.path.splitext(name)[0]
-    return {"rows": rows, "schema": schema, "support": tree(os.path.join(directory, f".{stem}_SUPPORT"))}
+    support = os.path.join(directory, f".{stem}_SUPPORT")
+    folder = oct(os.lstat(support).st_mode) if os.path.lexists(support) else None
+    return {"rows": rows, "schema": schema, "support": tree(support), "folder": folder}
 
 
 def copy(source, target):

@@ -15,6 +15,7 @@ from notices import Notices
 
 GROUP_ID = "group.com.example.torture"
 TIME_LIMIT = 60
+OTHER_USER = 65534
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +28,14 @@ class Scenario:
     # or "other" rows, which are kept ("keep-group") or archived ("keep-legacy").
     group: str = "nothing"
     on_conflict: str = "refuse"
+    # A user who isn't root does it, and their support folder is closed to writing.
+    closed: bool = False
 
     def __str__(self):
         words = [self.by, self.kind, self.file_system, self.retire]
         if self.group != "nothing":
             words.append(self.group if self.on_conflict == "refuse" else self.on_conflict)
-        return "/".join(words)
+        return "/".join(words + ["closed"] * self.closed)
 
     @property
     def publishes(self):
@@ -52,6 +55,9 @@ class World:
         self.group = os.path.join(self.there, "group")
         self.socket = os.path.join(self.here, "agent.sock")
         self._templates = tempfile.mkdtemp(prefix="torture.", dir="/dev/shm")
+        if scenario.closed:
+            for place in (self.here, self.there):
+                os.chown(place, OTHER_USER, OTHER_USER)
         self._prepare()
         self.wanted = self._wanted()
 
@@ -74,6 +80,8 @@ class World:
         for place in ("legacy", "group"):
             os.mkdir(self._template(place), 0o755)
         stores.make(self.scenario.kind, self._template("legacy"))
+        if self.scenario.closed:
+            stores.close(self._template("legacy"))
         if self.scenario.group == "same":
             shutil.rmtree(self._template("group"))
             shutil.copytree(self._template("legacy"), self._template("group"))
@@ -92,6 +100,13 @@ class World:
         for place in (self.legacy, self.group):
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(self._template(os.path.basename(place)), place)
+        self.own()
+
+    def own(self):
+        """What is there belongs to whoever runs the relocation."""
+        if self.scenario.closed:
+            owner = f"{OTHER_USER}:{OTHER_USER}"
+            subprocess.run(["chown", "-hR", owner, self.legacy, self.group], check=True)
 
     # Running
 
@@ -100,9 +115,14 @@ class World:
             return [self.programs.groupstore, "agent", "--config", os.path.join(self.here, "config.yaml")]
         return self._command_words()
 
+    def _program(self):
+        user = str(OTHER_USER)
+        become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"] if self.scenario.closed else []
+        return become + [self.programs.groupstore]
+
     def _command_words(self):
-        return [
-            self.programs.groupstore, "relocate", os.path.join(self.legacy, stores.NAME), self.group, "--json",
+        return self._program() + [
+            "relocate", os.path.join(self.legacy, stores.NAME), self.group, "--json",
             "--retire", self.scenario.retire, "--on-conflict", self.scenario.on_conflict, "--deadline", "10"]
 
     def _environment(self):
@@ -124,7 +144,7 @@ class World:
         return self._run(self._command_words(), False)
 
     def recover(self):
-        return self._run([self.programs.groupstore, "recover", self.group, "--json"], False)
+        return self._run(self._program() + ["recover", self.group, "--json"], False)
 
     def _run(self, words, is_agent):
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
@@ -299,7 +319,7 @@ def _difference(found, wanted):
         words.append(f"{len(lost)} rows lost")
     if more := ids[0] - ids[1]:
         words.append(f"{len(more)} rows too many")
-    for key in ("rows", "schema", "support"):
+    for key in ("rows", "schema", "support", "folder"):
         if found[key] != wanted[key]:
             words.append(f"another {key}")
     return ", ".join(words)
