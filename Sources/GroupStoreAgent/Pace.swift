@@ -6,8 +6,8 @@ struct Pace {
     /// Thousands of commits a second, and no program that waits for something between two of them.
     private static let atOnce = Duration.microseconds(200)
     private static let patience = 64
-    /// With pauses between them: after a quarter of a second the pauses become longer.
-    private static let longPatience = 192
+    /// With pauses between them: after a tenth of a second the pauses become longer.
+    private static let longPatience = 96
     private static let pause = Duration.milliseconds(3)
     private static let longPause = Duration.milliseconds(5)
     /// A writer that is held up for a moment is one without rest still.
