@@ -17,7 +17,7 @@ final class FollowedStores {
     /// Leaves work for the watch's thread.
     let perform: @Sendable (@escaping Watch.Work) -> Void
     private let scheduler: (any RelocationScheduling)?
-    private let states: FollowingStates
+    let states: FollowingStates
     /// Hears of what subscribers are told, after them.
     let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
     let log: Logger
@@ -29,12 +29,12 @@ final class FollowedStores {
     var marked: [FollowedStore?] = []
     /// Of whose log's write alone is known that it was the first thing to come, and what was told for it.
     var ahead: (store: FollowedStore, told: StoreEvent?)?
-    private var watched: [FilePath: DirectoryEvent.Kinds] = [:]
+    var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     private var legacyDirectories: Set<FilePath> = []
     /// The stores that are to be looked at although no event may come.
     var expecting: Set<StoreAddress> = []
     /// Let go of until `resume`, with what is to be told then.
-    private var released: [StoreAddress: [StoreEvent]] = [:]
+    var released: [StoreAddress: [StoreEvent]] = [:]
     /// Of what looks found.
     private(set) var toldCount = 0
     /// Those that something happened to when notices were handled last.
@@ -123,7 +123,7 @@ extension FollowedStores {
     }
 
     /// `event`: published when the look alone brings nothing worse.
-    private func look(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
+    func look(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
         guard released[store.address] == nil else { return }
         let found = store.look()
         if case .reset? = found {
@@ -135,7 +135,7 @@ extension FollowedStores {
         survey(store)
     }
 
-    private func publish(_ event: StoreEvent?, of store: FollowedStore) {
+    func publish(_ event: StoreEvent?, of store: FollowedStore) {
         if let event {
             toldCount &+= 1
             hub.publish(event, of: store.address)
@@ -224,7 +224,7 @@ extension FollowedStores {
     }
 
     /// Watches the directories that are needed and no others; returns why one can't be watched.
-    private func refreshWatches() -> [String] {
+    func refreshWatches() -> [String] {
         var wanted: [FilePath: DirectoryEvent.Kinds] = [:]
         for directory in parts.keys { wanted[directory, default: []].formUnion(Self.storeKinds) }
         for directory in legacyDirectories { wanted[directory, default: []].formUnion(Self.legacyKinds) }
@@ -242,129 +242,5 @@ extension FollowedStores {
             }
         }
         return failures
-    }
-}
-
-// MARK: - Work from other threads
-
-extension FollowedStores {
-    func subscribe(_ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?) {
-        if operation.wantsDetail, waitsForSurvey(operation.store) {
-            waiting[operation.store]?.answers.append { $0.complete(connection, operation, id: id) }
-        } else {
-            complete(connection, operation, id: id)
-        }
-    }
-
-    private func complete(_ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?) {
-        let address = operation.store
-        follow(address)
-        guard let store = stores[address] else {
-            return hub.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
-        }
-        guard watched[store.directory] != nil else {
-            let reason = refreshWatches().first ?? "\(PrintablePath(store.directory)) can't be watched"
-            hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
-            return forgetIfUnused(address)
-        }
-        hub.subscribe(connection, operation, id: id, path: store.path.bytes, wasExpected: true)
-        // It hears of nothing until that is over, and nothing else would tell.
-        if store.state == .unreadable { hub.publish(.reset(.unreadable), of: address) }
-        forgetIfUnused(address)
-    }
-
-    func unsubscribe(_ connection: UInt64, from address: StoreAddress, id: JSONValue?) {
-        // It may be one of those that wait.
-        answer(address)
-        let wasSubscribed = hub.unsubscribe(connection, from: address)
-        hub.answer(
-            connection, wasSubscribed ? .reply(id: id, [:]) : .failure(id: id, .notSubscribed(address)),
-            wasExpected: true)
-        forgetIfUnused(address)
-    }
-
-    /// Answers once all that was committed before has been told: what is under way in the kernel's queue too.
-    func sync(_ connection: UInt64, _ address: StoreAddress, id: JSONValue?) {
-        catchUp(address)
-        hub.sync(connection, address, id: id)
-    }
-
-    /// Tells all that was committed before.
-    func catchUp(_ address: StoreAddress) {
-        guard let store = stores[address], released[address] == nil else { return }
-        if readAhead(of: store) != nil { handle([]) }
-        look(store)
-    }
-
-    /// What was committed so far is told first.
-    func release(_ address: StoreAddress) {
-        answer(address)
-        if let store = stores[address] {
-            look(store)
-            store.letGo()
-            expecting.remove(address)
-        }
-        released[address] = released[address] ?? []
-        states.set(.released, of: address)
-    }
-
-    /// What was announced meanwhile, and `event`, are told once the store is followed again, so that no commit falls
-    /// in between. When they don't say that it is another store, one that is there may have been written.
-    func resume(_ address: StoreAddress, announcing event: StoreEvent?) {
-        guard let held = released.removeValue(forKey: address) else { return }
-        let announced = held + (event.map { [$0] } ?? [])
-        let store = stores[address]
-        if let store { attach(store) }
-        states.set(store?.state, of: address)
-        let saysAll = announced.contains { event in
-            switch event {
-            case .relocated, .migrated, .reset: true
-            case .change, .relocating, .abandoned: false
-            }
-        }
-        if !saysAll, let store, store.state != .absent { hub.publish(.change(.unknown), of: address) }
-        for event in announced {
-            hub.publish(event, of: address)
-            onEvent(event, address)
-        }
-    }
-
-    func announce(_ event: StoreEvent, of address: StoreAddress) {
-        if released[address] != nil, !event.isRelocating {
-            released[address]?.append(event)
-        } else {
-            if let store = stores[address] { look(store) }
-            hub.publish(event, of: address)
-        }
-    }
-
-    /// File systems came or went: where one stands over a directory, or over a store alone, no event says so.
-    func mountsChanged() {
-        do { try source.lookAtPlaces() } catch { log.error("directories can't be watched anew: \(error)") }
-        for store in stores.values where store.note(.database, .attributes) { look(store) }
-    }
-
-    func letGoOfAll() { for store in stores.values { store.letGo() } }
-}
-
-extension StoreEvent {
-    fileprivate var isRelocating: Bool {
-        if case .relocating = self { true } else { false }
-    }
-}
-
-extension WireError {
-    static func unknownStore(_ store: StoreAddress) -> WireError {
-        WireError(
-            code: "unknown_store", "no group \(store.group) is served here, or its stores can't have that name",
-            hint: "name a group of the agent's configuration: GROUP_ID/NAME")
-    }
-
-    fileprivate static func unwatchable(_ reason: String) -> WireError {
-        WireError(code: "not_watchable", reason, hint: "groupstore doctor names the limit or permission")
-    }
-
-    fileprivate static func notSubscribed(_ store: StoreAddress) -> WireError {
-        WireError(code: "not_subscribed", "this connection has no subscription to that store")
     }
 }

@@ -1,0 +1,113 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import PersistentStore
+
+/// Looks at a store in WAL mode.
+extension StoreObserver {
+    func lookAtWriteAhead(_ files: StoreFiles) throws -> Observation {
+        // The counter counts again when rollback mode comes back.
+        known.changeCounter = try files.header()?.changeCounter
+        // A journal in this mode: somebody wrote the store in the other one, and came back before it was looked at.
+        if usesJournal {
+            usesJournal = false
+            tracker.addUnknown()
+            forgetTables(Unattributable.gap)
+            let rest = try lookAtOpenWriteAhead(files)
+            return rest.finding == .unchanged ? Observation(.changed, lookAgain: rest.lookAgain) : rest
+        }
+        return try lookAtOpenWriteAhead(files)
+    }
+
+    private func lookAtOpenWriteAhead(_ files: StoreFiles) throws -> Observation {
+        guard files.log != nil else { return try lookWithoutIndex(files) }
+        return try lookAtLog(files)
+    }
+
+    /// A log without an index: nobody has the store open, or one program in exclusive mode, beside which nobody can
+    /// read.
+    private func lookWithoutIndex(_ files: StoreFiles) throws -> Observation {
+        guard files.isLockedExclusively() else {
+            defer { isUnreadable = false }
+            backoff = LookDelay()
+            guard isUnreadable else {
+                return try lookAtRest(files, wasWritten: files.log == nil && sessions.isModified)
+            }
+            atRest = nil
+            tracker.addUnknown()
+            return Observation(.changed)
+        }
+        // The last program to close a store locks it for a moment too, with its log gone already.
+        return stillLocked()
+    }
+
+    /// Where nobody has the store open, SQLite writes nothing: somebody has written another store over it, a backup. Or a
+    /// program came and went, and the events that tell of it are still to be read: so it is looked at twice. `wasWritten`:
+    /// since the last session's end, as far as the events are read.
+    func lookAtRest(_ files: StoreFiles, wasWritten: Bool = false) throws -> Observation {
+        let now = try files.stamp()
+        guard wasWritten || atRest.map({ $0 != now }) == true else {
+            self.atRest = files.log == nil ? now : nil
+            restDoubtedUntil = nil
+            return Observation(.unchanged)
+        }
+        let until = restDoubtedUntil ?? .now.advanced(by: Self.settling)
+        restDoubtedUntil = until
+        if until > .now { return Observation(.unchanged, lookAgain: Self.settling) }
+        sessions.observedWrite()
+        self.atRest = now
+        restDoubtedUntil = nil
+        tracker.addUnknown()
+        forgetTables(Unattributable.gap)
+        return Observation(.changed)
+    }
+
+    /// Longer than from a program's write to the removal of its index, where neither lock is held.
+    static let settling = Duration.milliseconds(5)
+
+    /// The event of a write to the log comes before its commit can be seen. So the index is read again for some
+    /// microseconds, and then for as long as somebody holds the log's write lock.
+    func lookAtLog(_ files: StoreFiles) throws -> Observation {
+        atRest = nil
+        // Once for each transaction: a long one is looked for at the backoff's pace.
+        let waits = ahead == .not && backoff.isFresh
+        var hasChanged = try waits ? awaitCommit(files) : hasCommitted(files)
+        let isNew = hasChanged || ahead == .told
+        if files.isLogBeingWritten() {
+            if isNew { backoff = LookDelay() }
+            return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
+        }
+        // In exclusive mode nobody takes the log's lock, and nobody else can read.
+        if files.isLockedExclusively() {
+            guard isNew, !isUnreadable else { return stillLocked() }
+            backoff = LookDelay()
+            return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
+        }
+        // It may have been committed between the last look and the lock's release.
+        if try hasCommitted(files) { hasChanged = true }
+        backoff = LookDelay()
+        defer { isUnreadable = false }
+        return Observation(hasChanged || isUnreadable ? .changed : .unchanged)
+    }
+
+    func awaitCommit(_ files: StoreFiles) throws -> Bool {
+        if try hasCommitted(files) { return true }
+        let until = ContinuousClock.now.advanced(by: Self.spin)
+        while ContinuousClock.now < until {
+            gs_cpu_relax()
+            if try hasCommitted(files) { return true }
+        }
+        return false
+    }
+
+    private static let spin = Duration.microseconds(120)
+
+    func hasCommitted(_ files: StoreFiles) throws -> Bool {
+        guard let index = try files.index(), known.isBefore(index) else { return false }
+        known.commit = LogPosition(index)
+        known.commitCount = index.commitCount
+        indexHasCommitted = true
+        tracker.advance(to: index, files) { sideFileEvents(files) }
+        return true
+    }
+}
