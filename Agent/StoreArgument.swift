@@ -77,6 +77,12 @@ extension CommandFailure {
             self.init(
                 .inputOutput, code: "io_error", "\(error)",
                 remedy: "there is nothing at this path: make the directory, or correct the path")
+        case .tooManyOpenFiles, .tooManyOpenFilesInSystem:
+            self.init(
+                .inputOutput, code: "io_error", "\(error)",
+                remedy:
+                    "start it with fewer files open, or raise what is reached: ulimit -n, fs.inotify.max_user_instances"
+            )
         case _ where error.obstacleRemedy != nil:
             self.init(.inputOutput, code: "obstacle", "\(error)", remedy: error.obstacleRemedy ?? "")
         default:

@@ -10,7 +10,8 @@ import SystemPackage
 ///
 /// Its traps, and what is done about them here: it knows a watch by its path only, and keeps a dead one's path for
 /// ever, so each watch gets a name that was never used before; a request for several events spins, so one is asked
-/// for at a time; it counts time in seconds; its descriptor is inherited by child processes unless that is changed.
+/// for at a time; it counts time in seconds; its descriptor is inherited by child processes unless that is changed; it waits
+/// with select(2), which ends a process whose descriptor is 1024 or more.
 final class InotifyTools {
     private static let isTaken = Mutex(false)
     private var generation: UInt64 = 0
@@ -27,7 +28,8 @@ final class InotifyTools {
         let name: [UInt8]
     }
 
-    /// Throws EBUSY while another one lives, EMFILE when the user has no inotify instance left.
+    /// Throws EBUSY while another one lives, EMFILE when the user has no inotify instance left, or this process has too many files
+    /// open for the library.
     init() throws(SystemError) {
         let isFree = Self.isTaken.withLock { taken in
             defer { taken = true }
@@ -40,6 +42,11 @@ final class InotifyTools {
             throw SystemError("inotify_init", Errno(rawValue: code))
         }
         raw = Self.closeOnExec()
+        guard raw.map({ $0 < CInt(FD_SETSIZE) }) ?? true else {
+            inotifytools_cleanup()
+            Self.isTaken.withLock { $0 = false }
+            throw SystemError("inotify_init", .tooManyOpenFiles)
+        }
         isReady = true
     }
 

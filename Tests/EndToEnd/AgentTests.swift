@@ -34,6 +34,30 @@ import Testing
         #expect(try live.stop().status == 0)
     }
 
+    /// The inotify library would end the process, with a number above what select(2) can take.
+    @Test func anAgentThatInheritsTooManyFilesSaysSo() throws {
+        let places = try Places()
+        let script = """
+            import fcntl, os, resource, sys
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            while fcntl.fcntl(0, fcntl.F_DUPFD, 3) < 1100:
+                pass
+            os.execv(sys.argv[1], sys.argv[1:])
+            """
+        let done = try run(
+            "python3",
+            [
+                "-c", Word(script), Programs.groupstore, "agent", "--group",
+                "\(AgentProcess.group)=" + Word(places.group),
+                "--legacy", Word(places.legacy.appending("Notes.sqlite")),
+            ], environment: AgentProcess.environment(places.scratch("agent.sock")))
+        #expect(done.status == 74, "\(done.status)")
+        #expect(
+            done.errors.contains("inotify_init: Too many open files") && done.errors.contains("fewer files"),
+            "\(done.errors)")
+    }
+
     @Test func theSocketIsItsOwnersOnly() throws {
         let places = try Places()
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
