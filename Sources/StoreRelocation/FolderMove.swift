@@ -59,9 +59,23 @@ struct FolderObstacle {
 }
 
 extension Directory {
-    /// What would fail in the middle of a move; nil where nothing would. What is in the folder matters to a copy, which
-    /// removes it behind itself.
+    /// What would fail in the middle of a move; nil where nothing would, and where the folder has lost its name meanwhile:
+    /// whoever moves the store then finds out. What is in the folder matters to a copy, which removes it behind itself.
     func obstacle(
+        toMoving name: FilePath.Component, whatIsIn isCopied: Bool
+    ) throws(SystemError) -> FolderObstacle? {
+        do throws(SystemError) {
+            guard let found = try obstacleNow(toMoving: name, whatIsIn: isCopied), try status(name) != nil else {
+                return nil
+            }
+            return found
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+    }
+
+    private func obstacleNow(
         toMoving name: FilePath.Component, whatIsIn isCopied: Bool
     ) throws(SystemError) -> FolderObstacle? {
         let path = path.appending(name)
