@@ -195,7 +195,7 @@ enum Record {
     ) throws -> (value: Value, status: FileStatus)? {
         guard let (bytes, status) = try DurableFile.readWithStatus(name, in: directory) else { return nil }
         let decoder = JSONDecoder()
-        decoder.dateDecodingStrategy = .iso8601
+        decoder.dateDecodingStrategy = .custom(wholeSeconds)
         let data = Data(padding: bytes)
         do {
             let found = try decoder.decode(Version.self, from: data).version
@@ -206,6 +206,15 @@ enum Record {
         } catch is DecodingError {
             throw UnreadableRecord(path: directory.path.appending(name), reason: "damaged record")
         }
+    }
+
+    /// A date as it is written again: Foundation's own strategy takes fractions of a second, and writes none.
+    @Sendable private static func wholeSeconds(from decoder: any Decoder) throws -> Date {
+        let container = try decoder.singleValueContainer()
+        guard let date = try? Date(container.decode(String.self), strategy: .iso8601) else {
+            throw DecodingError.dataCorruptedError(in: container, debugDescription: "not a date")
+        }
+        return Date(timeIntervalSince1970: date.timeIntervalSince1970.rounded(.down))
     }
 
     static func write(_ value: some Encodable, _ name: FilePath.Component, in directory: Directory) throws {

@@ -59,7 +59,7 @@ struct Mutator {
         bytes.replaceSubrange(start..<end, with: Array((Self.numbers.randomElement(using: &random) ?? "0").utf8))
     }
 
-    /// What stands between the next two colons or commas becomes what stands between two others.
+    /// What stands between the next two colons or commas becomes what stands between two others, or a word.
     private mutating func swapValue(in bytes: inout [UInt8], from place: Int) {
         func value(_ from: Int) -> Range<Int>? {
             let ends = { (byte: UInt8) in byte == UInt8(ascii: ":") || byte == UInt8(ascii: ",") }
@@ -68,6 +68,7 @@ struct Mutator {
             return start + 1..<end
         }
         guard let one = value(place), let other = value(position(in: bytes)) else { return }
-        bytes.replaceSubrange(one, with: Array(bytes[other]))
+        let word = Bool.random(using: &random) ? words.randomElement(using: &random) : nil
+        bytes.replaceSubrange(one, with: word ?? Array(bytes[other]))
     }
 }

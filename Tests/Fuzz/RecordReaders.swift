@@ -8,16 +8,19 @@ import SystemPackage
 enum RecordReaders {
     private static let file = FileIdentity(device: 65_024, inode: 1_234_567)
 
+    /// The same in every run: a round is repeated by its seed and its number.
+    private static let identifier = TransferIdentifier("1700000000-4fzyo82mvyr") ?? TransferIdentifier()
+
     private static func transfer(_ purpose: Transfer.Purpose) -> Transfer {
         var transfer = Transfer(
-            id: TransferIdentifier(), purpose: purpose, directory: "/old/place", name: "Notes.sqlite", database: file,
+            id: identifier, purpose: purpose, directory: "/old/place", name: "Notes.sqlite", database: file,
             support: file, copies: true, retirement: .symlink, hadWAL: true)
         transfer.closedSupport = file
         return transfer
     }
 
     private static let receiptExample = RelocationReceipt(
-        id: TransferIdentifier(), name: "Notes.sqlite", from: "/old/place/Notes.sqlite",
+        id: identifier, name: "Notes.sqlite", from: "/old/place/Notes.sqlite",
         at: Date(timeIntervalSince1970: 1_700_000_000), method: .copy, bytes: 1 << 40, hash: "xxh3-128:00ff",
         changeCounter: 7, storeUUID: "B0C9B6C2-0000-4000-8000-000000000001", retirement: .archive, assumedClosed: false)
 
@@ -37,7 +40,7 @@ enum RecordReaders {
         let bookkeeping = try container.bookkeeping()
         let purposes: [Transfer.Purpose] = [
             .publish(as: StoredPath("Notes.sqlite")), .archive(reason: "why"), .discard,
-            .restore(to: StoredPath("/old"), as: StoredPath("a"), taken: TransferIdentifier()),
+            .restore(to: StoredPath("/old"), as: StoredPath("a"), taken: identifier),
         ]
         let states: [TransferState] = [
             .intended, .withdrawn, .committing(database: file, support: file, receipt: receiptExample),
@@ -85,8 +88,11 @@ enum RecordReaders {
 
     static func claim(_ directory: FilePath) throws -> Reader {
         let container = try container(directory, "claim")
+        var process = ProcessIdentity.current
+        (process.pid, process.program, process.started) = (4711, "fuzz", 1_234_567)
+        (process.boot, process.namespace) = ("B0C9B6C2-0000-4000-8000-000000000001", 4_026_531_836)
         let record = ClaimRecord(
-            process: .current, purpose: "fuzz", accesses: [.init(item: "Notes.sqlite", writes: true)], isGranted: true)
+            process: process, purpose: "fuzz", accesses: [.init(item: "Notes.sqlite", writes: true)], isGranted: true)
         let notice = try ClaimNotice(record, in: container)
         let holders = try container.claims().directory("holders")
         let name = try holders.names().first ?? "1-a.json"

@@ -29,8 +29,9 @@ enum Target: String, CaseIterable {
             [
                 "\"version\":1", "\"b64\":\"AAEC\"", "{\"b64\":\"/w==\"}", "\"committing\":{}",
                 "\"publish\":{\"as\":\"a\"}",
-                "\"discard\":{}", "\"restore\":{}", "\"rename\"", "\"2001-01-01T00:00:00Z\"", "\"a/b\"", "\"/\"",
-                "\"..\"",
+                "\"discard\":{}", "\"restore\":{}", "\"rename\"", "\"2001-01-01T00:00:00Z\"",
+                "\"2001-01-01T00:00:00.5Z\"",
+                "\"a/b\"", "\"/\"", "\"..\"",
             ]
         case .request, .message, .lines:
             [

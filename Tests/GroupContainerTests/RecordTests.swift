@@ -71,6 +71,20 @@ import Testing
         #expect(try container.receipts(of: "a").count == 2)
     }
 
+    @Test func aFractionOfASecondIsNotReadSinceNoneIsWritten() throws {
+        let receipt = RelocationReceipt(
+            id: TransferIdentifier(), name: "a", from: "/old/a", at: Date(timeIntervalSince1970: 10), method: .rename,
+            bytes: 1, hash: nil, changeCounter: 1, storeUUID: nil, retirement: .delete, assumedClosed: false)
+        try container.write(receipt)
+        let receipts = try container.bookkeeping().directory("receipts")
+        let name = try #require(try receipts.names().first)
+        let text = String(decoding: try #require(try DurableFile.read(name, in: receipts)), as: UTF8.self)
+        let changed = text.replacing("00:00:10Z", with: "00:00:10.5Z")
+        #expect(changed != text)
+        try DurableFile.write(Array(changed.utf8), as: name, in: receipts, mode: 0o600)
+        #expect(try container.receipts() == [receipt])
+    }
+
     @Test func theLockIsForOne() throws {
         guard let first = try container.lock() else {
             return #expect(Bool(false), "the lock is free, and wasn't given")
