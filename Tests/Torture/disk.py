@@ -52,6 +52,8 @@ class Disk:
         self.files = []
         self.by_number = {}  # (device, inode) as it is now: a number may be used again
         self.changes = []  # not certain yet, in their order
+        self._shapes = {}  # digests of what is met again and again between two syncs
+        self._digests = {}
         self.roots = [self._load(root) for root in roots]
 
     def _add(self, number, file):
@@ -157,6 +159,7 @@ class Disk:
 
         A state is (the positions of the changes to names that are there, {file: which of its writes are there}).
         """
+        self._shapes, self._digests = {}, {}
         names = self._subsets_of_changes(limit, random)
         dirty = [index for index, file in enumerate(self.files) if file.pending]
         contents = [_versions(len(self.files[index].pending), random) for index in dirty]
@@ -189,22 +192,32 @@ class Disk:
     def signature(self, state):
         """The same for two states of which a program that finds them can't tell the difference."""
         present, versions = state
-        names = self._names(present)
-        digest = hashlib.sha256()
-        met = set()
+        shape, files = self._shape(present)
+        return hashlib.sha256(shape + b"".join(self._digest(index, versions.get(index, ())) for index in files)).digest()
 
-        def add(index, path):
-            file = self.files[index]
-            digest.update(repr((path, index, file.kind, file.mode, file.target)).encode())
-            if file.kind == "file" and index not in met:
-                digest.update(hashlib.sha256(self._content(index, versions)).digest())
-            met.add(index)
-            for name in sorted(names.get(index, ())):
-                add(names[index][name], os.path.join(path, name))
+    def _shape(self, present):
+        """(a digest of all but the files' content, the files in their order) when these changes are there."""
+        if present not in self._shapes:
+            names = self._names(present)
+            digest = hashlib.sha256()
+            met = {}
 
-        for place, root in enumerate(self.roots):
-            add(root, b"%d" % place)
-        return digest.digest()
+            def add(index, path):
+                file = self.files[index]
+                digest.update(repr((path, index, file.kind, file.mode, file.target)).encode())
+                met[index] = file.kind == "file"
+                for name in sorted(names.get(index, ())):
+                    add(names[index][name], path + b"/" + name)
+
+            for place, root in enumerate(self.roots):
+                add(root, b"%d" % place)
+            self._shapes[present] = digest.digest(), [index for index, is_file in met.items() if is_file]
+        return self._shapes[present]
+
+    def _digest(self, index, version):
+        if (index, version) not in self._digests:
+            self._digests[index, version] = hashlib.sha256(self._content(index, version)).digest()
+        return self._digests[index, version]
 
     def _names(self, present):
         """What each directory holds when these changes are there."""
@@ -217,9 +230,9 @@ class Disk:
                     names[directory][name] = index
         return names
 
-    def _content(self, index, versions):
+    def _content(self, index, version):
         content = self.files[index].synced
-        for position in versions.get(index, ()):
+        for position in version:
             content = apply(content, self.files[index].pending[position])
         return content
 
@@ -249,7 +262,7 @@ class Disk:
                 os.chmod(below, file.mode)
             else:
                 with open(below, "wb") as output:
-                    output.write(self._content(index, versions))
+                    output.write(self._content(index, versions.get(index, ())))
                 os.chmod(below, file.mode)
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -165,12 +166,17 @@ class World:
 
     @staticmethod
     def _await(process):
+        # With a limit, `wait` looks every now and then, which takes longer than most runs.
+        pidfd = os.pidfd_open(process.pid)
         try:
-            return process.wait(TIME_LIMIT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return "did not end"
+            has_ended, _, _ = select.select([pidfd], [], [], TIME_LIMIT)
+        finally:
+            os.close(pidfd)
+        if has_ended:
+            return process.wait()
+        process.kill()
+        process.wait()
+        return "did not end"
 
     def _await_agent(self, process):
         """An agent goes on for ever: it is asked to end when nothing is left for it to do."""
