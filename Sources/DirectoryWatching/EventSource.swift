@@ -68,10 +68,10 @@ package protocol EventSource: AnyObject {
     /// Where the first thing that comes is a write to a marked file, and no more than a write, `written` is called with its
     /// number before anything else is done, and it is no notice. It may call `next` itself. Nil: all comes as notices.
     func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice]
-    /// Waits so long. Meanwhile, of the files in these directories only those that are named are heard of when they are written:
-    /// where somebody writes without rest, an event for each write costs them more than all else that is done here. All
-    /// else is told as always.
-    func rest(_ time: Duration, hearing files: [FilePath: [FilePath.Component]]) throws
+    /// Meanwhile, of the files in these directories only those that are named are heard of when they are written: where
+    /// somebody writes without rest, an event for each write costs them more than all else that is done here. All else is
+    /// told as always.
+    func rest(hearing files: [FilePath: [FilePath.Component]], while body: () throws -> Void) throws
     /// Makes `next` return, from any thread.
     func wake()
 }

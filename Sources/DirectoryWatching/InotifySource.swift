@@ -37,14 +37,15 @@ package final class InotifySource: EventSource {
         places.marks[name, directory] = number
     }
 
-    package func rest(_ time: Duration, hearing files: [FilePath: [FilePath.Component]]) throws {
+    package func rest(hearing files: [FilePath: [FilePath.Component]], while body: () throws -> Void) throws {
         var resting: [RestingPlace] = []
         // Where one can't be watched otherwise, it is as before.
         for (path, names) in files {
             if let place = try? places.beginRest(of: path, hearing: names) { resting.append(place) }
         }
-        pause(time)
-        for place in resting { try places.endRest(of: place) }
+        // All of them, whatever fails: one that stayed at rest would be silent.
+        let ended = [Result(catching: body)] + resting.map { place in Result { try places.endRest(of: place) } }
+        for result in ended { try result.get() }
     }
 
     package func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice] {

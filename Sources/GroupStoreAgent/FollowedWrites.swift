@@ -33,7 +33,7 @@ extension FollowedStores {
         }
         let all = resting.values.joined()
         guard all.count <= Self.mostResting else { return pause(time) }
-        try source.rest(time, hearing: resting.mapValues { $0.flatMap(\.filesBesideLog) })
+        try source.rest(hearing: resting.mapValues { $0.flatMap(\.filesBesideLog) }) { pause(time) }
         unhandled += all.map { .event(DirectoryEvent(directory: $0.directory, name: $0.name.wal, kinds: .modified)) }
     }
 

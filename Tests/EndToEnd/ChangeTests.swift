@@ -133,18 +133,22 @@ import Testing
         sys.stdin.read()
         '''
         told = dict.fromkeys(["WAL", "DELETE", "PERSIST"], 0)
-        subscribed = threading.Semaphore(0)
+        heard = threading.Condition()
 
         def listen(name):
             for _ in groupstore.Changes(f"{group}/{name}"):
-                if not told[name]:
-                    subscribed.release()
-                told[name] = time.monotonic_ns()
+                with heard:
+                    told[name] = time.monotonic_ns()
+                    heard.notify_all()
+
+        def is_told(name, since, within=None):
+            with heard:
+                return heard.wait_for(lambda: told[name] >= since, within)
 
         for name in told:
             threading.Thread(target=listen, args=(name,), daemon=True).start()
         for name in told:
-            subscribed.acquire()
+            assert is_told(name, 1, within=60), name
         silent = 0
         for _ in range(20):
             jobs = [("WAL", random.randint(4000, 20000))]
@@ -157,11 +161,7 @@ import Testing
                     [sys.executable, "-c", WRITER, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)))
                 time.sleep(random.random() * 0.02)
             for name, writer in writers:
-                began = int(writer.stdout.readline())
-                deadline = time.monotonic() + 5
-                while told[name] < began and time.monotonic() < deadline:
-                    time.sleep(0.001)
-                silent += told[name] < began
+                silent += not is_told(name, int(writer.stdout.readline()), within=5)
             for _, writer in writers:
                 writer.communicate()
         print(f"seed {seed}: {silent} silent")

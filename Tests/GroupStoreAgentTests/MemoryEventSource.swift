@@ -52,7 +52,7 @@ final class MemoryEventSource: EventSource, Sendable {
         }
     }
 
-    func rest(_ time: Duration, hearing files: [FilePath: [FilePath.Component]]) { pause(time) }
+    func rest(hearing files: [FilePath: [FilePath.Component]], while body: () throws -> Void) throws { try body() }
 
     func wake() { emit(.woken) }
 }
