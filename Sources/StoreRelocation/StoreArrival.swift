@@ -68,6 +68,10 @@ extension StoreTransfer {
             try end.moveFolder(supportName, in: origin, to: destination.name.support, in: destination.directory)
             try destination.directory.synchronize()
         }
+        if places.isInPlace {
+            // What stands for the old name goes into another directory, which takes the right to write to it.
+            try source.directory.directory(source.name.database).setPermissions(0o700)
+        }
         try origin.rename(
             databaseName, to: destination.name.database, in: destination.directory,
             replacesLink(destination) || places.isInPlace ? .exchange : .refuse)

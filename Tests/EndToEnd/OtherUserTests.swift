@@ -22,13 +22,15 @@ struct OtherUserTests {
     }
 
     private func relocateAgain(_ store: FilePath, _ places: Places, _ more: [Word]) throws -> FinishedProcess {
+        try asThatUser(places, ["relocate", Word(store), Word(places.group), "--json"] + more)
+    }
+
+    private func asThatUser(_ places: Places, _ words: [Word]) throws -> FinishedProcess {
         // The program may be where that user can't go.
         let program = places.scratch("groupstore")
         try run("cp", [Programs.groupstore, Word(program)])
         return try run(
-            "setpriv",
-            ["--reuid", Self.user, "--regid", Self.user, "--clear-groups", Word(program), "relocate", Word(store)]
-                + [Word(places.group), "--json"] + more,
+            "setpriv", ["--reuid", Self.user, "--regid", Self.user, "--clear-groups", Word(program)] + words,
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
     }
 
@@ -86,6 +88,56 @@ struct OtherUserTests {
         #expect(undone.outcome == "undone", "\(undone.output)\(undone.errors)")
         #expect(try attributes(store) == before)
         #expect(try Directory(places.group).names() == [".groupstore"])
+    }
+
+    /// At its place and on its way to a group: whoever isn't root may do less with the directory that stands for the old name
+    /// meanwhile, and with a folder that is closed to them.
+    @Test(arguments: ["migrate", "relocate"], [(false, "755"), (false, "555"), (true, "755"), (true, "555")])
+    func aStoreIsMigratedByItsOwner(_ command: String, _ way: (isMapped: Bool, mode: String)) throws {
+        let places = try Places()
+        let scratch = try TemporaryDirectory()
+        let photo =
+            "<attribute name='photo' optional='YES' attributeType='Binary' allowsExternalBinaryDataStorage='YES'/>"
+        let added = "<attribute name='n' optional='YES' attributeType='String'/>"
+        let model = try ModelTests.bundle(
+            scratch, named: "Photos",
+            [
+                ("Photos", "<entity name='P'>\(photo)</entity>"),
+                ("Photos 2", "<entity name='P'>\(photo)\(added)</entity>"),
+            ])
+        let mapping = scratch.path.appending("photos.yaml")
+        try write("mapping: 1\nentities:\n  - {from: P, to: P}\n", to: mapping)
+        try run("chmod", ["-R", "a+rX", Word(scratch.path)])
+
+        let store = places.legacy.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Photos").status == 0)
+        let name = "0F8FAD5B-D9CB-469F-A165-70867728950E"
+        try sqlite(
+            store,
+            "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT, ZPHOTO) VALUES (1, 1, 1, CAST(char(2) || '\(name)' || char(0) AS BLOB))"
+        )
+        let data: FilePath = ".Notes_SUPPORT/_EXTERNAL_DATA"
+        try run("mkdir", ["-p", Word(places.legacy.pushing(data))])
+        try write("data", to: places.legacy.pushing(data).appending(name))
+        try run("chmod", ["-R", Word("u=rwX,go=rX"), Word(places.legacy)])
+        let folders = [data, data.removingLastComponent()]
+        try run("chmod", [Word(way.mode)] + folders.map { Word(places.legacy.pushing($0)) })
+        try own(places)
+
+        let how = ["--model", Word(model)] + (way.isMapped ? ["--mapping", Word(mapping)] : [])
+        let isRelocated = command == "relocate"
+        let done =
+            try isRelocated
+            ? relocateAgain(store, places, how) : asThatUser(places, ["migrate", Word(store), "--json"] + how)
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+        let place = isRelocated ? places.group : places.legacy
+        #expect(
+            try sqlite(place.appending("Notes.sqlite"), "SELECT hex(substr(ZPHOTO, 1, 3)), ZN IS NULL FROM ZP")
+                == "023046|1\n")
+        #expect(try run("cat", [Word(place.pushing(data).appending(name))]).output == "data")
+        for folder in folders {
+            #expect(FileStatus(following: place.pushing(folder))?.permissions == mode_t(way.mode, radix: 8))
+        }
     }
 
     /// What makes room for the store is moved, too.
