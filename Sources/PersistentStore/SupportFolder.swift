@@ -25,7 +25,9 @@ extension Directory {
     ) throws(SystemError) {
         let from = try directory(name)
         guard depth < 16 else { throw SystemError("mkdir", .tooManySymbolicLinkLevels, path: from.path) }
-        try parent.makeDirectory(newName, mode: try from.status().permissions)
+        let mode = try from.status().permissions
+        // What comes into it is written first.
+        try parent.makeDirectory(newName, mode: mode | S_IRWXU)
         let to = try parent.directory(newName)
         for child in try from.names() {
             switch try from.status(child)?.kind {
@@ -35,6 +37,7 @@ extension Directory {
             default: throw SystemError("open", .invalidArgument, path: from.path.appending(child))
             }
         }
+        if mode & S_IRWXU != S_IRWXU { try to.setPermissions(to.status().permissions & (mode | ~S_IRWXU)) }
         try to.synchronize()
     }
 

@@ -114,6 +114,9 @@ private struct SetCopy {
         let directory = try parent.directory(name)
         try newParent.makeDirectory(newName, mode: 0o700)
         let copy = try newParent.directory(newName)
+        // They may take its own right to write from the owner, too.
+        try ExtendedAttributes.removeInheritedLists(of: copy.raw, path: copy.path)
+        try copy.setPermissions(0o700)
         for child in try directory.names() {
             guard let status = try directory.status(child) else { continue }
             switch status.kind {
@@ -147,7 +150,6 @@ extension Directory {
     /// Takes over another directory's mode, lists and other attributes, and its owner when this process may.
     fileprivate func keepAttributes(of other: Directory) throws(SystemError) {
         let status = try other.status()
-        try ExtendedAttributes.removeInheritedLists(of: raw, path: path)
         try keepOwner(status, of: raw, path: path)
         try ExtendedAttributes.copy(from: other.raw, to: raw, mode: status.permissions, path: path)
     }

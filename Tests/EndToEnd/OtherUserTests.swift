@@ -140,6 +140,27 @@ struct OtherUserTests {
         }
     }
 
+    /// As it comes with a program, in a directory that only root may write to.
+    @Test func aDefaultStoreThatCanOnlyBeReadIsCopied() throws {
+        let stores = try ModelStores()
+        try stores.makeAlien(stores.group)
+        try run("chmod", ["-R", "a+rX", Word(stores.model.removingLastComponent())])
+        let fallback = try stores.makeOld(stores.places.legacy.pushing("../share.sqlite"), title: "welcome")
+        let data = fallback.support.appending("_EXTERNAL_DATA")
+        try run("mkdir", ["-p", Word(data)])
+        try write("picture", to: data.appending("P"))
+        try own(stores.places)
+        try run("chown", ["-R", "0:0", Word(fallback.path), Word(fallback.support)])
+        try run("chmod", ["-R", "a=rX", Word(fallback.path), Word(fallback.support)])
+        let done = try relocateAgain(
+            stores.legacy, stores.places,
+            ["--model", Word(stores.model), "--on-incompatible", "set-aside", "--default-store", Word(fallback.path)])
+        #expect(done.outcome == "set_aside", "\(done.output)\(done.errors)")
+        #expect(try stores.captions(stores.group) == "welcome")
+        let published = try StoreFiles(stores.group)
+        #expect(try run("cat", [Word(published.support.appending("_EXTERNAL_DATA/P"))]).output == "picture")
+    }
+
     /// What makes room for the store is moved, too.
     @Test(arguments: [true, false]) func aClosedFolderThatIsInTheWayIsArchived(ofAStore: Bool) throws {
         let places = try Places()

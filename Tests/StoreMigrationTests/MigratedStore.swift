@@ -38,16 +38,16 @@ struct MigratedStore {
 
     /// A copy of a real store with its side files.
     static func copy(_ store: FilePath, to directory: borrowing TemporaryDirectory) throws -> FilePath {
-        let name = try #require(store.lastComponent).string
-        for suffix in ["", "-wal"] {
-            let from = FilePath(store.string + suffix)
+        let last = try #require(store.lastComponent)
+        let name = try #require(StoreName(last))
+        let copies = try Directory(directory.path)
+        for file in [name.database, name.wal] {
+            let from = store.removingLastComponent().appending(file)
             guard let status = FileStatus(following: from) else { continue }
             let bytes = try Descriptor(opening: from, flags: O_RDONLY).read(count: Int(status.size), at: 0, path: from)
-            let file = try Descriptor(
-                opening: directory.path.appending(name + suffix), flags: O_WRONLY | O_CREAT | O_EXCL)
-            try file.write(bytes, at: 0)
+            try DurableFile.write(bytes, as: file, in: copies, mode: 0o600)
         }
-        return directory.path.appending(name)
+        return directory.path.appending(name.database)
     }
 
     /// An empty store of the model, filled by statements.
@@ -82,7 +82,8 @@ struct StoreRows {
 
 enum TextFile {
     static func write(_ text: String, to path: FilePath) throws {
-        let file = try Descriptor(opening: path, flags: O_WRONLY | O_CREAT | O_TRUNC)
-        try file.write(Array(text.utf8), at: 0)
+        let name = try #require(path.lastComponent)
+        try DurableFile.write(
+            Array(text.utf8), as: name, in: Directory(path.removingLastComponent()), mode: 0o600)
     }
 }

@@ -146,6 +146,7 @@ import Testing
         try container.write(
             TransferJournal(transfer: transfer, state: .committing(database: new, support: nil, receipt: nil)))
         if hasArrived {
+            try directory.directory(legacy.name.database).setPermissions(0o700)
             try staging.rename(legacy.name.database, to: legacy.name.database, in: directory, .exchange)
         }
 

@@ -166,6 +166,8 @@ class World:
 
     @staticmethod
     def _await(process):
+        if process.poll() is not None:
+            return process.returncode
         # With a limit, `wait` looks every now and then, which takes longer than most runs.
         pidfd = os.pidfd_open(process.pid)
         try:
