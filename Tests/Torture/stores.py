@@ -24,7 +24,7 @@ connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 rows(21, 60)
 connection.execute("PRAGMA cache_size = 1")
 connection.execute("BEGIN")
-connection.execute("UPDATE note SET text = 'never acknowledged'")
+spoil()
 rows(1000, 1100)
 os._exit(0)
 """,
@@ -32,7 +32,7 @@ os._exit(0)
 rows(1, 60)
 connection.execute("PRAGMA cache_size = 1")
 connection.execute("BEGIN")
-connection.execute("UPDATE note SET text = 'never acknowledged'")
+spoil()
 rows(1000, 1100)
 os._exit(0)
 """,
@@ -50,6 +50,23 @@ connection.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)")
 def rows(first, last):
     for number in range(first, last + 1):
         connection.execute("INSERT INTO note VALUES (?, ?)", (number, f"note {number} " + "x" * 100))
+def spoil():
+    connection.execute("UPDATE note SET text = 'never acknowledged'")
+"""
+
+# One note has its photo in a file.
+_CORE_DATA_PROLOGUE = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA journal_mode = DELETE")
+connection.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = 1100")
+photo = chr(2) + "0F8FAD5B-D9CB-469F-A165-70867728950E" + chr(0)
+def rows(first, last):
+    for number in range(first, last + 1):
+        values = (number, f"note {number} " + "x" * 100, photo.encode() if number == 1 else None)
+        connection.execute("INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTITLE, ZPHOTO) VALUES (?, 1, 1, ?, ?)", values)
+def spoil():
+    connection.execute("UPDATE ZNOTE SET ZTITLE = 'never acknowledged'")
 """
 
 KINDS = ("wal", "journal", "plain", "closed-wal")
@@ -57,14 +74,25 @@ KINDS = ("wal", "journal", "plain", "closed-wal")
 
 def make(kind, directory, support=True):
     """Makes a store of that kind, by a process of its own."""
+    _write(directory, _PROLOGUE + _WRITERS[kind], {"1F2E": kind * 3000, "empty": ""} if support else {})
+
+
+def make_core_data(kind, directory, groupstore, model):
+    """The same of the first version of a model."""
     path = os.path.join(directory, NAME)
-    subprocess.run([sys.executable, "-c", _PROLOGUE + _WRITERS[kind], path], check=True)
-    if support:
-        blobs = os.path.join(directory, SUPPORT, "_EXTERNAL_DATA")
-        os.makedirs(blobs)
-        for name, size in (("1F2E", 3000), ("empty", 0)):
-            with open(os.path.join(blobs, name), "wb") as file:
-                file.write(kind.encode() * size)
+    words = [groupstore, "create", path, "--model", model, "--version", "Notes", "--quiet"]
+    subprocess.run(words, check=True)
+    _write(directory, _CORE_DATA_PROLOGUE + _WRITERS[kind], {"0F8FAD5B-D9CB-469F-A165-70867728950E": kind * 3000})
+
+
+def _write(directory, program, blobs):
+    path = os.path.join(directory, NAME)
+    subprocess.run([sys.executable, "-c", program, path], check=True)
+    folder = os.path.join(directory, SUPPORT, "_EXTERNAL_DATA")
+    for name, text in blobs.items():
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
     os.chmod(path, 0o640)
 
 
@@ -97,7 +125,7 @@ def content(directory, name=NAME):
             if check != [("ok",)]:
                 return {"broken": check}
             schema = connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
-            rows = connection.execute("SELECT id, text FROM note ORDER BY id").fetchall() if schema else []
+            rows = _rows(connection, [name for kind, name, _ in schema if kind == "table"])
         except sqlite3.DatabaseError as error:
             return {"broken": str(error)}
         finally:
@@ -106,6 +134,20 @@ def content(directory, name=NAME):
     support = os.path.join(directory, f".{stem}_SUPPORT")
     folder = oct(os.lstat(support).st_mode) if os.path.lexists(support) else None
     return {"rows": rows, "schema": schema, "support": tree(support), "folder": folder}
+
+
+def _rows(connection, tables):
+    """Of a Core Data store without what each run may write in another order: its metadata, and the cache of its model."""
+    if "note" in tables:
+        return connection.execute("SELECT id, text FROM note ORDER BY id").fetchall()
+    rows = []
+    for table in tables:
+        if table not in ("Z_METADATA", "Z_MODELCACHE"):
+            found = connection.execute(f'SELECT * FROM "{table}" ORDER BY 1').fetchall()
+            rows += [(f"{table} {row[0]}", *row[1:]) for row in found]
+    if "Z_METADATA" in tables:
+        rows += connection.execute("SELECT Z_VERSION FROM Z_METADATA").fetchall()
+    return rows
 
 
 def copy(source, target):

@@ -1,4 +1,4 @@
-"""Does harm to relocations, and judges by one oracle what became of the store.
+"""Does harm to relocations and migrations, and judges by one oracle what became of the store.
 
 usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--only TEXT] [--rounds N] [--openers N]
        [--mutations N] [--sanitized] [--every-call] [--here DIR] [--other DIR]
@@ -35,6 +35,7 @@ import surroundings
 import swap
 import undo
 import walk
+from migrations import MigrationWorld
 from world import Scenario, World
 
 
@@ -58,6 +59,18 @@ def scenarios(by=("command", "agent")):
     if "command" in by and os.geteuid() == 0:
         for file_system, retire in itertools.product(("same", "another"), ("delete", "archive")):
             yield Scenario("wal", file_system, "command", retire, closed=True)
+    if "command" in by:
+        yield from migrations_of("wal", closed=False)
+        yield from migrations_of("journal", closed=False)
+        if os.geteuid() == 0:
+            yield from migrations_of("wal", closed=True)
+
+
+def migrations_of(kind, closed):
+    for change in ("inferred", "mapped"):
+        yield Scenario(kind, closed=closed, change=change, at_its_place=True)
+        for file_system in ("same", "another"):
+            yield Scenario(kind, file_system, closed=closed, change=change)
 
 
 def kill_part(world, progress, options):
@@ -92,12 +105,12 @@ def power_part(world, progress, options):
 
 
 def restored_part(world, progress, options):
-    if world.scenario.by == "command":
+    if world.scenario.by == "command" and not world.scenario.change:
         restored.each_kill(world, progress)
 
 
 def undo_part(world, progress, options):
-    if world.scenario.by == "command" and world.scenario.group == "nothing":
+    if world.scenario.by == "command" and world.scenario.group == "nothing" and not world.scenario.change:
         undo.each_kill(world, progress)
 
 
@@ -197,7 +210,8 @@ def torture(programs, options):
         for case in cases:
             if progress.is_over:
                 break
-            with World(programs, case, options.here, options.other) as world:
+            kind = MigrationWorld if case.change else World
+            with kind(programs, case, options.here, options.other) as world:
                 PARTS[part](world, progress, options)
             done += 1
         say(part, progress, started, f"{done} of {len(cases)} cases, ")

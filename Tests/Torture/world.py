@@ -31,9 +31,13 @@ class Scenario:
     on_conflict: str = "refuse"
     # A user who isn't root does it, and their support folder is closed to writing.
     closed: bool = False
+    # The store is Core Data's, and is migrated: "inferred" or "mapped", on its way or at its place, the group directory.
+    change: str = ""
+    at_its_place: bool = False
 
     def __str__(self):
         words = [self.by, self.kind, self.file_system, self.retire]
+        words += [self.change] * bool(self.change) + ["at its place"] * self.at_its_place
         if self.group != "nothing":
             words.append(self.group if self.on_conflict == "refuse" else self.on_conflict)
         return "/".join(words + ["closed"] * self.closed)
@@ -41,6 +45,10 @@ class Scenario:
     @property
     def publishes(self):
         return self.group in ("nothing", "empty") or self.on_conflict == "keep-legacy"
+
+    @property
+    def receipts(self):
+        return 1 if self.publishes and not self.at_its_place else 0
 
 
 class World:
@@ -54,6 +62,7 @@ class World:
         self.there = tempfile.mkdtemp(prefix="torture.", dir=there)
         self.legacy = os.path.join(self.here, "legacy")
         self.group = os.path.join(self.there, "group")
+        self.home = self.group if scenario.at_its_place else self.legacy
         self.socket = os.path.join(self.here, "agent.sock")
         self._templates = tempfile.mkdtemp(prefix="torture.", dir="/dev/shm")
         if scenario.closed:
@@ -279,7 +288,7 @@ class World:
                 found += [f"left in staging: {name}" for name in folders + files]
         receipts = os.path.join(bookkeeping, "receipts")
         count = len(os.listdir(receipts)) if os.path.isdir(receipts) else 0
-        if count != (1 if self.scenario.publishes else 0):
+        if count != self.scenario.receipts:
             found.append(f"{count} receipts")
         return found
 
@@ -296,7 +305,7 @@ class World:
             side_files = {stores.NAME + suffix for suffix in stores.SIDE_FILES}
             if not names <= set(os.listdir(template)) | side_files:
                 found.append(f"{os.path.basename(place)} has {sorted(names)}")
-        if stores.content(self.legacy) and stores.uses_log(self.legacy) != self.uses_log:
+        if stores.content(self.home) and stores.uses_log(self.home) != self.uses_log:
             found.append("write-ahead logging is not as it was")
         if self.scenario.kind == "plain" and stores.tree(self.legacy) != stores.tree(self._template("legacy")):
             found.append("the legacy directory is not byte for byte what it was")
