@@ -49,7 +49,7 @@ struct Output: Sendable {
         guard hasLost.load(ordering: .relaxed) else { return }
         throw CommandFailure(
             .inputOutput, code: "output_lost", "standard output can't be written to",
-            remedy: "free space where it goes, or keep reading it")
+            remedy: "all else was done; free space where it goes, or keep reading it")
     }
 
     static func write(_ line: String, to descriptor: CInt) {

@@ -133,6 +133,7 @@ void begin_record(struct pending *p, pid_t id, const struct call *call, const ui
         break;
     case SYS_write: p->offset = position(id, (int)a[0]); break;
     case SYS_pwrite64: p->offset = (long long)a[3]; break;
+    case SYS_copy_file_range: p->offset = a[3] ? -1 : position(id, (int)a[2]); break;
     default: break;
     }
     if (!known_entry) p->kind = 0;
@@ -187,11 +188,22 @@ static void put_unlinked(FILE *output, const struct pending *p) {
     fputc('\n', output);
 }
 
-static void put_written(FILE *output, pid_t id, const struct pending *p, long long length) {
+/* What is at an address of the traced program, or, without one, what the file has now. */
+static void put_written(FILE *output, pid_t id, const struct pending *p, int descriptor, uint64_t address,
+                        long long length) {
     struct stat found;
-    if (!file_of(id, (int)p->arguments[0], &found) || !S_ISREG(found.st_mode)) return;
+    if (!file_of(id, descriptor, &found) || !S_ISREG(found.st_mode)) return;
     unsigned char *bytes = malloc((size_t)length + 1);
-    if (!bytes || !read_bytes(id, p->arguments[1], bytes, (size_t)length)) abort();
+    if (!bytes) abort();
+    if (address) {
+        if (!read_bytes(id, address, bytes, (size_t)length)) abort();
+    } else {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", id, descriptor);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        if (file < 0 || pread(file, bytes, (size_t)length, p->offset) != length) abort();
+        close(file);
+    }
     fprintf(output, "write %lu:%lu %lld ", (unsigned long)found.st_dev, (unsigned long)found.st_ino, p->offset);
     put_hex(output, bytes, (size_t)length);
     fputc('\n', output);
@@ -247,13 +259,16 @@ void end_record(const struct pending *p, pid_t id, long long result, FILE *outpu
         fprintf(output, " %lu:%lu\n", (unsigned long)found.st_dev, (unsigned long)found.st_ino);
         break;
     case SYS_write:
-    case SYS_pwrite64: put_written(output, id, p, result); break;
+    case SYS_pwrite64: put_written(output, id, p, (int)a[0], a[1], result); break;
+    case SYS_copy_file_range:
+        if (p->offset < 0) fputs("unknown copy_file_range\n", output);
+        else put_written(output, id, p, (int)a[2], 0, result);
+        break;
     case SYS_ftruncate: put_on_file(output, id, "truncate", p); break;
     case SYS_fsync:
     case SYS_fdatasync: put_on_file(output, id, "sync", p); break;
     case SYS_fchmod: put_mode(output, id, p); break;
     case SYS_syncfs: fputs("unknown syncfs\n", output); break;
-    case SYS_copy_file_range: fputs("unknown copy_file_range\n", output); break;
     case SYS_ioctl:
         if (a[1] == FICLONE) fputs("unknown FICLONE\n", output);
         break;
