@@ -44,12 +44,12 @@ struct Output: Sendable {
     /// Standard output has taken less than was printed: a full disk, or nobody reads it any more.
     private static let hasLost = Atomic<Bool>(false)
 
-    /// Throws `CommandFailure` when not all that was printed has arrived.
-    static func checkDelivered() throws {
+    /// Throws `CommandFailure` when not all that was printed has arrived. `isDone`: that alone is missing.
+    static func checkDelivered(isDone: Bool = false) throws {
         guard hasLost.load(ordering: .relaxed) else { return }
         throw CommandFailure(
             .inputOutput, code: "output_lost", "standard output can't be written to",
-            remedy: "all else was done; free space where it goes, or keep reading it")
+            remedy: (isDone ? "all else was done; " : "") + "free space where it goes, or keep reading it")
     }
 
     static func write(_ line: String, to descriptor: CInt) {
@@ -70,7 +70,7 @@ struct Output: Sendable {
 func reporting(_ output: Output, _ body: () throws -> Void) throws {
     do {
         try body()
-        try Output.checkDelivered()
+        try Output.checkDelivered(isDone: true)
     } catch let failure as CommandFailure {
         output.fail(failure)
         throw failure.status.code

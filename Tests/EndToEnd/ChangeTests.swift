@@ -121,12 +121,14 @@ import Testing
         random.seed(int(seed))
         WRITER = '''
         import sqlite3, sys, time
-        store, commits, stays = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "stays"
+        store, commits, mark, stays = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "stays"
         connection = sqlite3.connect(store, isolation_level=None, timeout=600)
         connection.execute("PRAGMA synchronous = OFF")
         for number in range(commits):
             began = time.monotonic_ns()
             connection.execute("INSERT INTO entry VALUES ('w', ?)", (number,))
+            if number == mark:
+                print("on its way", flush=True)
         if not stays:
             connection.close()
         print(began, flush=True)
@@ -156,10 +158,12 @@ import Testing
                 jobs.append((random.choice(["WAL", "DELETE", "PERSIST"]), random.choice([1, 2, 50])))
             writers = []
             for name, commits in jobs:
-                words = [f"{directory}/{name}", str(commits), random.choice(["stays", "closes"])]
+                mark = random.randrange(commits)
+                words = [f"{directory}/{name}", str(commits), str(mark), random.choice(["stays", "closes"])]
                 writers.append((name, subprocess.Popen(
                     [sys.executable, "-c", WRITER, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)))
-                time.sleep(random.random() * 0.02)
+                # The next one begins somewhere in this one's commits.
+                writers[-1][1].stdout.readline()
             for name, writer in writers:
                 silent += not is_told(name, int(writer.stdout.readline()), within=5)
             for _, writer in writers:
