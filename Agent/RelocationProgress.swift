@@ -69,7 +69,7 @@ final class RelocationProgress {
         let names = holders.list
         guard names != lastWaiting else { return }
         lastWaiting = names
-        emit(event, "waiting for \(names.isEmpty ? "a process that can't be seen from here" : names)")
+        emit(event, "waiting for \(names)")
     }
 
     private func copied(_ bytes: Int64, _ total: Int64) {

@@ -27,7 +27,9 @@ extension FileHolder: CustomStringConvertible {
 
 extension [FileHolder] {
     /// All of them in a sentence.
-    package var list: String { map(\.description).joined(separator: ", ") }
+    package var list: String {
+        isEmpty ? "a process that can't be seen from here" : map(\.description).joined(separator: ", ")
+    }
 }
 
 extension FileHolder {

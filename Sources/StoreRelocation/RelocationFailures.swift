@@ -131,7 +131,7 @@ extension RelocationFailure {
         let holders = FileHolder.of(identity)
         let names =
             holders.isEmpty
-            ? "a process that can't be seen from here: another user's, or in another PID namespace"
+            ? "\(holders.list): another user's, or in another PID namespace"
             : holders.list
         var failure = RelocationFailure(
             .busy, code: "in_use", "\(store) is open in \(names)", remedy: "close it there, then try again")

@@ -103,7 +103,7 @@ final class StoreTransfer {
         do {
             try prepare()
             var wait = Duration.microseconds(50)
-            var told: [FileHolder]?
+            var sightings = HolderSightings()
             while true {
                 do {
                     return try attempt()
@@ -114,8 +114,7 @@ final class StoreTransfer {
                     if options.deadline.hasPassed { throw setback }
                     if case .held(let identity) = setback, wait > .milliseconds(10) {
                         let holders = FileHolder.of(identity)
-                        if holders != told { report(.waiting(for: holders)) }
-                        told = holders
+                        if sightings.isNews(holders) { report(.waiting(for: holders)) }
                     }
                     pause(wait)
                     wait = min(wait * 2, .milliseconds(20))
@@ -202,4 +201,19 @@ final class StoreTransfer {
 
     /// Bytes of a file that is worth a process to let go of it.
     private static let largeFile: Int64 = 64 << 20
+}
+
+/// What was seen of those who have the set open, so that each change is told once.
+private struct HolderSightings {
+    private var told: [FileHolder]?
+    private var last: [FileHolder]?
+
+    /// Nobody is told of only when seen twice: whoever lets go between the refusal and the look leaves nobody to be
+    /// seen.
+    mutating func isNews(_ holders: [FileHolder]) -> Bool {
+        defer { last = holders }
+        guard holders != told, !holders.isEmpty || last == holders else { return false }
+        told = holders
+        return true
+    }
 }

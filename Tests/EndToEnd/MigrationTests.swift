@@ -51,13 +51,19 @@ import Testing
 
     @Test func whoIsWaitedForIsSaidOnce() throws {
         try fill(1)
-        let holder = try StoreWriter(store)
-        try holder.execute("BEGIN")
-        _ = try holder.integer("SELECT count(*) FROM ZNOTE")
-        let busy = try groupstore("migrate", Word(store), "--model", Word(model), "--deadline", "1")
-        #expect(busy.status == 75)
-        #expect(busy.errors.split(separator: "\n").filter { $0.hasPrefix("waiting for") }.count == 1, "\(busy.errors)")
-        try holder.execute("COMMIT")
+        var holder: StoreWriter? = try StoreWriter(store)
+        let count = try holder?.integer("SELECT count(*) FROM ZNOTE")
+        #expect(count == 1)
+        let migration = try RunningProcess(
+            Programs.groupstore, ["migrate", Word(store), "--model", Word(model), "--deadline", "60"])
+        let said = try migration.line(.errors) { $0.hasPrefix("waiting for") }
+        #expect(said.contains("(pid \(getpid()))"))
+        // Time to try again and again, a few milliseconds apart.
+        #expect(try !migration.hasEnded(within: .milliseconds(500)))
+        holder = nil
+        let done = try migration.wait()
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(done.errors.split(separator: "\n").filter { $0.hasPrefix("waiting for") }.count == 1, "\(done.errors)")
     }
 
     @Test func aStoreIsMigratedAtItsPlace() throws {
