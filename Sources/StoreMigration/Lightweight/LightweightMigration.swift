@@ -51,8 +51,10 @@ struct LightweightMigration {
         var objects = SchemaMigration(store, schema, succession, indexes)
         try objects.dropTriggersAndViews()
         try objects.dropSpatialIndexes(tables)
-        var links = LinkMigration(store, succession)
-        try links.collect(tables)
+        var joins = JoinTableMigration(store, succession)
+        try joins.collect()
+        var references = ReferenceMigration(store, succession)
+        try references.collect(tables)
         var strays = StrayRows(store, indexes)
         for change in changes {
             try strays.look(change)
@@ -63,19 +65,20 @@ struct LightweightMigration {
             try objects.dropIndexes(of: change)
             try migrate(change, &strays)
         }
-        try links.dropReplaced()
+        try joins.dropReplaced()
         try dropSources()
         try giveNames()
-        try links.finish()
+        try joins.finish()
+        try references.finish()
         try writeEntityNumbers()
         try history.migrate()
         var derived = DerivedValues(store, succession)
         try derived.derive()
         try MandatoryValues(store, succession, tables).check()
         progress.step("making indexes")
-        try objects.restore(tables, joins: links.changedTables)
+        try objects.restore(tables, joins: joins.changedTables)
         try writeMetadata()
-        notes += strays.notes + objects.notes + history.notes + links.notes + derived.notes
+        notes += strays.notes + objects.notes + history.notes + references.notes + derived.notes
     }
 
     /// About how many, from the highest key: counting them would take as long as some migrations.

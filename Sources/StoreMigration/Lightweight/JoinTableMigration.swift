@@ -2,14 +2,11 @@ import CoreDataStore
 import ManagedObjectModel
 import PersistentStore
 
-/// What becomes of relationships that aren't carried in a column of their own: many-to-many ones, and those that are kept
-/// elsewhere than before.
-struct LinkMigration {
+/// What becomes of the many-to-many relationships, which are kept in tables of their own.
+struct JoinTableMigration {
     let store: StoreWriter
     let succession: ModelSuccession
     private var joins: [Join] = []
-    private(set) var fills: [Fill] = []
-    private(set) var notes: [String] = []
 
     /// One join table of the destination.
     private struct Join {
@@ -25,16 +22,6 @@ struct LinkMigration {
         var isUnchanged: Bool { renamed == table.storage }
     }
 
-    /// A column of keys, of a relationship that was kept elsewhere.
-    struct Fill {
-        let table: TableLayout
-        let column: ColumnLayout
-        let order: ColumnLayout?
-        /// The entity whose objects have the column.
-        let holder: String
-        let links: String
-    }
-
     init(_ store: StoreWriter, _ succession: ModelSuccession) {
         self.store = store
         self.succession = succession
@@ -45,14 +32,8 @@ struct LinkMigration {
     // MARK: While the old tables are there
 
     /// Reads the links of the old tables.
-    mutating func collect(_ tables: [TableMigration]) throws {
+    mutating func collect() throws {
         for table in destination.joinTables { try collect(table) }
-        for table in tables {
-            for column in table.columns {
-                let carried = Set(column.values.values.compactMap(\.source))
-                try collect(column.column, of: table.destination, besides: carried, of: table.source)
-            }
-        }
     }
 
     private mutating func collect(_ table: JoinTableLayout) throws {
@@ -107,41 +88,6 @@ struct LinkMigration {
         }
     }
 
-    /// A to-one relationship that is new, and whose inverse isn't; or one that is kept with its destination now. Of several
-    /// entities' some may be in columns that become this one: `carried`.
-    private mutating func collect(
-        _ column: ColumnLayout, of table: TableLayout, besides carried: Set<String>, of source: TableLayout?
-    ) throws {
-        guard case .reference(let entity, let name) = column.content,
-            let declaring = destination.model.entity(named: entity),
-            case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
-        else { return }
-        let found = succession.links(of: relationship, declaredBy: entity).filter { link in
-            link.table != source?.name || carried.isDisjoint(with: [link.owner, link.target])
-        }
-        guard !found.isEmpty else { return }
-        // The holder of the column first.
-        let links = relationship.isToMany ? found.map(\.reversed) : found
-        let temporary = "_links_\(fills.count)"
-        try store.execute(
-            "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")
-        var lost: Int64 = 0
-        for link in links {
-            try store.execute(
-                "INSERT OR IGNORE INTO \(temporary) SELECT owner, target, owner_place FROM (\(link.query))")
-            lost += try store.integer("SELECT count(*) FROM (\(link.query))") ?? 0
-        }
-        lost -= try store.integer("SELECT count(*) FROM \(temporary)") ?? 0
-        if lost > 0 {
-            notes.append(
-                "\(lost) objects are let go of by \(entity).\(name): without an inverse, an object can be led to by one "
-                    + "only")
-        }
-        let order = table.columns.first { $0.content == .order(entity: entity, name: name) }
-        let holder = relationship.isToMany ? relationship.destinationEntityName : entity
-        fills.append(Fill(table: table, column: column, order: order, holder: holder, links: temporary))
-    }
-
     // MARK: When they go
 
     /// Drops the old join tables, and takes those that stay out of the way.
@@ -183,29 +129,12 @@ struct LinkMigration {
             try removeLoose(join.table)
             let own = join.table.storage
             if let place = own.ownerPlace, join.numbers.owners {
-                try giveOutPlaces(place, in: name, key: "rowid", of: own.target, by: own.owner)
+                try store.giveOutPlaces(place, in: name, key: "rowid", of: own.target, by: own.owner)
             }
             if let place = own.targetPlace, join.numbers.targets {
-                try giveOutPlaces(place, in: name, key: "rowid", of: own.owner, by: own.target)
+                try store.giveOutPlaces(place, in: name, key: "rowid", of: own.owner, by: own.target)
             }
         }
-        for fill in fills { try perform(fill) }
-        for table in destination.tables { try finishReferences(in: table) }
-    }
-
-    private func perform(_ fill: Fill) throws {
-        let key = "\(fill.links).holder = \(fill.table.name.sqlName).Z_PK"
-        var sets = ["\(fill.column.name.sqlName) = (SELECT target FROM \(fill.links) WHERE \(key))"]
-        if let order = fill.order?.name.sqlName {
-            sets.append("\(order) = (SELECT place FROM \(fill.links) WHERE \(key))")
-        }
-        // What it was may have led from objects that don't have the relationship any more.
-        let holders = destination.numbers.family(of: fill.holder).map(destination.numbers.number)
-        try store.execute(
-            "UPDATE \(fill.table.name.sqlName) SET \(sets.joined(separator: ", ")) "
-                + "WHERE \(fill.column.name.sqlName) IS NULL AND Z_ENT IN (\(holders.list)) "
-                + "AND Z_PK IN (SELECT holder FROM \(fill.links))")
-        try store.execute("DROP TABLE \(fill.links)")
     }
 
     private func removeLoose(_ table: JoinTableLayout) throws {

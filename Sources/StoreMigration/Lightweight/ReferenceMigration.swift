@@ -1,0 +1,160 @@
+import CoreDataStore
+import ManagedObjectModel
+import PersistentStore
+
+/// What becomes of the relationships that are kept in a column, where it doesn't come along with its table's others.
+struct ReferenceMigration {
+    let store: StoreWriter
+    let succession: ModelSuccession
+    private var fills: [Fill] = []
+    private(set) var notes: [String] = []
+
+    /// A column of keys, of a relationship that was kept elsewhere.
+    private struct Fill {
+        let table: TableLayout
+        let column: ColumnLayout
+        let order: ColumnLayout?
+        /// The entity whose objects have the column.
+        let holder: String
+        let links: String
+    }
+
+    init(_ store: StoreWriter, _ succession: ModelSuccession) {
+        self.store = store
+        self.succession = succession
+    }
+
+    var destination: StoreLayout { succession.destination }
+
+    // MARK: While the old tables are there
+
+    /// Reads the links of relationships that were kept elsewhere.
+    mutating func collect(_ tables: [TableMigration]) throws {
+        for table in tables {
+            for column in table.columns {
+                let carried = Set(column.values.values.compactMap(\.source))
+                try collect(column.column, of: table.destination, besides: carried, of: table.source)
+            }
+        }
+    }
+
+    /// A to-one relationship that is new, and whose inverse isn't; or one that is kept with its destination now. Of several
+    /// entities' some may be in columns that become this one: `carried`.
+    private mutating func collect(
+        _ column: ColumnLayout, of table: TableLayout, besides carried: Set<String>, of source: TableLayout?
+    ) throws {
+        guard case .reference(let entity, let name) = column.content,
+            let declaring = destination.model.entity(named: entity),
+            case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
+        else { return }
+        let found = succession.links(of: relationship, declaredBy: entity).filter { link in
+            link.table != source?.name || carried.isDisjoint(with: [link.owner, link.target])
+        }
+        guard !found.isEmpty else { return }
+        // The holder of the column first.
+        let links = relationship.isToMany ? found.map(\.reversed) : found
+        let temporary = "_links_\(fills.count)"
+        try store.execute(
+            "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")
+        var lost: Int64 = 0
+        for link in links {
+            try store.execute(
+                "INSERT OR IGNORE INTO \(temporary) SELECT owner, target, owner_place FROM (\(link.query))")
+            lost += try store.integer("SELECT count(*) FROM (\(link.query))") ?? 0
+        }
+        lost -= try store.integer("SELECT count(*) FROM \(temporary)") ?? 0
+        if lost > 0 {
+            notes.append(
+                "\(lost) objects are let go of by \(entity).\(name): without an inverse, an object can be led to by one "
+                    + "only")
+        }
+        let order = table.columns.first { $0.content == .order(entity: entity, name: name) }
+        let holder = relationship.isToMany ? relationship.destinationEntityName : entity
+        fills.append(Fill(table: table, column: column, order: order, holder: holder, links: temporary))
+    }
+
+    // MARK: When all rows have their places
+
+    func finish() throws {
+        for fill in fills { try perform(fill) }
+        for table in destination.tables { try finishReferences(in: table) }
+    }
+
+    private func perform(_ fill: Fill) throws {
+        let key = "\(fill.links).holder = \(fill.table.name.sqlName).Z_PK"
+        var sets = ["\(fill.column.name.sqlName) = (SELECT target FROM \(fill.links) WHERE \(key))"]
+        if let order = fill.order?.name.sqlName {
+            sets.append("\(order) = (SELECT place FROM \(fill.links) WHERE \(key))")
+        }
+        // What it was may have led from objects that don't have the relationship any more.
+        let holders = destination.numbers.family(of: fill.holder).map(destination.numbers.number)
+        try store.execute(
+            "UPDATE \(fill.table.name.sqlName) SET \(sets.joined(separator: ", ")) "
+                + "WHERE \(fill.column.name.sqlName) IS NULL AND Z_ENT IN (\(holders.list)) "
+                + "AND Z_PK IN (SELECT holder FROM \(fill.links))")
+        try store.execute("DROP TABLE \(fill.links)")
+    }
+
+    /// References to objects that are gone are let go of; entity numbers and places that no column had are made.
+    private func finishReferences(in table: TableLayout) throws {
+        for column in table.columns {
+            guard case .reference(let entity, let name) = column.content,
+                let declaring = destination.model.entity(named: entity),
+                case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
+            else { continue }
+            func companion(_ content: ColumnLayout.Content) -> ColumnLayout? {
+                table.columns.first { $0.content == content }
+            }
+            let number = companion(.referencedEntity(entity: entity, name: name))
+            let order = companion(.order(entity: entity, name: name))
+            let was = formerRelationships(name, of: entity)
+            let isFilled = fills.contains { $0.table.name == table.name && $0.column == column }
+            // The column of a to-many relationship without inverse leads to the objects that have the relationship.
+            let target = relationship.isToMany ? entity : relationship.destinationEntityName
+            let isLoose = was.contains { !succession.keepsAll($0, relationship) || relationship.isToMany }
+            if isFilled || isLoose { try letGo(column, number, order, in: table, to: target) }
+            if let number, isFilled || was.contains(where: { !hadNumber($0) }) {
+                try findNumbers(number, column, in: table, relationship)
+            }
+            if let order, isFilled || was.contains(where: { !wasOrdered($0) }) {
+                try store.giveOutPlaces(order.name, in: table.name.sqlName, key: "Z_PK", of: column.name, by: "Z_PK")
+            }
+        }
+    }
+
+    private func formerRelationships(_ name: String, of entity: String) -> [RelationshipDescription] {
+        destination.numbers.family(of: entity).compactMap { succession.relationship(name, of: $0)?.relationship }
+    }
+
+    private func hadNumber(_ relationship: RelationshipDescription) -> Bool {
+        succession.source.numbers.hasSubentities(relationship.destinationEntityName)
+    }
+
+    private func wasOrdered(_ relationship: RelationshipDescription) -> Bool {
+        relationship.isToMany
+            ? relationship.isOrdered : succession.source.model.inverse(of: relationship)?.isOrdered ?? false
+    }
+
+    private func letGo(
+        _ column: ColumnLayout, _ number: ColumnLayout?, _ order: ColumnLayout?, in table: TableLayout,
+        to entity: String
+    ) throws {
+        guard let target = destination.table(of: entity) else { return }
+        let numbers = destination.numbers.family(of: entity).map(destination.numbers.number)
+        let sets = [column, number, order].compactMap { $0.map { $0.name.sqlName + " = NULL" } }
+        try store.execute(
+            "UPDATE \(table.name.sqlName) SET \(sets.joined(separator: ", ")) WHERE \(column.name.sqlName) IS NOT NULL "
+                + "AND \(column.name.sqlName) NOT IN "
+                + "(SELECT Z_PK FROM \(target.name.sqlName) WHERE Z_ENT IN (\(numbers.list)))")
+    }
+
+    private func findNumbers(
+        _ number: ColumnLayout, _ column: ColumnLayout, in table: TableLayout, _ relationship: RelationshipDescription
+    ) throws {
+        guard let target = destination.table(of: relationship.destinationEntityName) else { return }
+        try store.execute(
+            "UPDATE \(table.name.sqlName) NOT INDEXED SET \(number.name.sqlName) = (SELECT target.Z_ENT FROM "
+                + "\(target.name.sqlName) AS target WHERE target.Z_PK = \(table.name.sqlName).\(column.name.sqlName)) "
+                + "WHERE \(column.name.sqlName) IS NOT NULL")
+    }
+}
