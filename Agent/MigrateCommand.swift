@@ -119,7 +119,7 @@ struct MigrateCommand: ParsableCommand {
             report: { event in
                 switch event {
                 case .transforming(let fraction, let doing): reporter.report(fraction, doing)
-                case .waiting(let holders): reporter.say("waiting for \(holders.list)")
+                case .waiting(let holders): reporter.say("waiting for \(holders.names)")
                 case .recovered(let text), .note(let text): reporter.say(text)
                 case .plan, .copied, .published: break
                 }

@@ -66,7 +66,7 @@ final class RelocationProgress {
     }
 
     private func waiting(_ holders: [FileHolder], _ event: RelocationEvent) {
-        let names = holders.list
+        let names = holders.names
         guard names != lastWaiting else { return }
         lastWaiting = names
         emit(event, "waiting for \(names)")

@@ -62,6 +62,7 @@ extension CommandFailure {
             case .foreign: (.badData, "not_a_database")
             case .corrupt: (.badData, "corrupt")
             case .busy: (.busy, "in_use")
+            case .superJournalElsewhere: (.badData, "super_journal")
             case .sqlite: error.isPermission ? (.notPermitted, "not_permitted") : (.inputOutput, "sqlite_error")
             }
         self.init(status, code: code, "\(error)", remedy: error.remedy)

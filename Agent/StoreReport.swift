@@ -31,8 +31,8 @@ extension StoreDescription {
         table.add(.text("user version"), .text("\(settings.userVersion)"))
         table.add(.text("application id"), .text("\(settings.applicationID)"))
         table.add(.text("change counter"), .text("\(settings.changeCounter)"))
-        let openIn = holders.list
-        table.add(.text("open in"), .text(openIn.isEmpty ? "no process that can be seen from here" : openIn))
+        table.add(
+            .text("open in"), .text(holders.isEmpty ? "no process that can be seen from here" : holders.list))
         return table
     }
 

@@ -27,9 +27,10 @@ extension FileHolder: CustomStringConvertible {
 
 extension [FileHolder] {
     /// All of them in a sentence.
-    package var list: String {
-        isEmpty ? "a process that can't be seen from here" : map(\.description).joined(separator: ", ")
-    }
+    package var list: String { map(\.description).joined(separator: ", ") }
+
+    /// The same where it is known that there is one, seen or not.
+    package var names: String { isEmpty ? "a process that can't be seen from here" : list }
 }
 
 extension FileHolder {

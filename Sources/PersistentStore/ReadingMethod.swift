@@ -124,21 +124,3 @@ struct StoreFootprint: Equatable {
         journal = try location.directory.status(location.name.journal)
     }
 }
-
-package enum RollbackJournal {
-    /// Whether a transaction may have to be rolled back from it. SQLite zeroes or truncates a journal's header, or
-    /// removes the journal, when a transaction ends (https://sqlite.org/pragma.html#pragma_journal_mode).
-    package static func isHot(_ name: FilePath.Component, in directory: Directory) throws(SystemError) -> Bool {
-        guard let found = try directory.status(name), found.size > 0 else { return false }
-        guard found.kind == .regular else { return true }
-        do throws(SystemError) {
-            let descriptor = try directory.open(name, flags: O_RDONLY)
-            let start = try descriptor.read(count: 1, at: 0, path: directory.path.appending(name))
-            return start.first.map { $0 != 0 } ?? false
-        } catch {
-            // Its transaction ended between the two calls.
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-            return false
-        }
-    }
-}

@@ -14,6 +14,9 @@ package enum StoreError: Error, Equatable {
     case corrupt(code: Int32, message: String, FilePath)
     /// Another program keeps it locked, or keeps changing it.
     case busy(FilePath)
+    /// Whether its last transaction, one over several stores, was committed can't be told here: the path by which its
+    /// journal names the super-journal.
+    case superJournalElsewhere(FilePath, FilePath)
     /// Any other result code of SQLite's.
     case sqlite(code: Int32, message: String, FilePath)
 
@@ -30,7 +33,7 @@ package enum StoreError: Error, Equatable {
     package var path: FilePath {
         switch self {
         case .missing(let path), .notAFile(let path), .foreign(_, let path), .corrupt(_, _, let path),
-            .busy(let path), .sqlite(_, _, let path):
+            .busy(let path), .superJournalElsewhere(_, let path), .sqlite(_, _, let path):
             path
         }
     }
@@ -45,6 +48,9 @@ extension StoreError: CustomStringConvertible {
         case .foreign(let format, _): "\(place): not a SQLite database, but \(format)"
         case .corrupt(let code, let message, _): "\(place): the database is damaged: \(message) (SQLite error \(code))"
         case .busy: "\(place): another program keeps it locked or keeps changing it"
+        case .superJournalElsewhere(let name, _):
+            "\(place): its last transaction was one over several stores, and \(PrintablePath(name)), which says "
+                + "whether it was committed, can't be looked for from here"
         case .sqlite(let code, let message, _): "\(place): \(message) (SQLite error \(code))"
         }
     }
@@ -59,6 +65,7 @@ extension StoreError: CustomStringConvertible {
         case .foreign: "name the store's database file"
         case .corrupt: "restore a backup, or save what can be read: sqlite3 STORE .recover"
         case .busy: "close the programs that use it, or try again"
+        case .superJournalElsewhere: "open it once where that path holds: in its container, or at its former place"
         case .sqlite(let code, _, _):
             switch code & 0xFF {
             case SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY: "run this as the owner of these files"

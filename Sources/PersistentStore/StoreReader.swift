@@ -58,6 +58,7 @@ package final class StoreReader: SQLiteSession {
         try ReadingVFS.register()
         self.location = location
         self.header = header
+        if method == .copy { try RollbackJournal.checkSuperJournal(of: location) }
         copy = method == .copy ? try PrivateCopy(of: location) : nil
         let uri = "file:" + (copy?.location ?? location).encodedPath + "?" + method.parameters
         let access = method == .copy ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY

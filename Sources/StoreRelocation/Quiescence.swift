@@ -14,6 +14,7 @@ enum Quiescence {
     /// The log itself stays, empty; whoever holds the lease removes it by looking at what is there then, since a
     /// file of that name may arrive at any moment. A journal is linked aside first: SQLite unlinks it by name.
     static func perform(_ store: StoreLocation, _ id: TransferIdentifier) throws {
+        try RollbackJournal.checkSuperJournal(of: store)
         let directory = store.directory
         let journalAside = SideFile.rollbackAside(id)
         try directory.removeFile(journalAside)

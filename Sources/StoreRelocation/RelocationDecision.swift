@@ -53,6 +53,7 @@ struct RelocationDecision {
             if let status = seen.status, status.size < header.leastSize, !seen.needsQuiescing {
                 return .unusable(.corrupt("\(header.leastSize - status.size) bytes of its last pages are missing"))
             }
+            if seen.journalIsHot { try RollbackJournal.checkSuperJournal(of: seen.location) }
             // Reading past a hot journal costs a copy; where nothing depends on the content, SQLite rolls it back first.
             if seen.journalIsHot, !lookInside { return .store(.unknown) }
             do {

@@ -129,10 +129,7 @@ extension RelocationFailure {
                 remedy: "close the programs that use it, then try again")
         }
         let holders = FileHolder.of(identity)
-        let names =
-            holders.isEmpty
-            ? "\(holders.list): another user's, or in another PID namespace"
-            : holders.list
+        let names = holders.names + (holders.isEmpty ? ": another user's, or in another PID namespace" : "")
         var failure = RelocationFailure(
             .busy, code: "in_use", "\(store) is open in \(names)", remedy: "close it there, then try again")
         failure.holders = holders
@@ -174,8 +171,11 @@ extension RelocationFailure {
             switch error {
             case .busy: .busy
             case .missing, .sqlite: .failed
-            case .notAFile, .foreign, .corrupt: .badData
+            case .notAFile, .foreign, .corrupt, .superJournalElsewhere: .badData
             }
+        if case .superJournalElsewhere = error {
+            return RelocationFailure(kind, code: "super_journal", "\(error)", remedy: error.remedy)
+        }
         return RelocationFailure(
             kind, code: kind == .busy ? "in_use" : "unreadable", "\(error)",
             remedy: kind == .busy ? "close the programs that use it, then try again" : "see groupstore inspect STORE")

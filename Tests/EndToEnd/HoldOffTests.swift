@@ -21,10 +21,13 @@ import Testing
         #expect(holder.string("program") == "sqlite3")
         #expect(try Directory(places.group).names().filter { $0 != ".groupstore" }.isEmpty)
 
+        #expect(try groupstore("inspect", Word(store.path)).output.contains("sqlite3 (pid \(shell.pid))"))
+
         // The shell goes on undisturbed, and what it commits now is moved too.
         try shell.execute("INSERT INTO note (text) VALUES ('the last')")
         shell.closeInput()
         try shell.wait()
+        #expect(try groupstore("inspect", Word(store.path)).output.contains("no process that can be seen from here"))
         let done = try groupstore("relocate", Word(store.path), Word(places.group), "--json")
         #expect(done.outcome == "relocated", "\(done.output)")
         let published = places.group.appending("Notes.sqlite")

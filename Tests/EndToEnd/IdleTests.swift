@@ -5,10 +5,7 @@ import TestSupport
 import Testing
 
 @Suite(.ownThreads) struct IdleTests {
-    /// strace needs the right to trace, which containers often lack.
-    private static let canTrace: Bool = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
-
-    @Test(.enabled(if: canTrace, "strace can't attach here"))
+    @Test(.enabled(if: Programs.canTrace, "strace can't attach here"))
     func anIdleAgentMakesNoSystemCall() throws {
         let places = try Places()
         var legacy: [FilePath] = []

@@ -21,6 +21,9 @@ enum Programs {
             FilePath(#filePath).removingLastComponent().removingLastComponent().removingLastComponent().appending(path))
     }
 
+    /// strace needs the right to trace, which containers often lack.
+    static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
+
     private static let directory: FilePath = {
         var buffer = [CChar](repeating: 0, count: 4096)
         let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
