@@ -31,7 +31,7 @@ struct CreateCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(output, changing: true) {
             let named = try ModelArgument(model).version(named: version, mergeOptions)
             let path = ArgumentBytes.path(store)
             try storeFailures {

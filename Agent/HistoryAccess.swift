@@ -38,8 +38,8 @@ enum HistoryAccess {
             remedy: "take one from changes, history show, or an event of a subscription with history")
     }
 
-    static func run(_ output: Output, _ body: () throws -> Void) throws {
-        try reporting(output) {
+    static func run(_ output: Output, changing: Bool = false, _ body: () throws -> Void) throws {
+        try reporting(output, changing: changing) {
             do {
                 try body()
             } catch let error as HistoryError {

@@ -35,7 +35,7 @@ struct HistoryEnableCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output) {
+        try HistoryAccess.run(output, changing: true) {
             let outcome = try HistoryAccess.writing(store) { try HistoryInstallation($0).enable() }
             for (table, reason) in outcome.unrecorded.sorted(by: { $0.key < $1.key }) {
                 output.record(
@@ -67,7 +67,7 @@ struct HistoryDisableCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output) {
+        try HistoryAccess.run(output, changing: true) {
             let outcome = try HistoryAccess.writing(store) { try HistoryInstallation($0).disable() }
             output.record(
                 ["type": "summary", "outcome": .string(outcome.kind.rawValue)],
@@ -117,7 +117,7 @@ struct HistoryPurgeCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output) {
+        try HistoryAccess.run(output, changing: true) {
             var purge = HistoryMaintenance.Purge()
             purge.age = olderThan.flatMap(HistoryAge.seconds)
             purge.count = keep
@@ -162,7 +162,7 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output) {
+        try HistoryAccess.run(output, changing: true) {
             guard let position = HistoryToken(token) else { throw HistoryAccess.badToken(token) }
             try HistoryAccess.writing(store) { try HistoryMaintenance($0).acknowledge(position, by: subscriber) }
             output.record(["type": "summary", "outcome": "acknowledged"], "acknowledged")

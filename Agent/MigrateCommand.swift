@@ -54,7 +54,7 @@ struct MigrateCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(output, changing: !dryRun) {
             try migrationFailures {
                 let location = try StoreArgument(store).location()
                 let started = ContinuousClock.now

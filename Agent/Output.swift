@@ -44,12 +44,18 @@ struct Output: Sendable {
     /// Standard output has taken less than was printed: a full disk, or nobody reads it any more.
     private static let hasLost = Atomic<Bool>(false)
 
-    /// Throws `CommandFailure` when not all that was printed has arrived. `isDone`: that alone is missing.
-    static func checkDelivered(isDone: Bool = false) throws {
+    /// Throws `CommandFailure` when not all that was printed has arrived.
+    static func checkDelivered() throws {
         guard hasLost.load(ordering: .relaxed) else { return }
         throw CommandFailure(
             .inputOutput, code: "output_lost", "standard output can't be written to",
-            remedy: (isDone ? "all else was done; " : "") + "free space where it goes, or keep reading it")
+            remedy: "free space where it goes, or keep reading it")
+    }
+
+    /// The same of a command that has done what it was for by then: a script must not take that for undone.
+    static func tellOfLoss() {
+        guard hasLost.load(ordering: .relaxed) else { return }
+        write("groupstore: all was done, but standard output can't be written to", to: STDERR_FILENO)
     }
 
     static func write(_ line: String, to descriptor: CInt) {
@@ -66,11 +72,12 @@ struct Output: Sendable {
     }
 }
 
-/// Runs a command's body, and turns its failure into a message and an exit code.
-func reporting(_ output: Output, _ body: () throws -> Void) throws {
+/// Runs a command's body, and turns its failure into a message and an exit code. `changing`: it is there for what it
+/// does, and not for what it prints.
+func reporting(_ output: Output, changing: Bool = false, _ body: () throws -> Void) throws {
     do {
         try body()
-        try Output.checkDelivered(isDone: true)
+        if changing { Output.tellOfLoss() } else { try Output.checkDelivered() }
     } catch let failure as CommandFailure {
         output.fail(failure)
         throw failure.status.code

@@ -44,6 +44,7 @@ struct RecoverCommand: ParsableCommand {
             let found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
             if dryRun, let found { show(found, output) }
             finish(found, group, output)
+            Output.tellOfLoss()
         } catch {
             let failure = error.markedIfInterrupted
             progress.fail(failure, source: group, seconds: 0)

@@ -95,7 +95,8 @@ struct RelocateCommand: ParsableCommand {
             guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceBesideAgent }
             if let summary = agent?.run(progress) {
                 if !dryRun { tellOfMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
-                return try progress.finish(summary)
+                try progress.finish(summary)
+                return Output.tellOfLoss()
             }
             try reporting(output) {
                 let trace = try modelOptions.trace()
@@ -108,6 +109,7 @@ struct RelocateCommand: ParsableCommand {
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
             if !dryRun { tellOfMissingFiles(summary.to, progress) }
             progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
+            Output.tellOfLoss()
         } catch let error as RelocationFailure {
             let source = ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory()))
             let failure = error.markedIfInterrupted

@@ -51,10 +51,8 @@ def _judged(world, status, summary, said):
         clue = (summary.get("error") or {}).get("message", said)
         # Past the commit point, it says so, and the next run does the rest.
         is_unfinished = (summary.get("error") or summary).get("code") == "unfinished"
-        # All was done, but for saying so.
-        is_done = "standard output can't be written to" in said
         # On a disk that is gone, what was archived to make room can't be put back: then that is said.
-        if not is_unfinished and not is_done and "stays in the archive" not in said:
+        if not is_unfinished and "stays in the archive" not in said:
             found += [f"{problem} ({clue})" for problem in world.problems_of_refusal()]
     status, summary, said = world.run_again("command")
     if status != 0:

@@ -1,0 +1,39 @@
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Standard output takes nothing.
+@Suite(.ownThreads) struct LostOutputTests {
+    @Test func aCommandThatHasChangedSomethingSaysSoAndIsNoFailure() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let commands: [[Word]] = [
+            ["history", "enable", Word(store.path)], ["relocate", Word(store.path), Word(places.group)],
+            ["recover", Word(places.group)], ["relocate", Word(store.path), Word(places.group), "--undo"],
+        ]
+        for options: [Word] in [[], ["--json"]] {
+            for command in commands {
+                let done = try intoNothing(command + options)
+                #expect(done.status == 0, "\(command): \(done.errors)")
+                #expect(done.errors.contains("all was done, but standard output"), "\(command): \(done.errors)")
+            }
+            #expect(try noteCount(store.path) == 10)
+        }
+    }
+
+    @Test(arguments: ["inspect", "changes --now"])
+    func aCommandThatOnlyPrintsFails(_ command: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 1)
+        #expect(try groupstore("history", "enable", Word(store.path)).status == 0)
+        let words = command.split(separator: " ").map { Word(String($0)) }
+        let done = try intoNothing([words[0], Word(store.path)] + words.dropFirst())
+        #expect(done.status == 74 && done.errors.contains("standard output can't be written to"), "\(done.errors)")
+    }
+
+    private func intoNothing(_ arguments: [Word]) throws -> FinishedProcess {
+        try run(
+            "sh", ["-c", #""$@" > /dev/full"#, "sh", Programs.groupstore] + arguments,
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+    }
+}
