@@ -30,6 +30,7 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
             "a plain file belongs there: move away what stands in its place"
         case .tooManyLinks: "it has a second name, which may be another user's: move it away"
         case .tooManySymbolicLinkLevels: "put a real file or directory in the link's place"
+        case .resourceBusy: "something is mounted there: name it by its own path, or mount its directory instead"
         default: nil
         }
     }

@@ -66,6 +66,24 @@ struct NamespaceTests {
         try shell.wait()
     }
 
+    /// As `docker run -v FILE:FILE` does it: a mount point can't be renamed.
+    @Test(arguments: Places.FileSystem.allCases) func aStoreThatIsMountedStays(_ fileSystem: Places.FileSystem) throws {
+        let places = try Places(fileSystem)
+        let store = try makeStore(places.scratch("Notes.sqlite"), rows: 10)
+        let legacy = places.legacy.appending("Notes.sqlite")
+        let script = """
+            touch '\(legacy)'; mount --bind '\(store.path)' '\(legacy)' || exit 1
+            '\(Programs.groupstore)' relocate '\(legacy)' '\(places.group)' --json
+            """
+        let refused = try unshared("sh", ["-c", Word(script)], environment: [:]).wait()
+        #expect(refused.status == 74, "\(refused.errors)")
+        #expect(refused.outcome == "refused")
+        #expect(refused.errors.contains("mounted there"), "\(refused.errors)")
+        #expect(try noteCount(store.path) == 10)
+        #expect(try Directory(places.legacy).names() == ["Notes.sqlite"])
+        #expect(try Directory(places.group).names() == [".groupstore"])
+    }
+
     @Test func presentingRelocatingAndNotifyingWork() throws {
         let places = try Places()
         let store = try store(places)
