@@ -4,12 +4,16 @@ usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--on
        [--mutations N] [--sanitized] [--every-call] [--here DIR] [--other DIR]
 
 Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
-call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs), restored
-(after a kill the places are not what the journal knows), undo (a relocation is taken back, and killed at each change of that), full (disks with too little room), holders
-(programs that are hard to see hold the store), storm (programs that don't cooperate use it all the while, for N
-rounds), mutate (N stores with changed bytes; --only repeats one by its number), plant (links, devices and giants at every name that is used), swap
-(names are swapped for links to somebody else's files meanwhile, for N rounds); or all. GROUPSTORE is the program. With
---sample, only so many points of each walk are tried, chosen by the seed that is printed. Exits with 1 when a row was lost, or anything else was not as it must be.
+call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs),
+restored (after a kill the places are not what the journal knows), undo (a relocation is taken back, and killed at each
+change of that), full (disks with too little room), holders (programs that are hard to see hold the store), storm (programs
+that don't cooperate use it all the while, for N rounds), mutate (N stores with changed bytes), plant (links, devices and
+giants at every name that is used), swap (names are swapped for links to somebody else's files meanwhile, for N rounds); or
+all. GROUPSTORE is the program.
+
+--only takes the cases whose names have TEXT in them (command/wal/same/delete, using/WAL or creating/DELETE of storm, a
+mutation's number). With --sample, only so many points of each walk are tried, chosen by the seed that is printed. Exits with
+1 when a row was lost, or anything else was not as it must be.
 """
 
 import argparse
@@ -122,6 +126,8 @@ PARTS = {
 def storm_part(programs, progress, options):
     for create in (False, True):
         for mode in ("WAL", "DELETE"):
+            if options.only not in f"{'creating' if create else 'using'}/{mode}":
+                continue
             seconds = None if options.seconds is None else options.seconds / 4
             storm.storm(programs, progress, mode, options.rounds, create, options.here, options.openers, seconds)
 
