@@ -53,7 +53,7 @@ struct Output: Sendable {
     }
 
     /// The same of a command that has done what it was for by then: a script must not take that for undone.
-    static func tellOfLoss() {
+    fileprivate static func tellOfLoss() {
         guard hasLost.load(ordering: .relaxed) else { return }
         write("groupstore: all was done, but standard output can't be written to", to: STDERR_FILENO)
     }

@@ -38,18 +38,18 @@ struct RecoverCommand: ParsableCommand {
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
         Interruption.isNotedFromNowOn()
+        let found: InterruptedTransfer?
         do throws(RelocationFailure) {
             let engine = RelocationEngine(
                 request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
-            let found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
+            found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
             if dryRun, let found { show(found, output) }
-            finish(found, group, output)
-            Output.tellOfLoss()
         } catch {
             let failure = error.markedIfInterrupted
             progress.fail(failure, source: group, seconds: 0)
             throw ExitCode(failure.exitCode)
         }
+        try reporting(output, changing: !dryRun) { finish(found, group, output) }
     }
 
     private func show(_ found: InterruptedTransfer, _ output: Output) {

@@ -95,8 +95,7 @@ struct RelocateCommand: ParsableCommand {
             guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceBesideAgent }
             if let summary = agent?.run(progress) {
                 if !dryRun { tellOfMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
-                try progress.finish(summary)
-                return Output.tellOfLoss()
+                return try reporting(output, changing: !dryRun) { try progress.finish(summary) }
             }
             try reporting(output) {
                 let trace = try modelOptions.trace()
@@ -108,8 +107,9 @@ struct RelocateCommand: ParsableCommand {
                 request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
             if !dryRun { tellOfMissingFiles(summary.to, progress) }
-            progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
-            Output.tellOfLoss()
+            try reporting(output, changing: !dryRun) {
+                progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
+            }
         } catch let error as RelocationFailure {
             let source = ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory()))
             let failure = error.markedIfInterrupted

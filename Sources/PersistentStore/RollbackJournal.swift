@@ -18,6 +18,7 @@ package enum RollbackJournal {
             return false
         }
     }
+
     /// Throws `StoreError.superJournalElsewhere` where SQLite, opening the store here, would take a transaction over
     /// several stores for committed though it may not have been.
     ///

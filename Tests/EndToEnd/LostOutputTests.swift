@@ -21,14 +21,18 @@ import Testing
         }
     }
 
-    @Test(arguments: ["inspect", "changes --now"])
-    func aCommandThatOnlyPrintsFails(_ command: String) throws {
+    @Test func aCommandThatOnlyPrintsFails() throws {
         let places = try Places()
-        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 1)
-        #expect(try groupstore("history", "enable", Word(store.path)).status == 0)
-        let words = command.split(separator: " ").map { Word(String($0)) }
-        let done = try intoNothing([words[0], Word(store.path)] + words.dropFirst())
-        #expect(done.status == 74 && done.errors.contains("standard output can't be written to"), "\(done.errors)")
+        let store = Word(try makeStore(places.legacy.appending("Notes.sqlite"), rows: 1).path)
+        #expect(try groupstore("history", "enable", store).status == 0)
+        let commands: [[Word]] = [
+            ["inspect", store], ["changes", store, "--now"], ["relocate", store, Word(places.group), "--dry-run"],
+        ]
+        for command in commands {
+            let done = try intoNothing(command)
+            #expect(done.status == 74, "\(command): \(done.errors)")
+            #expect(done.errors.contains("standard output can't be written to"), "\(command): \(done.errors)")
+        }
     }
 
     private func intoNothing(_ arguments: [Word]) throws -> FinishedProcess {
