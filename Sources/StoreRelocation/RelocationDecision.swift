@@ -48,15 +48,13 @@ struct RelocationDecision {
         case .foreign(let format):
             guard request.opaque, format.mayBeOpaque else { return .unusable(.foreign(format.description)) }
             return seen.wal != nil || seen.journal != nil ? .unusable(.opaqueWithSideFiles) : .store(.opaque)
-        case .sqlite(let header):
+        case .sqlite:
             if let status = seen.status, status.links > 1 { return .unusable(.hardLinked) }
-            if let status = seen.status, status.size < header.leastSize, !seen.needsQuiescing {
-                return .unusable(.corrupt("\(header.leastSize - status.size) bytes of its last pages are missing"))
-            }
             if seen.journalIsHot { try RollbackJournal.checkSuperJournal(of: seen.location) }
-            // Reading past a hot journal costs a copy; where nothing depends on the content, SQLite rolls it back first.
-            if seen.journalIsHot, !lookInside { return .store(.unknown) }
             do {
+                try seen.checkWhole()
+                // Reading past a hot journal costs a copy; where nothing depends on it, SQLite rolls it back first.
+                if seen.journalIsHot, !lookInside { return .store(.unknown) }
                 let schemaOnly = try StoreContents.isSchemaOnly(seen, lookingForRows: lookInside)
                 return .store(schemaOnly.map { $0 ? .schemaOnly : .rows } ?? .unknown)
             } catch let error as StoreContents.Unreadable {

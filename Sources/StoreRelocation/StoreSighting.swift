@@ -71,6 +71,20 @@ struct StoreSighting {
         return PrintablePath(name.support).description
     }
 
+    /// Throws `StoreContents.Unreadable` where the database's last pages are missing, which SQLite takes for zeros.
+    ///
+    /// Of a store that is just being written they may come after its header, and a journal or a log is beside it then: what
+    /// stays as it is around another look has neither.
+    func checkWhole() throws {
+        guard let status, let header, status.size < header.leastSize, !needsQuiescing else { return }
+        let again = try StoreSighting(location)
+        guard !again.needsQuiescing, again.status == status,
+            try location.directory.status(location.name.database) == status
+        else { return }
+        throw StoreContents.Unreadable(
+            description: "\(header.leastSize - status.size) bytes of its last pages are missing")
+    }
+
     /// Throws `StoreWithdrawn` where a relocation's empty directory stands at the store's name.
     func checkNotWithdrawn() throws {
         guard let status, status.kind == .directory else { return }

@@ -191,6 +191,8 @@ final class StoreTransfer {
         guard seen.identity == transfer.database else { throw Setback.changed }
         // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
         guard try isStillWanted() else { throw Setback.changed }
+        // Whoever was writing it when that was decided may have been killed since.
+        if case .publish = transfer.purpose, !options.opaque { try StoreSighting(source).checkWhole() }
         try stage(seen)
         try checkCancelled()
         let withdrawn = try withdraw(descriptor, seen)

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import LinuxSystem
 import PersistentStore
 import SystemPackage
@@ -27,5 +28,25 @@ import Testing
         try store.directory.removeFile(store.name.wal)
         try store.directory.removeFile(store.name.sharedMemory)
         #expect(try seen.unwritableFile() == nil)
+    }
+
+    @Test func missingPagesAreNoticed() throws {
+        try run("sqlite3", [Word(store.path), "CREATE TABLE note (text)"])
+        try StoreSighting(store).checkWhole()
+        let size = try #require(try store.directory.status(store.name.database)?.size)
+        truncate(store.path.string, off_t(size) - 1)
+        #expect(throws: StoreContents.Unreadable.self) { try StoreSighting(store).checkWhole() }
+    }
+
+    /// Its header may be there before its last pages.
+    @Test(arguments: ["DELETE", "WAL"]) func aStoreThatIsJustMadeMissesNothing(_ mode: String) throws {
+        let script = """
+            for i in $(seq 200); do
+                sqlite3 Notes.sqlite 'PRAGMA journal_mode = \(mode); CREATE TABLE note (text)' && rm Notes.sqlite
+            done
+            """
+        let maker = try RunningProcess("sh", ["-c", Word("cd '\(root.path)' && \(script)")])
+        while try !maker.hasEnded(within: .zero) { try StoreSighting(store).checkWhole() }
+        #expect(try maker.wait().status == 0)
     }
 }
