@@ -72,7 +72,7 @@ struct ReadingPreparation {
                 method = .lockedLog
             } else {
                 // A program in exclusive locking mode keeps no -shm; nobody can read beside it.
-                while gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), Self.databaseLocks, 512) != 0 {
+                while DatabaseLocks.areHeld(of: descriptor) {
                     guard !deadline.hasPassed else { throw StoreError.busy(location.path) }
                     pause(.milliseconds(5))
                 }
@@ -83,8 +83,6 @@ struct ReadingPreparation {
         }
     }
 
-    /// Where SQLite locks a database: PENDING_BYTE in its os.h.
-    private static let databaseLocks: off_t = 0x4000_0000
     /// Where it locks a `-shm`: nine bytes (https://sqlite.org/walformat.html, §2.3), the last of which each
     /// connection holds as long as it has the file open.
     private static let sharedMemoryLocks: off_t = 120

@@ -41,7 +41,11 @@ struct RelocationDecision {
         if seen.status != nil, let name = seen.unusualPart { return .unusable(.unusualPart(name)) }
         switch seen.database {
         case .absent: return seen.walHasContent || seen.journalIsHot ? .orphans : remains(seen)
-        case .empty: return seen.walHasContent || seen.journalIsHot ? .unusable(.halfAStore) : .zeroBytes
+        case .empty:
+            guard seen.walHasContent || seen.journalIsHot else { return .zeroBytes }
+            // It may just be made: its journal is on the disk before its first page.
+            try RollbackJournal.checkNotWriting(to: seen.location)
+            return .unusable(.halfAStore)
         case .unusual:
             try seen.checkNotWithdrawn()
             return .unusable(.notARegularFile)

@@ -100,4 +100,22 @@ import Testing
         #expect(try noteCount(published) == 14)
         try shell.wait()
     }
+
+    /// A store's journal is on the disk before its first page.
+    @Test func aStoreThatIsJustMadeIsNoHalf() throws {
+        let places = try Places()
+        let store = places.legacy.appending("Notes.sqlite")
+        let shell = try RunningProcess("sqlite3", ["-batch", "-init", "/dev/null", Word(store)])
+        try shell.execute("BEGIN IMMEDIATE")
+        let journal = places.legacy.appending("Notes.sqlite-journal")
+        try run("sh", ["-c", Word("echo 'what its first page was' > '\(journal)'")])
+
+        let busy = try groupstore("relocate", Word(store), Word(places.group), "--deadline", "0.3", "--json")
+        #expect(busy.status == 75 && busy.outcome == "busy", "\(busy.output)")
+
+        try shell.killAtOnce()
+        let half = try groupstore("relocate", Word(store), Word(places.group), "--json")
+        #expect(half.status == 65, "\(half.output)")
+        #expect(half.summary.object("error")?.string("code") == "half_a_store")
+    }
 }
