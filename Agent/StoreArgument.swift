@@ -72,6 +72,10 @@ extension CommandFailure {
         switch error.errno {
         case .permissionDenied, .notPermitted:
             self.init(.notPermitted, code: "not_permitted", "\(error)", remedy: "run this as the owner of these files")
+        case .noSpace where error.call == "inotify_add_watch":
+            self.init(
+                .inputOutput, code: "io_error", "\(error)",
+                remedy: "raise what is reached: sysctl -w fs.inotify.max_user_watches=65536")
         case .noSpace, .diskQuotaExceeded:
             self.init(.inputOutput, code: "no_space", "\(error)", remedy: "free space there, or set TMPDIR")
         case .noSuchFileOrDirectory:

@@ -19,8 +19,10 @@ extension FollowedStores {
         guard let store = stores[address] else {
             return hub.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
         }
+        // What could not be watched before perhaps can be now.
+        let failures = watched[store.directory] == nil ? refreshWatches() : []
         guard watched[store.directory] != nil else {
-            let reason = refreshWatches().first ?? "\(PrintablePath(store.directory)) can't be watched"
+            let reason = failures.first ?? "\(PrintablePath(store.directory)) can't be watched"
             hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
@@ -97,7 +99,10 @@ extension FollowedStores {
 
     /// File systems came or went: where one stands over a directory, or over a store alone, no event says so.
     func mountsChanged() {
-        do { try source.lookAtPlaces() } catch { log.error("directories can't be watched anew: \(error)") }
+        do { try source.lookAtPlaces() } catch {
+            log.error("directories can't be watched anew: \(error)")
+            loseWatches()
+        }
         for store in stores.values where store.note(.database, .attributes) { look(store) }
     }
 

@@ -31,6 +31,8 @@ final class FollowedStores {
     var ahead: (store: FollowedStore, told: StoreEvent?)?
     var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     private var legacyDirectories: Set<FilePath> = []
+    /// When what can't be watched is tried again.
+    private var watchRetry: (at: ContinuousClock.Instant, wait: Duration)?
     /// The stores that are to be looked at although no event may come.
     var expecting: Set<StoreAddress> = []
     /// Let go of until `resume`, with what is to be told then.
@@ -72,7 +74,9 @@ extension FollowedStores {
     func timeUntilNextLook() -> Duration? {
         if !unhandled.isEmpty { return .zero }
         let looks = expecting.compactMap { stores[$0]?.lookAt }
-        guard let next = (looks + waiting.values.map(\.until)).min() else { return nil }
+        guard let next = (looks + waiting.values.map(\.until) + [watchRetry?.at].compactMap(\.self)).min() else {
+            return nil
+        }
         return max(.zero, ContinuousClock.now.duration(to: next))
     }
 
@@ -110,6 +114,7 @@ extension FollowedStores {
             }
         }
         for (address, waiting) in waiting where waiting.until <= now { answer(address) }
+        if let watchRetry, watchRetry.at <= now { watchAgain(watchRetry.wait) }
         busy = touched
     }
 
@@ -241,6 +246,29 @@ extension FollowedStores {
                 failures.append("\(PrintablePath(directory)) can't be watched: \(error)")
             }
         }
+        if failures.isEmpty {
+            watchRetry = nil
+        } else if watchRetry == nil {
+            watchRetry = (.now.advanced(by: .seconds(1)), .seconds(1))
+        }
         return failures
+    }
+
+    /// A limit may be raised, or a right given, without an event. The source tells of each directory that it watches anew.
+    private func watchAgain(_ wait: Duration) {
+        let before = Set(watched.keys)
+        let failures = refreshWatches()
+        for directory in watched.keys where !before.contains(directory) {
+            log.notice("\(PrintablePath(directory)) is watched now")
+        }
+        guard !failures.isEmpty else { return }
+        let longer = min(wait * 2, .seconds(300))
+        watchRetry = (.now.advanced(by: longer), longer)
+    }
+
+    /// None is followed any more as far as is known.
+    func loseWatches() {
+        watched = [:]
+        watchRetry = (.now, .milliseconds(500))
     }
 }

@@ -66,6 +66,33 @@ struct NamespaceTests {
         try shell.wait()
     }
 
+    /// No event tells that a limit was raised.
+    @Test func whatCouldNotBeWatchedIsTriedAgain() throws {
+        let places = try Places()
+        let legacy = places.legacy.appending("Notes.sqlite")
+        let socket = places.scratch("agent.sock")
+        // The agent's own file takes the only watch.
+        let script = """
+            limit=/proc/sys/user/max_inotify_watches
+            echo 1 > $limit || { echo unlimited; exit; }
+            '\(Programs.groupstore)' agent --group '\(AgentProcess.group)=\(places.group)' --legacy '\(legacy)' &
+            echo started; read line; echo 1000 > $limit
+            read line; kill $!; wait
+            """
+        let shell = try unshared("sh", ["-c", Word(script)], environment: AgentProcess.environment(socket))
+        guard try shell.line() == "started" else { return print("no limit can be set here: skipped") }
+        try shell.line(.errors) { $0.contains("legacy can't be watched") }
+        try shell.line(.errors) { $0.contains("serving") }
+        try makeStore(legacy, rows: 10)
+        shell.send("go on")
+        try shell.line(.errors) { $0.contains("relocated") }
+        let subscriber = try WireConnection(socket)
+        try subscriber.send(["id": 1, "op": "subscribe", "store": .string("\(AgentProcess.group)/Notes.sqlite")])
+        #expect(try subscriber.next { $0["id"] == .integer(1) }.bool("ok") == true)
+        shell.send("go on")
+        try shell.wait()
+    }
+
     /// As `docker run -v FILE:FILE` does it: a mount point can't be renamed.
     @Test(arguments: Places.FileSystem.allCases) func aStoreThatIsMountedStays(_ fileSystem: Places.FileSystem) throws {
         let places = try Places(fileSystem)
