@@ -73,10 +73,9 @@ extension FollowedStores {
     /// Nil: only a notice brings news.
     func timeUntilNextLook() -> Duration? {
         if !unhandled.isEmpty { return .zero }
-        let looks = expecting.compactMap { stores[$0]?.lookAt }
-        guard let next = (looks + waiting.values.map(\.until) + [watchRetry?.at].compactMap(\.self)).min() else {
-            return nil
-        }
+        var times = expecting.compactMap { stores[$0]?.lookAt } + waiting.values.map(\.until)
+        if let watchRetry { times.append(watchRetry.at) }
+        guard let next = times.min() else { return nil }
         return max(.zero, ContinuousClock.now.duration(to: next))
     }
 

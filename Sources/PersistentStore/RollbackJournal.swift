@@ -1,4 +1,3 @@
-import CLinux
 import Glibc
 import LinuxSystem
 import SystemPackage
@@ -25,7 +24,7 @@ package enum RollbackJournal {
     ///
     /// Such a transaction is committed by removing its super-journal, which the journals name by its whole path
     /// (https://www.sqlite.org/atomiccommit.html, §5). Of a store in a container's volume, or in a directory that was moved
-    /// since, that path may lead nowhere, and nothing is rolled back then.
+    /// since, that path may lead nowhere, and nothing is rolled back then. Throws `StoreError.busy` while it is under way.
     package static func checkSuperJournal(of location: StoreLocation) throws {
         let file = location.name.journal
         let bytes: [UInt8]
@@ -39,15 +38,8 @@ package enum RollbackJournal {
             return
         }
         guard let path = superJournal(namedAtEndOf: bytes), !canTell(of: path, location) else { return }
-        try checkNotWriting(to: location)
+        try location.checkNotWriting()
         throw StoreError.superJournalElsewhere(path, location.path)
-    }
-
-    /// Throws `StoreError.busy` while a program is in a transaction that writes to the store: its journal is there because
-    /// of it, and not because it was interrupted.
-    package static func checkNotWriting(to location: StoreLocation) throws {
-        let descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
-        if DatabaseLocks.areHeld(of: descriptor) { throw StoreError.busy(location.path) }
     }
 
     /// Whether the name holds here: the super-journal is there; it would be in this very directory; or the store that it
@@ -81,14 +73,5 @@ package enum RollbackJournal {
 
     private static func number(_ bytes: [UInt8], _ fromEnd: Int) -> UInt32 {
         bytes.suffix(fromEnd).prefix(4).reduce(0) { $0 << 8 | UInt32($1) }
-    }
-}
-
-/// SQLite's locks on a database in rollback mode.
-enum DatabaseLocks {
-    /// Whether a program is about to write, or is doing it: RESERVED, PENDING or EXCLUSIVE, which are write locks from
-    /// PENDING_BYTE on (os.h). They are this process's own as well: no connection of its own may be open.
-    static func areHeld(of descriptor: borrowing Descriptor) -> Bool {
-        gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), 0x4000_0000, 512) != 0
     }
 }

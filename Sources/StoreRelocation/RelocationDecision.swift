@@ -44,7 +44,7 @@ struct RelocationDecision {
         case .empty:
             guard seen.walHasContent || seen.journalIsHot else { return .zeroBytes }
             // It may just be made: its journal is on the disk before its first page.
-            try RollbackJournal.checkNotWriting(to: seen.location)
+            try seen.location.checkNotWriting()
             return .unusable(.halfAStore)
         case .unusual:
             try seen.checkNotWithdrawn()

@@ -67,20 +67,20 @@ struct NamespaceTests {
     }
 
     /// No event tells that a limit was raised.
-    @Test func whatCouldNotBeWatchedIsTriedAgain() throws {
+    @Test(.enabled(if: Namespaces.canLimitWatches, "a namespace's watches can't be limited here"))
+    func whatCouldNotBeWatchedIsTriedAgain() throws {
         let places = try Places()
         let legacy = places.legacy.appending("Notes.sqlite")
         let socket = places.scratch("agent.sock")
         // The agent's own file takes the only watch.
         let script = """
             limit=/proc/sys/user/max_inotify_watches
-            echo 1 > $limit || { echo unlimited; exit; }
+            echo 1 > $limit
             '\(Programs.groupstore)' agent --group '\(AgentProcess.group)=\(places.group)' --legacy '\(legacy)' &
-            echo started; read line; echo 1000 > $limit
+            read line; echo 1000 > $limit
             read line; kill $!; wait
             """
         let shell = try unshared("sh", ["-c", Word(script)], environment: AgentProcess.environment(socket))
-        guard try shell.line() == "started" else { return print("no limit can be set here: skipped") }
         try shell.line(.errors) { $0.contains("legacy can't be watched") }
         try shell.line(.errors) { $0.contains("serving") }
         try makeStore(legacy, rows: 10)
@@ -173,6 +173,9 @@ enum Namespaces {
     static let flags: [Word] = [
         "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
     ]
+
+    static let canLimitWatches =
+        (try? run("unshare", flags + ["sh", "-c", "echo 1 > /proc/sys/user/max_inotify_watches"]).status) == 0
 
     static let areAvailable = (try? run("unshare", flags + ["true"]).status) == 0
 }
