@@ -30,7 +30,7 @@ final class AgentProcess {
     var environment: [String: String] { Self.environment(socket) }
 
     private func awaitSocket() throws {
-        let deadline = Deadline(after: .seconds(30))
+        let deadline = Deadline(after: .ample)
         while (try? UnixSocket.connect(to: socket)) == nil {
             guard try !process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
                 let said = try process.hasEnded(within: .zero) ? process.wait().errors : "no socket in time"
@@ -55,7 +55,7 @@ final class AgentProcess {
 
     func stop() throws -> FinishedProcess {
         process.signal(SIGTERM)
-        return try process.wait(within: .seconds(30))
+        return try process.wait()
     }
 }
 
@@ -83,7 +83,7 @@ final class WireConnection {
 
     /// The next line that `condition` holds for, those before it left out. Throws at the deadline and at the end.
     @discardableResult
-    func next(within limit: Duration = .seconds(60), where condition: (JSONObject) -> Bool) throws -> JSONObject {
+    func next(within limit: Duration = .ample, where condition: (JSONObject) -> Bool) throws -> JSONObject {
         let deadline = Deadline(after: limit)
         while true {
             while let line = try lines.next() {
@@ -98,7 +98,7 @@ final class WireConnection {
 
     /// The next line with one of these types.
     @discardableResult
-    func next(_ types: String..., within limit: Duration = .seconds(60)) throws -> JSONObject {
+    func next(_ types: String..., within limit: Duration = .ample) throws -> JSONObject {
         try next(within: limit) { object in types.contains { $0 == object.type } }
     }
 

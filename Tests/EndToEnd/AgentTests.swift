@@ -15,7 +15,7 @@ import Testing
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
         let subscriber = try agent.subscribe("Notes.sqlite")
         #expect(try agent.stop().status == 0)
-        #expect(throws: (any Error).self) { try subscriber.next(within: .seconds(10)) { _ in false } }
+        #expect(throws: (any Error).self) { try subscriber.next { _ in false } }
         #expect(try Directory(places.scratch(".")).status("agent.sock") == nil, "the socket is still there")
     }
 
@@ -27,7 +27,7 @@ import Testing
         #expect(try Directory(places.scratch(".")).status("agent.sock") != nil)
 
         let live = try AgentProcess(places, legacy: legacy)
-        let third = try AgentProcess(places, legacy: legacy, ready: false).process.wait(within: .seconds(30))
+        let third = try AgentProcess(places, legacy: legacy, ready: false).process.wait()
         #expect(third.status == 75, "\(third.errors)")
         #expect(third.errors.contains("agent.sock"))
         _ = try live.subscribe("Notes.sqlite")
@@ -84,7 +84,7 @@ import Testing
     }
 
     private func awaitNotice(_ notice: String, _ socket: borrowing Descriptor) throws {
-        let deadline = Deadline(after: .seconds(30))
+        let deadline = Deadline(after: .ample)
         while !deadline.hasPassed {
             var wait = pollfd(fd: socket.raw, events: Int16(POLLIN), revents: 0)
             guard poll(&wait, 1, 1000) > 0 else { continue }

@@ -98,7 +98,7 @@ import Testing
 
     /// The legacy store's line of `status`, once nothing is under way.
     private func settledRow(of agent: AgentProcess) throws -> JSONObject {
-        let deadline = Deadline(after: .seconds(60))
+        let deadline = Deadline(after: .ample)
         while true {
             let done = try groupstore("status", "--json", environment: agent.environment)
             let row = done.objects.first { $0.type == "legacy" }

@@ -54,7 +54,7 @@ import Testing
 
     /// A connection subscribed to the samples' store, once the agent takes it.
     static func subscriber(to socket: FilePath, of agent: RunningProcess) throws -> WireConnection {
-        let deadline = Deadline(after: .seconds(30))
+        let deadline = Deadline(after: .ample)
         while (try? UnixSocket.connect(to: socket)) == nil {
             guard try !agent.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
                 throw Unexpected("agent: \(try agent.wait(within: .zero).errors)")

@@ -19,7 +19,7 @@ import Testing
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
         try relocation.line { JSONObject(line: $0)?.type == "waiting" }
         relocation.signal(number)
-        let done = try relocation.wait(within: .seconds(10))
+        let done = try relocation.wait()
         #expect(done.status == 130, "\(done.output)")
         #expect(done.outcome == "busy" && done.summary.object("error")?.string("code") == "cancelled")
         #expect(done.summary.object("error")?.integer("exit") == 130)

@@ -114,7 +114,7 @@ import Testing
         try apps.start(rows: 400, rate: 100)
         let app = try #require(apps.running.first)
         try app.line { $0 == "row app0 20" }
-        app.signal(SIGSTOP)
+        app.suspend()
         let before = try DirectorySnapshot(apps.places.legacy)
 
         let started = ContinuousClock.now
@@ -136,7 +136,8 @@ import Testing
         let done = try groupstore(
             "relocate", Word(apps.store.path), Word(apps.places.group), "--json", environment: agent.environment)
         #expect(done.outcome == "relocated", "\(done.output)")
-        #expect(try apps.finish().count == 1)
+        // It catches up with what it couldn't write, and may have come to its end before it was asked.
+        #expect(try apps.finish().count <= 1)
     }
 
     /// The app goes on where the store is, whatever the agent had done to it when it was killed.
@@ -158,7 +159,7 @@ import Testing
             found[try state(apps), default: 0] += 1
             // It works without an agent: rows come.
             let app = try #require(apps.running.first)
-            try app.line(within: .seconds(60)) { $0.hasPrefix("row app0 ") && Int($0.dropFirst(9)) ?? 0 > 300 }
+            try app.line(within: .ample) { $0.hasPrefix("row app0 ") && Int($0.dropFirst(9)) ?? 0 > 300 }
             let heir = try agent(apps)
             let subscriber = try heir.subscribe("Notes.sqlite")
             // What the app found at the old place, this agent relocates, if not under the app then after its end.

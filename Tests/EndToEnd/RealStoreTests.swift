@@ -91,7 +91,7 @@ struct RealStoreTests {
 /// Waits until nothing of a legacy store is left. What brings it to its end may have been begun by an earlier agent,
 /// and then no subscriber hears of it.
 func awaitRetirement(of legacy: StoreFiles, _ agent: AgentProcess) throws {
-    let deadline = Deadline(after: .seconds(60))
+    let deadline = Deadline(after: .ample)
     while try !legacy.parts().isEmpty {
         guard try !agent.process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
             agent.process.signal(SIGTERM)

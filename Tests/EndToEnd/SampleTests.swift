@@ -61,8 +61,7 @@ import Testing
         let places = try Places()
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
         let listener = try run(
-            Programs.source(sample), ["group.example.unknown/Notes.sqlite"], environment: agent.environment,
-            within: .seconds(30))
+            Programs.source(sample), ["group.example.unknown/Notes.sqlite"], environment: agent.environment)
         #expect(listener.status != 0)
         #expect(listener.errors.contains("refused: "))
     }

@@ -112,7 +112,7 @@ import Testing
     /// Between two looks the agent is asked something: that takes time, and no thread that tasks share spins.
     private func awaitEnd(of threads: Set<String>, _ agent: AgentProcess) throws {
         let connection = try agent.connect()
-        let deadline = Deadline(after: .seconds(30))
+        let deadline = Deadline(after: .ample)
         while try !threads.isDisjoint(with: listeningThreads()) {
             guard !deadline.hasPassed else { throw Unexpected("threads that listen are left") }
             _ = try subscribers(connection)

@@ -20,7 +20,7 @@ import Testing
     ) async throws {
         let log = rig.log
         try await coordinator.coordinate(
-            with: [.readingIntent(with: url ?? rig.notes, options: options)], deadline: .seconds(20)
+            with: [.readingIntent(with: url ?? rig.notes, options: options)], deadline: .ample
         ) { _ in log.note("read") }
     }
 
@@ -29,7 +29,7 @@ import Testing
     ) async throws {
         let log = rig.log
         try await coordinator.coordinate(
-            with: [.writingIntent(with: url ?? rig.notes, options: options)], deadline: .seconds(20)
+            with: [.writingIntent(with: url ?? rig.notes, options: options)], deadline: .ample
         ) { _ in log.note("write") }
     }
 
@@ -158,7 +158,7 @@ import Testing
         let own = rig.coordinator(presenter)
         let (notes, log) = (rig.notes, rig.log)
         presenter.onSave {
-            try await own.coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+            try await own.coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
                 log.note("P writes")
             }
         }
@@ -186,8 +186,8 @@ import Testing
         let (outer, same, other) = (
             rig.coordinator(purpose: "sync"), rig.coordinator(purpose: "sync"), rig.coordinator(purpose: "other")
         )
-        try await outer.coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
-            try await same.coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+        try await outer.coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
+            try await same.coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
                 log.note("same purpose")
             }
             let error = try await #require(throws: FileCoordinationError.self) {
@@ -201,9 +201,9 @@ import Testing
     /// nsfilecoordinator/cancel()
     @Test func cancellingEndsTheWaiting() async throws {
         let (notes, waiting) = (rig.notes, rig.coordinator())
-        try await rig.coordinator().coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+        try await rig.coordinator().coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
             let outcome = Task {
-                try await waiting.coordinate(with: [.readingIntent(with: notes)], deadline: .seconds(20)) { _ in }
+                try await waiting.coordinate(with: [.readingIntent(with: notes)], deadline: .ample) { _ in }
             }
             // Cancelled as soon as it stands in line, seen by its record.
             while rig.container.claimRecords().count < 2 { await Task.yield() }
@@ -215,9 +215,9 @@ import Testing
 
     @Test func cancellingTheTaskEndsTheWaiting() async throws {
         let (notes, waiting) = (rig.notes, rig.coordinator())
-        try await rig.coordinator().coordinate(with: [.writingIntent(with: notes)], deadline: .seconds(20)) { _ in
+        try await rig.coordinator().coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
             let task = Task {
-                try await waiting.coordinate(with: [.readingIntent(with: notes)], deadline: .seconds(20)) { _ in }
+                try await waiting.coordinate(with: [.readingIntent(with: notes)], deadline: .ample) { _ in }
             }
             while rig.container.claimRecords().count < 2 { await Task.yield() }
             task.cancel()
@@ -246,7 +246,7 @@ import Testing
     /// And so is whoever holds a claim.
     @Test func theHolderOfAClaimIsNamed() async throws {
         let (notes, other) = (rig.notes, rig.coordinator())
-        try await rig.coordinator().coordinate(with: [.readingIntent(with: notes)], deadline: .seconds(20)) { _ in
+        try await rig.coordinator().coordinate(with: [.readingIntent(with: notes)], deadline: .ample) { _ in
             let error = try await #require(throws: FileCoordinationError.self) {
                 try await other.coordinate(with: [.writingIntent(with: notes)], deadline: .milliseconds(50)) { _ in }
             }
@@ -258,7 +258,7 @@ import Testing
     @Test func aPresenterThatComesInTheMiddleWaits() async throws {
         let (notes, rig) = (rig.notes, rig)
         let adding = try await rig.coordinator().coordinate(
-            with: [.writingIntent(with: notes)], deadline: .seconds(20)
+            with: [.writingIntent(with: notes)], deadline: .ample
         ) { _ in
             let task = Task {
                 let presenter = try await rig.present(notes, name: "Late")

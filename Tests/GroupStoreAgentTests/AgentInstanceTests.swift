@@ -62,7 +62,7 @@ import Testing
 
     /// A program that another test is starting shares the lock's descriptor until it runs.
     private func nextInstance() throws -> AgentInstance {
-        let deadline = Deadline(after: .seconds(10))
+        let deadline = Deadline(after: .ample)
         while true {
             do {
                 return try AgentInstance(socket: socket, isShared: false)

@@ -95,7 +95,7 @@ final class RunningServer {
         watch.stop()
         isStopping.set()
         loop.wake()
-        return thread.join(within: .seconds(10))
+        return thread.join(within: .ample)
     }
 
     deinit { stop() }

@@ -19,7 +19,7 @@ import Testing
         store = try SharedStore("Notes.sqlite", in: container)
     }
 
-    private func open(patience: Duration = .seconds(60)) async throws -> SharedDatabasePool {
+    private func open(patience: Duration = .ample) async throws -> SharedDatabasePool {
         try await SharedDatabasePool(store, patience: patience) { pool in
             try pool.write { try $0.execute(sql: "CREATE TABLE IF NOT EXISTS note (title TEXT)") }
         }

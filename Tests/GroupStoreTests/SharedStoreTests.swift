@@ -65,7 +65,7 @@ import Testing
         try legacy.rename("Notes.sqlite", to: transfer.id.hiddenName(), in: legacy, .exchange)
         #expect(store.whereabouts == .moving)
 
-        #expect(try store.settledURL(Deadline(after: .seconds(5))) == store.legacyURL)
+        #expect(try store.settledURL(Deadline(after: .ample)) == store.legacyURL)
         #expect(try legacy.status("Notes.sqlite")?.identity == identity)
         // The rest is the next run's.
         #expect(try container.journal() != nil)

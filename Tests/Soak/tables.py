@@ -455,8 +455,8 @@ def check(subscriber, store, tally, where):
     if not committed and not changed:
         return
     told, is_complete = set(), True
-    # A program that opened the store anew may have changed nothing.
-    patience = 10 if changed else 0.3
+    # A program that opened the store anew may have changed nothing. A busy machine may stand still for seconds.
+    patience = 60 if changed else 0.3
     while True:
         event = subscriber.line(patience)
         if event is None:
@@ -474,7 +474,7 @@ def check(subscriber, store, tally, where):
                 break
             patience = 0.05
         else:
-            patience = 2
+            patience = 60
     tally.all[kind] += 1
     if is_complete:
         tally.complete[kind] += 1

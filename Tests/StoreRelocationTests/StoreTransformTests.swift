@@ -59,7 +59,7 @@ import Testing
     private func request(_ directory: Directory, fails: Bool = false) -> RelocationRequest {
         var request = RelocationRequest(source: legacy.path, group: directory.path)
         request.transform = Renewal(fails: fails)
-        request.deadline = .seconds(5)
+        request.deadline = .ample
         return request
     }
 

@@ -61,8 +61,15 @@ package final class RunningProcess {
 
     package func signal(_ number: CInt) { kill(pid, number) }
 
+    /// Returns when it stands still: a signal alone leaves its threads some time.
+    package func suspend() {
+        signal(SIGSTOP)
+        var raw: CInt = 0
+        if waitpid(pid, &raw, WUNTRACED) == pid, raw & 0xFF != 0x7F { status = Self.exitCode(raw) }
+    }
+
     /// The next line; nil when it will write no more. Throws at the deadline.
-    package func line(_ source: Source = .output, within limit: Duration = .seconds(60)) throws -> String? {
+    package func line(_ source: Source = .output, within limit: Duration = .ample) throws -> String? {
         let deadline = Deadline(after: limit)
         while true {
             if let line = source == .output ? output.nextLine() : errors.nextLine() {
@@ -79,7 +86,7 @@ package final class RunningProcess {
     /// The next line that `condition` holds for, those before it left out.
     @discardableResult
     package func line(
-        _ source: Source = .output, within limit: Duration = .seconds(60), where condition: (String) -> Bool
+        _ source: Source = .output, within limit: Duration = .ample, where condition: (String) -> Bool
     ) throws -> String {
         let deadline = Deadline(after: limit)
         while let line = try line(source, within: deadline.remaining ?? limit) {
@@ -105,7 +112,7 @@ package final class RunningProcess {
 
     /// Waits for its end and gives everything it wrote. Throws at the deadline.
     @discardableResult
-    package func wait(within limit: Duration = .seconds(120)) throws -> FinishedProcess {
+    package func wait(within limit: Duration = .ample) throws -> FinishedProcess {
         guard try hasEnded(within: limit), let status else {
             throw Unexpected("\(name) did not end within \(limit)\(heard)")
         }
@@ -117,7 +124,7 @@ package final class RunningProcess {
     /// kill -9, to the process alone or with all of its group, and waits until it is gone.
     package func killAtOnce(group: Bool = false) throws {
         kill(group ? -pid : pid, SIGKILL)
-        guard try hasEnded(within: .seconds(20)) else {
+        guard try hasEnded(within: .ample) else {
             throw Unexpected("\(name) survived SIGKILL")
         }
     }
@@ -158,7 +165,7 @@ package struct FinishedProcess: Sendable {
 /// Runs a program to its end.
 @discardableResult
 package func run(
-    _ program: Word, _ arguments: [Word], environment: [String: String] = [:], within limit: Duration = .seconds(120)
+    _ program: Word, _ arguments: [Word], environment: [String: String] = [:], within limit: Duration = .ample
 ) throws -> FinishedProcess {
     let process = try RunningProcess(program, arguments, environment: environment)
     process.closeInput()
