@@ -33,7 +33,7 @@ extension StoreObserver {
             guard isUnreadable else {
                 return try lookAtRest(files, wasWritten: files.log == nil && sessions.isModified)
             }
-            atRest = nil
+            leaveRest()
             tracker.addUnknown()
             return Observation(.changed)
         }
@@ -51,9 +51,10 @@ extension StoreObserver {
             restDoubtedUntil = nil
             return Observation(.unchanged)
         }
-        let until = restDoubtedUntil ?? .now.advanced(by: Self.settling)
-        restDoubtedUntil = until
-        if until > .now { return Observation(.unchanged, lookAgain: Self.settling) }
+        guard let until = restDoubtedUntil, until <= .now else {
+            restDoubtedUntil = restDoubtedUntil ?? .now.advanced(by: Self.settling)
+            return Observation(.unchanged, lookAgain: Self.settling)
+        }
         sessions.observedWrite()
         self.atRest = now
         restDoubtedUntil = nil
@@ -62,13 +63,26 @@ extension StoreObserver {
         return Observation(.changed)
     }
 
+    /// Whether a program has opened the store while it was doubted who had written it, and no program's end has told since.
+    func wasWrittenAtRest(_ files: StoreFiles) -> Bool {
+        guard files.log != nil, restDoubtedUntil != nil, sessions.isModified else { return false }
+        sessions.observedWrite()
+        return true
+    }
+
+    /// A program has it open, or what was written is told.
+    func leaveRest() {
+        atRest = nil
+        restDoubtedUntil = nil
+    }
+
     /// Longer than from a program's write to the removal of its index, where neither lock is held.
     static let settling = Duration.milliseconds(5)
 
     /// The event of a write to the log comes before its commit can be seen. So the index is read again for some
     /// microseconds, and then for as long as somebody holds the log's write lock.
     func lookAtLog(_ files: StoreFiles) throws -> Observation {
-        atRest = nil
+        leaveRest()
         // Once for each transaction: a long one is looked for at the backoff's pace.
         let waits = ahead == .not && backoff.isFresh
         var hasChanged = try waits ? awaitCommit(files) : hasCommitted(files)

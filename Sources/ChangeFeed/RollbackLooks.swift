@@ -7,7 +7,7 @@ import PersistentStore
 extension StoreObserver {
     /// The change counter is final when no hot journal is left that could undo it.
     func lookAtRollback(_ files: StoreFiles) throws -> Observation {
-        atRest = nil
+        leaveRest()
         forgetTables(Unattributable.gap)
         guard try !files.isJournalHot() else { return Observation(.unchanged) }
         guard let counter = try files.header()?.changeCounter, counter != known.changeCounter else {

@@ -72,7 +72,7 @@ package final class StoreObserver {
         isUnreadable = false
         ahead = .not
         toldUnderLock = nil
-        atRest = nil
+        leaveRest()
     }
 
     /// Something happened to one of the store's parts. Cheap; `look` judges.
@@ -93,7 +93,7 @@ package final class StoreObserver {
         guard touched.isEmpty, !isUnreadable, backoff.isFresh, let files, files.log != nil,
             let hasChanged = try? awaitCommit(files)
         else { return nil }
-        atRest = nil
+        leaveRest()
         ahead = hasChanged ? .told : .waited
         return hasChanged ? tracker.takeChanges() ?? .unknown : nil
     }
@@ -174,12 +174,13 @@ package final class StoreObserver {
             indexHasCommitted = false
         }
         if try hasCommitted(files) { hasChanged = true }
-        if sessions.takeMissed() {
+        let isMissed = sessions.takeMissed()
+        if isMissed || wasWrittenAtRest(files) {
             hasChanged = true
             tracker.addUnknown()
             forgetTables(Unattributable.gap)
         }
-        if hasChanged { atRest = nil }
+        if hasChanged { leaveRest() }
         return hasChanged
     }
 }

@@ -130,7 +130,8 @@ import Testing
         let coordinator = rig.coordinator()
         let new = rig.url("Moved.sqlite")
         try coordinator.coordinate(
-            writingItemAt: rig.notes, options: .forMoving, writingItemAt: new, options: .forReplacing
+            writingItemAt: rig.notes, options: .forMoving, writingItemAt: new, options: .forReplacing,
+            deadline: .ample
         ) { old, new in
             try rig.container.directory.rename("Notes.sqlite", to: "Moved.sqlite", in: rig.container.directory, .refuse)
             coordinator.item(at: old, didMoveTo: new)
