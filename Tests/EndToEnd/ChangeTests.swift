@@ -238,20 +238,25 @@ import Testing
         for number in 1...100 {
             try sqlite(store, "INSERT INTO entry VALUES ('shell', \(number))")
             _ = try sqlite(store, "SELECT count(*) FROM entry")
-            try expectNoLine(from: subscriber, after: "change", "commit \(number)")
+            try expectOneChange(to: subscriber, "commit \(number)")
         }
     }
 
-    /// One line of that type is there or comes, and none behind it before the answer to a later question.
-    private func expectNoLine(from subscriber: WireConnection, after type: String, _ circumstances: String) throws {
+    /// One change is there or comes, and nothing behind it before the answer to a later question.
+    private func expectOneChange(to subscriber: WireConnection, _ circumstances: String) throws {
         try subscriber.send(["id": "question", "op": "status"])
-        var told: [String] = []
+        var told: [JSONObject] = []
         try subscriber.next { line in
-            if line["id"] == nil { told.append(line.type ?? "") }
+            if line["id"] == nil { told.append(line) }
             return line["id"] == "question" && line["ok"] != nil
         }
-        if told.isEmpty { told.append(try subscriber.next { $0["id"] == nil }.type ?? "") }
-        #expect(told == [type], "\(circumstances)")
+        if told.isEmpty { told.append(try subscriber.next { $0["id"] == nil }) }
+        // A program that a busy disk holds up for 0.5 s while it locks out everybody: then it is told when that is over.
+        if let place = told.lastIndex(where: { $0["reason"] == "unreadable" }) {
+            if place == told.endIndex - 1 { try subscriber.next("change") }
+        } else {
+            #expect(told.map(\.type) == ["change"], "\(circumstances)")
+        }
     }
 
     private static let series =

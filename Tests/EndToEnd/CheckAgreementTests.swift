@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// `model check` says of a store what `migrate` then does with it.
-@Suite(.timeLimit(.minutes(5))) struct CheckAgreementTests {
+@Suite(.timeLimit(.minutes(60))) struct CheckAgreementTests {
     struct Case: CustomTestStringConvertible, Sendable {
         let testDescription: String
         let old: String

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Clients that do what none should, many at a time.
-@Suite(.ownThreads, .serialized, .timeLimit(.minutes(10))) struct ConnectionTests {
+@Suite(.ownThreads, .serialized, .timeLimit(.minutes(60))) struct ConnectionTests {
     private let places: Places
     private let store: FilePath
     private let agent: AgentProcess

@@ -10,7 +10,7 @@ import Testing
 @testable import GroupStore
 
 /// A file coordinator in this process, and presenters in others: asked through the agent.
-@Suite(.ownThreads, .timeLimit(.minutes(10))) struct CoordinationTests {
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct CoordinationTests {
     @Test func aPresenterInAnotherProcessIsAsked() async throws {
         var apps = try PresenterTests.Apps()
         let agent = try AgentProcess(apps.places, legacy: [])

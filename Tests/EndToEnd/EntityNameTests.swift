@@ -6,7 +6,7 @@ import Testing
 
 /// After an entity was renamed, `Z_PRIMARYKEY` keeps its old name, as Core Data leaves it; all that is told and filtered goes
 /// by the name that the store's own model has for the entity's number.
-@Suite(.timeLimit(.minutes(5))) struct EntityNameTests {
+@Suite(.timeLimit(.minutes(60))) struct EntityNameTests {
     private static let history = """
         CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZTIMESTAMP TIMESTAMP);
         CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZCHANGETYPE INTEGER,

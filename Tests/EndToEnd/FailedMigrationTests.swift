@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// A migration that fails on its way tells of the store: nobody knows the copy that it worked on.
-@Suite(.timeLimit(.minutes(5))) struct FailedMigrationTests {
+@Suite(.timeLimit(.minutes(60))) struct FailedMigrationTests {
     private static func entity(_ content: String) -> String { "<entity name='A'>\(content)</entity>" }
 
     /// Core Data would have refused, and two steps get there: the second one finds two objects with one default.

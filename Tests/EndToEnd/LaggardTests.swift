@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Subscribers that don't read.
-@Suite(.ownThreads, .timeLimit(.minutes(10))) struct LaggardTests {
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct LaggardTests {
     private static let writer = """
         import sqlite3, sys
         connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=600)

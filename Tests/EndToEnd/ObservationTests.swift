@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// GRDB's value observations, in a process of their own, of what other processes do to the store.
-@Suite(.ownThreads, .timeLimit(.minutes(10))) struct ObservationTests {
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct ObservationTests {
     private let places: Places
     private var store: FilePath { places.group.appending("Notes.sqlite") }
     private var legacy: FilePath { places.legacy.appending("Notes.sqlite") }

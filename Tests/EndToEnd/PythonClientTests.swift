@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// `Samples/groupstore.py`, in both of its forms.
-@Suite(.ownThreads, .timeLimit(.minutes(10))) struct PythonClientTests {
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct PythonClientTests {
     private let places: Places
     private let store: FilePath
 

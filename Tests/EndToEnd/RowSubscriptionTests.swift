@@ -14,7 +14,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
 }
 
 /// Subscriptions that a store's history is read for.
-@Suite(.ownThreads, .timeLimit(.minutes(10))) struct RowSubscriptionTests {
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct RowSubscriptionTests {
     private final class Scene {
         let places: Places
         let store: FilePath

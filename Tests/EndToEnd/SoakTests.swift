@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// A bounded sample of `script/soak feed`: `$GROUPSTORE_SEED` says what is done when, and a failure prints the seed.
-@Suite(.ownThreads, .timeLimit(.minutes(15))) struct SoakTests {
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct SoakTests {
     @Test func everyCommitIsToldToEverySubscriber() throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
         let client = FilePath("\(Programs.source("Samples/groupstore.py"))").removingLastComponent()

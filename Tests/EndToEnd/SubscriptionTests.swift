@@ -7,7 +7,7 @@ import Testing
 @testable import GroupStore
 
 /// The library's sequence of changes, against agents that come and go.
-@Suite(.ownThreads, .serialized, .timeLimit(.minutes(10))) struct SubscriptionTests {
+@Suite(.ownThreads, .serialized, .timeLimit(.minutes(60))) struct SubscriptionTests {
     private let places: Places
     private let store: FilePath
 

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// The examples of the protocol's document, played against an agent.
-@Suite(.ownThreads, .serialized, .timeLimit(.minutes(10))) struct WireProtocolTests {
+@Suite(.ownThreads, .serialized, .timeLimit(.minutes(60))) struct WireProtocolTests {
     private static let document: String = {
         let path = Programs.source("Documentation/WireProtocol.md")
         return (try? run("cat", [path]).output) ?? ""

@@ -7,7 +7,7 @@ import Testing
 
 @testable import FileCoordination
 
-@Suite(.timeLimit(.minutes(10))) struct ClaimTests {
+@Suite(.timeLimit(.minutes(60))) struct ClaimTests {
     let rig: Rig
 
     init() throws { rig = try Rig() }

@@ -10,7 +10,7 @@ import Testing
 
 /// What Apple's documentation says of a file coordinator, a test each. The pages are below
 /// https://developer.apple.com/documentation/foundation/.
-@Suite(.timeLimit(.minutes(10))) struct FileCoordinatorTests {
+@Suite(.timeLimit(.minutes(60))) struct FileCoordinatorTests {
     let rig: Rig
 
     init() throws { rig = try Rig() }

@@ -10,7 +10,7 @@ import Testing
 @testable import GroupStoreAgent
 
 /// Presenters and claims over a real socket: those that come, go, hang, lie and answer late.
-@Suite(.timeLimit(.minutes(10))) struct PresenterDeskTests {
+@Suite(.timeLimit(.minutes(60))) struct PresenterDeskTests {
     let server: RunningServer
     let notes = "group.example/Notes.sqlite"
 

@@ -8,7 +8,7 @@ import Testing
 
 @testable import GroupStoreGRDB
 
-@Suite(.timeLimit(.minutes(10))) struct PoolObservationTests {
+@Suite(.timeLimit(.minutes(60))) struct PoolObservationTests {
     let scratch: TemporaryDirectory
     let container: GroupContainer
     let notes: SharedDatabasePool

@@ -8,7 +8,7 @@ import Testing
 
 @testable import GroupStoreGRDB
 
-@Suite(.timeLimit(.minutes(10))) struct SharedDatabasePoolTests {
+@Suite(.timeLimit(.minutes(60))) struct SharedDatabasePoolTests {
     let scratch: TemporaryDirectory
     let container: GroupContainer
     let store: SharedStore

@@ -9,7 +9,7 @@ import Testing
 @testable import GroupContainer
 @testable import GroupStore
 
-@Suite(.timeLimit(.minutes(10))) struct SharedStoreTests {
+@Suite(.timeLimit(.minutes(60))) struct SharedStoreTests {
     let scratch: TemporaryDirectory
     let container: GroupContainer
     let legacy: Directory
