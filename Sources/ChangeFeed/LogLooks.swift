@@ -63,13 +63,6 @@ extension StoreObserver {
         return Observation(.changed)
     }
 
-    /// Whether a program has opened the store while it was doubted who had written it, and no program's end has told since.
-    func wasWrittenAtRest(_ files: StoreFiles) -> Bool {
-        guard files.log != nil, restDoubtedUntil != nil, sessions.isModified else { return false }
-        sessions.observedWrite()
-        return true
-    }
-
     /// A program has it open, or what was written is told.
     func leaveRest() {
         atRest = nil

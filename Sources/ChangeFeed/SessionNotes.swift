@@ -17,15 +17,22 @@ struct SessionNotes {
 
     /// The database was written since the last session's end.
     private(set) var isModified = false
+    /// And then a session began: what was written had been in no log.
+    private var isModifiedBetween = false
     /// By the events since the last look.
     private var ended = Count()
     /// Observed ones whose events are still to come.
     private var owed = Count()
 
-    mutating func note(_ part: StorePart, modified: Bool, removed: Bool) {
+    mutating func note(_ part: StorePart, created: Bool, modified: Bool, removed: Bool) {
         switch part {
         case .database: if modified { isModified = true }
-        case .sharedMemory: if removed { end() }
+        case .sharedMemory:
+            if created, isModified {
+                isModified = false
+                isModifiedBetween = true
+            }
+            if removed { end() }
         // The index goes first. Without one, in exclusive mode, the log's going is the session's end.
         case .wal: if removed, isModified { end() }
         case .journal, .support: break
@@ -39,6 +46,12 @@ struct SessionNotes {
 
     /// What was noted of the database until now was seen: only what comes is still to be told.
     mutating func observedWrite() { isModified = false }
+
+    /// Whether the database was written between two sessions since the last look, by a copy over it.
+    mutating func takeModifiedBetween() -> Bool {
+        defer { isModifiedBetween = false }
+        return isModifiedBetween
+    }
 
     mutating func observedOneEnded(hasCommitted: Bool) { owed.add(written: hasCommitted) }
 

@@ -81,7 +81,7 @@ package final class StoreObserver {
         if part == .wal, !created, !removed { touched.insert(.wal) } else { touched.formUnion([part, .database]) }
         if part == .journal { usesJournal = true }
         events.note(part, created: created, modified: modified)
-        sessions.note(part, modified: modified, removed: removed)
+        sessions.note(part, created: created, modified: modified, removed: removed)
     }
 
     /// What the next `look` need not do again.
@@ -175,7 +175,7 @@ package final class StoreObserver {
         }
         if try hasCommitted(files) { hasChanged = true }
         let isMissed = sessions.takeMissed()
-        if isMissed || wasWrittenAtRest(files) {
+        if sessions.takeModifiedBetween() || isMissed {
             hasChanged = true
             tracker.addUnknown()
             forgetTables(Unattributable.gap)
