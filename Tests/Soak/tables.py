@@ -144,14 +144,16 @@ class Store:
         for kind, name, _, root, sql in schema:
             if kind != "table":
                 continue
-            # In the order of the table's own b-tree.
+            # In the order of the table's own b-tree; without a rowid SQLite takes any index for that, by the statistics.
             source = quoted(name) + (" NOT INDEXED" if root else "")
             try:
                 cursor = self.reader.execute(f"SELECT rowid, * FROM {source}")
+                rows = cursor.fetchall()
             except sqlite3.OperationalError:
                 cursor = self.reader.execute(f"SELECT * FROM {source}")
+                rows = sorted(cursor.fetchall(), key=repr)
             names = tuple(column[0] for column in cursor.description)
-            result[name] = hash((names, tuple(cursor.fetchall())))
+            result[name] = hash((names, tuple(rows)))
         self.reader.execute("COMMIT")
         return result
 
