@@ -8,6 +8,7 @@ extension StoreObserver {
     /// The change counter is final when no hot journal is left that could undo it.
     func lookAtRollback(_ files: StoreFiles) throws -> Observation {
         leaveRest()
+        // Here each commit is a write to the database: none of them was made between two sessions.
         sessions.observedWrite()
         forgetTables(Unattributable.gap)
         guard try !files.isJournalHot() else { return Observation(.unchanged) }

@@ -123,16 +123,10 @@ final class StoreFiles {
     /// Whether somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.
     func isLogBeingWritten() -> Bool { log?.isLocked(at: 120) ?? false }
 
-    // MARK: The database's locks (https://sqlite.org/lockingv3.html; their bytes are in os.h)
-
-    private static let pendingByte: off_t = 0x4000_0000
-    private static let sharedRange: off_t = 0x4000_0002
+    // MARK: The database's locks
 
     /// Whether a program keeps everybody else from reading.
-    func isLockedExclusively() -> Bool {
-        gs_ofd_conflict(database.raw, Int16(F_RDLCK), Self.sharedRange, 510) == 1
-            || gs_ofd_conflict(database.raw, Int16(F_RDLCK), Self.pendingByte, 1) == 1
-    }
+    func isLockedExclusively() -> Bool { DatabaseLocks.areExclusive(on: database.raw) }
 
     /// Gives a writer that has just committed a millisecond to release its lock, so that a reader who is told now
     /// can read now. True when it is still held.

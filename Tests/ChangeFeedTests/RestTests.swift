@@ -1,5 +1,4 @@
 import ChangeFeed
-import LinuxSystem
 import PersistentStore
 import SystemPackage
 import TestSupport
@@ -46,7 +45,6 @@ struct RestTests {
         let writer = try Shell(store, "INSERT INTO note VALUES ('y')")
         wasOpened()
         #expect(observer.look().finding == .changed)
-        pause(.milliseconds(10))
         try writer.close()
         wasWritten()
         doubt()

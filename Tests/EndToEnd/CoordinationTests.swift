@@ -35,7 +35,7 @@ import Testing
         let agent = try AgentProcess(apps.places, legacy: [])
         try apps.start(rows: 200, rate: 100)
         let app = try #require(apps.running.first)
-        app.suspend()
+        try app.suspend()
         let container = try GroupContainer(identifier: AgentProcess.group, directory: URL(path: apps.places.group))
         let coordinator = FileCoordinator(
             in: container, seats: PresenterSeats(registry: RemoteRegistry(container, socket: agent.socket)))

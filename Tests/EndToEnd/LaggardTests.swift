@@ -42,7 +42,7 @@ import Testing
             Programs.groupstore, ["watch", "\(AgentProcess.group)/Notes.sqlite", "--json"],
             environment: agent.environment)
         try watch.line { JSONObject(line: $0)?.type == "subscribed" }
-        watch.suspend()
+        try watch.suspend()
         let silent = try agent.subscribe("Notes.sqlite")
 
         try write(20_000, to: store)

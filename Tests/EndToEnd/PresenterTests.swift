@@ -114,7 +114,7 @@ import Testing
         try apps.start(rows: 400, rate: 100)
         let app = try #require(apps.running.first)
         try app.line { $0 == "row app0 20" }
-        app.suspend()
+        try app.suspend()
         let before = try DirectorySnapshot(apps.places.legacy)
 
         let started = ContinuousClock.now

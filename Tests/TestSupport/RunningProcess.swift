@@ -62,10 +62,17 @@ package final class RunningProcess {
     package func signal(_ number: CInt) { kill(pid, number) }
 
     /// Returns when it stands still: a signal alone leaves its threads some time.
-    package func suspend() {
+    /// Throws at the deadline.
+    package func suspend() throws {
         signal(SIGSTOP)
+        let deadline = Deadline(after: .ample)
         var raw: CInt = 0
-        if waitpid(pid, &raw, WUNTRACED) == pid, raw & 0xFF != 0x7F { status = Self.exitCode(raw) }
+        while waitpid(pid, &raw, WUNTRACED | WNOHANG) != pid {
+            guard !deadline.hasPassed else { throw Unexpected("\(name) does not stand still\(heard)") }
+            fill(Deadline(after: .milliseconds(2)))
+        }
+        let isStopped = raw & 0xFF == 0x7F
+        if !isStopped { status = Self.exitCode(raw) }
     }
 
     /// The next line; nil when it will write no more. Throws at the deadline.
