@@ -27,7 +27,7 @@ package struct StoreObjects {
             one.declaredProperties.contains { $0.name == property }
         }
         let column = table?.columns.first { column in
-            column.content == .attribute(entity: declaring?.name ?? "", name: property)
+            column.content == .attribute(entity: declaring?.name ?? "", path: [property])
                 || column.content == .reference(entity: declaring?.name ?? "", name: property)
         }
         guard let column else { return nil }

@@ -153,7 +153,7 @@ struct MappingInference {
                 entity, property: new.name,
                 "Source and destination attribute types are incompatible: \(old.type.name) and \(new.type.name)",
                 remedy: "add an attribute of the new type beside the old one, or write a mapping model")
-        } else if old.allowsExternalBinaryDataStorage, !new.allowsExternalBinaryDataStorage {
+        } else if old.movesExternalDataInline(to: new) {
             refuse(
                 entity, property: new.name, "Unable to use inferred mapping to move external reference into store.",
                 remedy: "keep “Allows External Storage” on, or write a mapping model")
@@ -166,6 +166,17 @@ struct MappingInference {
             entity, property: new.name, "Can not map from a to-many to a to-one relationship",
             remedy: "keep it to-many, give it another renaming identifier (its objects are then let go), "
                 + "or write a mapping model that chooses one")
+    }
+}
+
+extension AttributeDescription {
+    /// Whether a value that may lie in a file of its own would have to move into the store: this attribute's, or that of
+    /// an element of a composite one.
+    fileprivate func movesExternalDataInline(to new: AttributeDescription) -> Bool {
+        if allowsExternalBinaryDataStorage, !new.allowsExternalBinaryDataStorage { return true }
+        return Pairing(elements, new.elements, \.renamingIdentifier, \.name).all.contains { old, new in
+            old?.movesExternalDataInline(to: new) ?? false
+        }
     }
 }
 

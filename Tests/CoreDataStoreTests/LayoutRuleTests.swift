@@ -72,7 +72,7 @@ import Testing
         ])
         let columns = StoreLayout(model).tables[0].columns
         #expect(columns.map(\.name) == ["ZENT", "ZTEXT", "ZTEXT1", "ZTEXT11", "ZTEXT2"])
-        #expect(columns[2].content == .attribute(entity: "B", name: "text"))
+        #expect(columns[2].content == .attribute(entity: "B", path: ["text"]))
         #expect(columns[4].type == "INTEGER")
     }
 

@@ -67,15 +67,16 @@ package struct StoreLayout: Sendable {
     /// The column of an attribute's values, or of a to-one relationship's keys; nil for what has none of its own. Of a
     /// composite attribute a key path names the element: `place.latitude`.
     package func column(of property: String, of entity: String) -> ColumnLayout? {
-        if let dot = property.firstIndex(of: ".") {
-            guard let declaring = declaringEntity(of: String(property[..<dot]), of: entity)?.name else { return nil }
-            return column(.attribute(entity: declaring, name: property.replacing(".", with: "_")), in: entity)
+        let path = property.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+        if path.count > 1 {
+            guard let declaring = declaringEntity(of: path[0], of: entity)?.name else { return nil }
+            return column(.attribute(entity: declaring, path: path), in: entity)
         }
         guard let declaring = declaringEntity(of: property, of: entity)?.name,
             case let found? = model.entity(named: declaring).flatMap({ model.property(named: property, of: $0) })
         else { return nil }
         switch found {
-        case .attribute: return column(.attribute(entity: declaring, name: property), in: entity)
+        case .attribute: return column(.attribute(entity: declaring, path: [property]), in: entity)
         case .relationship(let relationship) where !relationship.isToMany:
             return column(.reference(entity: declaring, name: property), in: entity)
         case .relationship, .fetched: return nil

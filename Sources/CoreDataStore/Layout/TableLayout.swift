@@ -35,7 +35,9 @@ package struct TableLayout: Sendable {
 /// One column besides the three that each table has.
 package struct ColumnLayout: Equatable, Sendable {
     package enum Content: Equatable, Sendable {
-        case attribute(entity: String, name: String)
+        /// The path is the attribute's name or, of a composite attribute's element, the names that lead to it. It is no
+        /// joined name: an attribute `a_b` may stand beside a composite attribute `a` with an element `b`.
+        case attribute(entity: String, path: [String])
         /// The destination's `Z_PK`.
         case reference(entity: String, name: String)
         /// The destination's `Z_ENT`, where it may be one of several entities.

@@ -16,7 +16,7 @@ struct TableNaming {
 
     mutating func add(_ entity: EntityDescription) {
         for attribute in entity.attributes.sorted(by: { $0.name.precedes($1.name) }) where !attribute.isTransient {
-            add(attribute, of: entity, path: attribute.name)
+            add(attribute, of: entity, path: [attribute.name])
         }
         let references = entity.relationships.sorted { $0.name.precedes($1.name) }
             .filter { !$0.isTransient && !$0.isToMany }
@@ -29,12 +29,12 @@ struct TableNaming {
 
     /// A composite attribute has a column for each of its elements, named after the element alone (reported; no such store
     /// was seen).
-    private mutating func add(_ attribute: AttributeDescription, of entity: EntityDescription, path: String) {
+    private mutating func add(_ attribute: AttributeDescription, of entity: EntityDescription, path: [String]) {
         guard attribute.type != .composite else {
-            for element in attribute.elements { add(element, of: entity, path: path + "_" + element.name) }
+            for element in attribute.elements { add(element, of: entity, path: path + [element.name]) }
             return
         }
-        let content = ColumnLayout.Content.attribute(entity: entity.name, name: path)
+        let content = ColumnLayout.Content.attribute(entity: entity.name, path: path)
         guard ColumnLayout("", attribute.type, content) != nil else { return }
         let name = unused("Z" + attribute.name.uppercased())
         if let column = ColumnLayout(name, attribute.type, content) { columns.append(column) }

@@ -47,9 +47,9 @@ extension MappingPlan {
         _ plan: EntityMappingPlan
     ) throws(MappingFault) -> [ColumnAssignment] {
         guard attribute.type != .composite else { return try elements(mapping, attribute, of: declaring, plan) }
-        guard let column = column(attribute.name, of: declaring) else { return [] }
+        guard let column = column([attribute.name], of: declaring) else { return [] }
         guard let expression = mapping?.valueExpression, let source = plan.source else {
-            return [ColumnAssignment(column: column, value: attribute.defaultValue?.sqlLiteral ?? "NULL")]
+            return [ColumnAssignment(column: column, value: attribute.defaultLiteral ?? "NULL")]
         }
         if let call = PolicyCall(expression) {
             guard plan.usesPolicy else {
@@ -68,9 +68,9 @@ extension MappingPlan {
         }
     }
 
-    private func column(_ path: String, of declaring: EntityDescription) -> String? {
+    private func column(_ path: [String], of declaring: EntityDescription) -> String? {
         destination.table(of: declaring.name)?.columns
-            .first { $0.content == .attribute(entity: declaring.name, name: path) }?.name
+            .first { $0.content == .attribute(entity: declaring.name, path: path) }?.name
     }
 
     /// A composite attribute is mapped as a whole, from one with elements of the same names.
@@ -80,9 +80,9 @@ extension MappingPlan {
     ) throws(MappingFault) -> [ColumnAssignment] {
         var found: [ColumnAssignment] = []
         for (path, element) in attribute.leaves {
-            guard let column = column(path.joined(separator: "_"), of: declaring) else { continue }
+            guard let column = column(path, of: declaring) else { continue }
             guard let source = plan.source, case .keyPath(let operand, let from)? = mapping?.valueExpression else {
-                found.append(ColumnAssignment(column: column, value: element.defaultValue?.sqlLiteral ?? "NULL"))
+                found.append(ColumnAssignment(column: column, value: element.defaultLiteral ?? "NULL"))
                 continue
             }
             var compiler = compiler.about(source.name, as: EntityMappingPlan.rowAlias, plan.mapping)
@@ -91,7 +91,7 @@ extension MappingPlan {
             let value = try? compiler.value(.keyPath(of: operand, inner))
             found.append(
                 value.map { element.assignment(of: $0, to: column) }
-                    ?? ColumnAssignment(column: column, value: element.defaultValue?.sqlLiteral ?? "NULL"))
+                    ?? ColumnAssignment(column: column, value: element.defaultLiteral ?? "NULL"))
         }
         return found
     }

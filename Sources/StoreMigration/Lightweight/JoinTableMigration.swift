@@ -6,25 +6,30 @@ import PersistentStore
 struct JoinTableMigration {
     let store: StoreWriter
     let succession: ModelSuccession
+    private let temporaries: TemporaryNames
     private var joins: [Join] = []
 
     /// One join table of the destination.
     private struct Join {
         let table: JoinTableLayout
+        /// Its name until the old tables are gone.
+        let temporary: String
         /// The source's table that only gets other names; nil for one that is made anew.
         let renamed: LinkStorage?
         /// Whether places among an ordered relationship's objects must be given out: of the owners, of the targets.
-        let numbers: (owners: Bool, targets: Bool)
-
-        var temporary: String { "_T_" + table.name }
+        let needsPlaces: (owners: Bool, targets: Bool)
 
         /// Whether the table stays as it is.
-        var isUnchanged: Bool { renamed == table.storage }
+        var isUnchanged: Bool {
+            guard let renamed, renamed == table.storage else { return false }
+            return zip(renamed.names, table.storage.names).allSatisfy { $0.hasSameBytes(as: $1) }
+        }
     }
 
-    init(_ store: StoreWriter, _ succession: ModelSuccession) {
+    init(_ store: StoreWriter, _ succession: ModelSuccession, _ temporaries: TemporaryNames) {
         self.store = store
         self.succession = succession
+        self.temporaries = temporaries
     }
 
     var destination: StoreLayout { succession.destination }
@@ -39,20 +44,21 @@ struct JoinTableMigration {
     private mutating func collect(_ table: JoinTableLayout) throws {
         let links = self.links(of: table.owner)
         let own = table.storage
-        let kept = links.count == 1 ? links.first : nil
-        if let kept, kept.isJoinTable, kept.hasShape(of: own, in: succession.source), isComplete(table) {
-            let numbers = (
-                owners: own.ownerPlace != nil && kept.ownerPlace == nil,
-                targets: own.targetPlace != nil && kept.targetPlace == nil
+        let needsPlaces = (
+            owners: own.ownerPlace != nil && links.contains { $0.storage.ownerPlace == nil },
+            targets: own.targetPlace != nil && links.contains { $0.storage.targetPlace == nil }
+        )
+        if links.count == 1, let kept = links.first?.storage, links[0].isWhole, kept.isJoinTable,
+            kept.hasShape(of: own, in: succession.source), !joins.contains(where: { $0.renamed?.table == kept.table })
+        {
+            joins.append(
+                Join(
+                    table: table, temporary: temporaries.name(for: table.name), renamed: kept, needsPlaces: needsPlaces)
             )
-            joins.append(Join(table: table, renamed: kept, numbers: numbers))
             return
         }
-        let numbers = (
-            owners: own.ownerPlace != nil && links.contains { $0.ownerPlace == nil },
-            targets: own.targetPlace != nil && links.contains { $0.targetPlace == nil }
-        )
-        let join = Join(table: table, renamed: nil, numbers: numbers)
+        let join = Join(
+            table: table, temporary: temporaries.name(for: table.name), renamed: nil, needsPlaces: needsPlaces)
         try store.execute(table.creation(as: join.temporary))
         for link in links {
             let places = [(own.ownerPlace, "owner_place"), (own.targetPlace, "target_place")].compactMap {
@@ -68,24 +74,11 @@ struct JoinTableMigration {
         joins.append(join)
     }
 
-    private func links(of side: JoinTableLayout.Side) -> [LinkStorage] {
+    private func links(of side: JoinTableLayout.Side) -> [CarriedLinks] {
         guard let entity = destination.model.entity(named: side.entity),
             case .relationship(let relationship)? = destination.model.property(named: side.relationship, of: entity)
         else { return [] }
         return succession.links(of: relationship, declaredBy: side.entity)
-    }
-
-    /// Whether no link of the table can lead from or to an object that doesn't come along.
-    private func isComplete(_ table: JoinTableLayout) -> Bool {
-        [table.owner, table.inverse].allSatisfy { side in
-            guard let entity = destination.model.entity(named: side.entity),
-                case .relationship(let new)? = destination.model.property(named: side.relationship, of: entity)
-            else { return false }
-            return destination.numbers.family(of: side.entity).allSatisfy { member in
-                succession.relationship(side.relationship, of: member).map { succession.keepsAll($0.relationship, new) }
-                    ?? true
-            }
-        }
     }
 
     // MARK: When they go
@@ -99,14 +92,16 @@ struct JoinTableMigration {
             var pairs = [(renamed.owner, own.owner), (renamed.target, own.target)]
             pairs += [(renamed.ownerPlace, own.ownerPlace), (renamed.targetPlace, own.targetPlace)]
                 .compactMap { from, to in from.flatMap { from in to.map { (from, $0) } } }
-            let changed = pairs.filter { $0.0 != $0.1 }
+            let changed = pairs.filter { !$0.0.hasSameBytes(as: $0.1) }
             for (index, pair) in changed.enumerated() {
                 try store.execute("ALTER TABLE \(table) RENAME COLUMN \(pair.0.sqlName) TO _R_\(index)")
             }
             for (index, pair) in changed.enumerated() {
                 try store.execute("ALTER TABLE \(table) RENAME COLUMN _R_\(index) TO \(pair.1.sqlName)")
             }
-            for (name, isNew) in [(own.ownerPlace, join.numbers.owners), (own.targetPlace, join.numbers.targets)] {
+            for (name, isNew) in [
+                (own.ownerPlace, join.needsPlaces.owners), (own.targetPlace, join.needsPlaces.targets),
+            ] {
                 if let name, isNew { try store.execute("ALTER TABLE \(table) ADD COLUMN \(name.sqlName) INTEGER") }
             }
             try store.execute("ALTER TABLE \(table) RENAME TO \(join.temporary.sqlName)")
@@ -126,24 +121,13 @@ struct JoinTableMigration {
         for join in joins where !join.isUnchanged {
             let name = join.table.name.sqlName
             try store.execute("ALTER TABLE \(join.temporary.sqlName) RENAME TO \(name)")
-            try removeLoose(join.table)
             let own = join.table.storage
-            if let place = own.ownerPlace, join.numbers.owners {
+            if let place = own.ownerPlace, join.needsPlaces.owners {
                 try store.giveOutPlaces(place, in: name, key: "rowid", of: own.target, by: own.owner)
             }
-            if let place = own.targetPlace, join.numbers.targets {
+            if let place = own.targetPlace, join.needsPlaces.targets {
                 try store.giveOutPlaces(place, in: name, key: "rowid", of: own.owner, by: own.target)
             }
-        }
-    }
-
-    private func removeLoose(_ table: JoinTableLayout) throws {
-        for side in [table.owner, table.inverse] where !isComplete(table) {
-            guard let holder = destination.table(of: side.entity) else { continue }
-            let numbers = destination.numbers.family(of: side.entity).map(destination.numbers.number)
-            try store.execute(
-                "DELETE FROM \(table.name.sqlName) WHERE \(side.column.sqlName) NOT IN "
-                    + "(SELECT Z_PK FROM \(holder.name.sqlName) WHERE Z_ENT IN (\(numbers.list)))")
         }
     }
 }
@@ -161,6 +145,9 @@ extension LinkStorage {
             table: table, owner: owner.column, target: target.column, ownerPlace: owner.orderColumn,
             targetPlace: target.orderColumn, isJoinTable: true)
     }
+
+    /// The table's name and those of its columns.
+    fileprivate var names: [String] { [table, owner, target] + [ownerPlace, targetPlace].compactMap(\.self) }
 
     /// Whether the table does for `other` with other names: its key has the same order, and no place is dropped.
     func hasShape(of other: LinkStorage, in source: StoreLayout) -> Bool {

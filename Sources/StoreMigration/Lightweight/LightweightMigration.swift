@@ -15,6 +15,7 @@ struct LightweightMigration {
     private let indexes: [StoreIndex]
     private let changes: [TableChange]
     let schema: StoreSchema
+    private let temporaries: TemporaryNames
     private let progress: MigrationProgress
     /// What a person should know.
     private(set) var notes: [String] = []
@@ -31,6 +32,7 @@ struct LightweightMigration {
         try schema.check(layout, becoming: StoreLayout(destination))
         self.store = store
         self.schema = schema
+        temporaries = TemporaryNames(schema)
         self.options = options
         self.progress = progress
         succession = ModelSuccession(layout, StoreLayout(destination), mapping)
@@ -51,7 +53,7 @@ struct LightweightMigration {
         var objects = SchemaMigration(store, schema, succession, indexes)
         try objects.dropTriggersAndViews()
         try objects.dropSpatialIndexes(tables)
-        var joins = JoinTableMigration(store, succession)
+        var joins = JoinTableMigration(store, succession, temporaries)
         try joins.collect()
         var references = ReferenceMigration(store, succession)
         try references.collect(tables)
@@ -93,7 +95,7 @@ struct LightweightMigration {
         let table = change.table
         switch change.way {
         case .kept: break
-        case .created: try store.execute(table.destination.creation(as: table.temporary))
+        case .created: try store.execute(table.destination.creation(as: temporaries.name(for: table.destination.name)))
         case .rebuilt(let source): try rebuild(table, source)
         case .altered(let alteration):
             for statement in alteration.statements {
@@ -102,7 +104,7 @@ struct LightweightMigration {
                 try strays.look(afterRenumbering: name, of: store.changes)
             }
             guard !change.staysInPlace, let source = table.source else { return }
-            try store.execute("ALTER TABLE \(source.name.sqlName) RENAME TO \(table.temporary.sqlName)")
+            try store.execute("ALTER TABLE \(source.name.sqlName) RENAME TO \(temporary(table))")
         }
     }
 
@@ -115,7 +117,7 @@ struct LightweightMigration {
     }
 
     private func rebuild(_ table: TableMigration, _ source: TableLayout) throws {
-        try store.execute(table.destination.creation(as: table.temporary))
+        try store.execute(table.destination.creation(as: temporaries.name(for: table.destination.name)))
         let family = Set(table.numbers.keys)
         let columns = table.destination.orderedColumns.compactMap { column in
             table.columns.first { $0.column == column }
@@ -126,7 +128,7 @@ struct LightweightMigration {
         let condition = table.takesAll ? "" : " WHERE Z_ENT IN (\(family.sorted().list))"
         // Without an index, and so in the order of the keys: rows are appended.
         try store.execute(
-            "INSERT INTO \(table.temporary.sqlName) (\(targets.joined(separator: ", "))) "
+            "INSERT INTO \(temporary(table)) (\(targets.joined(separator: ", "))) "
                 + "SELECT \(expressions.joined(separator: ", ")) FROM \(source.name.sqlName) NOT INDEXED\(condition)")
     }
 
@@ -138,15 +140,15 @@ struct LightweightMigration {
         }
     }
 
+    /// The table's name until the old ones are gone, as SQL writes it.
+    private func temporary(_ table: TableMigration) -> String {
+        temporaries.name(for: table.destination.name).sqlName
+    }
+
     private func giveNames() throws {
         for table in changes.filter({ !$0.staysInPlace }).map(\.table) {
             try store.execute(
-                "ALTER TABLE \(table.temporary.sqlName) RENAME TO \(table.destination.name.sqlName)")
+                "ALTER TABLE \(temporary(table)) RENAME TO \(table.destination.name.sqlName)")
         }
     }
-}
-
-extension TableMigration {
-    /// Its name until the old tables are gone.
-    var temporary: String { "_T_" + destination.name }
 }

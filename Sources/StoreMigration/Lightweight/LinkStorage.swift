@@ -96,27 +96,3 @@ struct LinkStorage: Hashable {
         self.isJoinTable = isJoinTable
     }
 }
-
-extension ModelSuccession {
-    /// Where the links of the destination's relationship, which `entity` declares, are in the source: those of what it
-    /// was, in each entity that has it, else those of what its inverse was.
-    func links(of relationship: RelationshipDescription, declaredBy entity: String) -> [LinkStorage] {
-        let own = ownLinks(of: relationship, declaredBy: entity)
-        guard own.isEmpty, let inverse = destination.model.inverse(of: relationship),
-            let declaring = destination.declaringEntity(
-                of: inverse.name, of: relationship.destinationEntityName)
-        else { return own }
-        return ownLinks(of: inverse, declaredBy: declaring.name).map(\.reversed)
-    }
-
-    private func ownLinks(of relationship: RelationshipDescription, declaredBy entity: String) -> [LinkStorage] {
-        var found: [LinkStorage] = []
-        for member in destination.numbers.family(of: entity) {
-            guard let (old, was) = self.relationship(relationship.name, of: member), leadsOn(was, relationship),
-                let storage = LinkStorage(of: was, declaredFor: old.name, in: source), !found.contains(storage)
-            else { continue }
-            found.append(storage)
-        }
-        return found
-    }
-}

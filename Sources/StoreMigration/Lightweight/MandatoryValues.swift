@@ -42,8 +42,9 @@ struct MandatoryValues {
         table.columns.compactMap { column in
             let (entity, name): (String, String)
             switch column.column.content {
-            case .attribute(let owner, let path), .reference(let owner, let path): (entity, name) = (owner, path)
-            case .referencedEntity, .order: return nil
+            case .attribute(let owner, let path) where path.count == 1: (entity, name) = (owner, path[0])
+            case .reference(let owner, let relationship): (entity, name) = (owner, relationship)
+            case .attribute, .referencedEntity, .order: return nil
             }
             guard let declaring = succession.destination.model.entity(named: entity),
                 let property = succession.destination.model.property(named: name, of: declaring)

@@ -31,42 +31,37 @@ struct ReferenceMigration {
     /// Reads the links of relationships that were kept elsewhere.
     mutating func collect(_ tables: [TableMigration]) throws {
         for table in tables {
-            for column in table.columns {
-                let carried = Set(column.values.values.compactMap(\.source))
-                try collect(column.column, of: table.destination, besides: carried, of: table.source)
-            }
+            for column in table.destination.columns { try collect(column, of: table.destination) }
         }
     }
 
-    /// A to-one relationship that is new, and whose inverse isn't; or one that is kept with its destination now. Of several
-    /// entities' some may be in columns that become this one: `carried`.
-    private mutating func collect(
-        _ column: ColumnLayout, of table: TableLayout, besides carried: Set<String>, of source: TableLayout?
-    ) throws {
+    private mutating func collect(_ column: ColumnLayout, of table: TableLayout) throws {
         guard case .reference(let entity, let name) = column.content,
             let declaring = destination.model.entity(named: entity),
             case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
         else { return }
-        let found = succession.links(of: relationship, declaredBy: entity).filter { link in
-            link.table != source?.name || carried.isDisjoint(with: [link.owner, link.target])
-        }
+        let all = succession.links(of: relationship, declaredBy: entity)
+        // What a column of the table's own carries is there already.
+        let found =
+            relationship.isToMany
+            ? (all.count == 1 && all[0].isCarriedInColumn ? [] : all) : all.filter(\.isInverse)
         guard !found.isEmpty else { return }
         // The holder of the column first.
-        let links = relationship.isToMany ? found.map(\.reversed) : found
+        let ends = relationship.isToMany ? "target, owner, target_place" : "owner, target, owner_place"
         let temporary = "_links_\(fills.count)"
         try store.execute(
             "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")
         var lost: Int64 = 0
-        for link in links {
-            try store.execute(
-                "INSERT OR IGNORE INTO \(temporary) SELECT owner, target, owner_place FROM (\(link.query))")
+        for link in found {
+            try store.execute("INSERT OR IGNORE INTO \(temporary) SELECT \(ends) FROM (\(link.query))")
             lost += try store.integer("SELECT count(*) FROM (\(link.query))") ?? 0
         }
         lost -= try store.integer("SELECT count(*) FROM \(temporary)") ?? 0
         if lost > 0 {
-            notes.append(
-                "\(lost) objects are let go of by \(entity).\(name): without an inverse, an object can be led to by one "
-                    + "only")
+            let why =
+                relationship.isToMany
+                ? "without an inverse, one owner only can lead to an object" : "an object leads to one other only"
+            notes.append("\(entity).\(name) loses \(lost) links: \(why)")
         }
         let order = table.columns.first { $0.content == .order(entity: entity, name: name) }
         let holder = relationship.isToMany ? relationship.destinationEntityName : entity

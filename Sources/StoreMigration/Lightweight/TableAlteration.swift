@@ -30,7 +30,7 @@ struct TableAlteration {
         let taken = Set(names.map { $0.lowercased() })
         var renamings = Renamings()
         for column in table.columns {
-            guard let from = column.onlySource, from != column.column.name else { continue }
+            guard let from = column.onlySource, !from.hasSameBytes(as: column.column.name) else { continue }
             renamings.add(from, column.column.name, isTaken: taken.contains(column.column.name.lowercased()))
         }
         var added: [String] = []

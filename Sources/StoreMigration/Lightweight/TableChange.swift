@@ -57,7 +57,7 @@ struct TableChange {
     var staysInPlace: Bool {
         switch way {
         case .kept: true
-        case .altered: table.source?.name == table.destination.name
+        case .altered: table.source?.name.hasSameBytes(as: table.destination.name) == true
         case .created, .rebuilt: false
         }
     }

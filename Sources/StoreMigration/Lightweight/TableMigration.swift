@@ -20,8 +20,8 @@ struct TableMigration {
     /// Whether the rows stay as they are, and the table too.
     var isUnchanged: Bool {
         guard let source, takesAll, !saysWhatIsUnique, numbers.allSatisfy({ $0.key == $0.value }) else { return false }
-        return source.name == destination.name && source.columns.count == destination.columns.count
-            && columns.allSatisfy { $0.carried == $0.column.name && hasSameType($0) }
+        return source.name.hasSameBytes(as: destination.name) && source.columns.count == destination.columns.count
+            && columns.allSatisfy { $0.carried?.hasSameBytes(as: $0.column.name) == true && hasSameType($0) }
     }
 
     /// Whether each column has one that it comes from, of its type, or begins with one value for all: then the table need
@@ -108,81 +108,42 @@ extension ModelSuccession {
     /// By the source's entity.
     private func values(of column: ColumnLayout) -> [(entity: String, value: ColumnValue)] {
         switch column.content {
-        case .attribute(let entity, let name): attributeValues(entity, name)
-        case .reference(let entity, let name): referenceValues(entity, name) { $0.reference }
+        case .attribute(let entity, let path): attributeValues(of: entity, at: path)
+        case .reference(let entity, let name): referenceValues(of: entity, name) { $0.reference }
         case .referencedEntity(let entity, let name):
-            referenceValues(entity, name) { $0.entity }.map { entity, value in
+            referenceValues(of: entity, name) { $0.entity }.map { entity, value in
                 (entity, isRenumbered ? value.source.map(ColumnValue.entityNumber) ?? value : value)
             }
-        case .order(let entity, let name): referenceValues(entity, name) { $0.order }
+        case .order(let entity, let name): referenceValues(of: entity, name) { $0.order }
         }
     }
 
     private var isRenumbered: Bool { numbers.contains { $0.key != $0.value } }
 
-    // MARK: Attributes
-
-    private func attributeValues(_ entity: String, _ path: String) -> [(entity: String, value: ColumnValue)] {
-        guard let declaring = destination.model.entity(named: entity) else { return [] }
-        // A composite attribute's element is found by its attribute's name and its own.
-        let attribute = declaring.attributes.first { $0.name == path || path.hasPrefix($0.name + "_") }
-        guard let attribute else { return [] }
-        let suffix = String(path.dropFirst(attribute.name.count))
-        return destination.numbers.family(of: entity).compactMap { new in
-            guard let old = predecessors[new] else { return nil }
-            return value(of: attribute, suffix, in: new).map { (old, $0) }
-        }
-    }
-
-    private func value(of attribute: AttributeDescription, _ suffix: String, in entity: String) -> ColumnValue? {
-        let literal = suffix.isEmpty ? attribute.defaultLiteral : nil
-        guard let (old, was) = self.attribute(attribute.name, of: entity), !was.isTransient,
-            let column = self.column(was.name + suffix, attributeOf: old)
-        else { return literal.map { .literal($0) } }
-        let value = converted(column, was, attribute)
-        guard was.isOptional, !attribute.isOptional, let literal else { return value }
-        return .orElse(value, literal: literal)
-    }
-
-    private func converted(
-        _ column: String, _ old: AttributeDescription, _ new: AttributeDescription
-    ) -> ColumnValue {
-        if !old.allowsExternalBinaryDataStorage, new.allowsExternalBinaryDataStorage { return .marked(column) }
-        return old.type.isFractional && new.type.isWhole ? .whole(column) : .column(column)
-    }
-
-    private func column(_ path: String, attributeOf entity: EntityDescription) -> String? {
-        let family = [entity.name] + source.model.superentities(of: entity).map(\.name)
-        return source.table(of: entity.name)?.columns.first { column in
-            guard case .attribute(let owner, let name) = column.content else { return false }
-            return name == path && family.contains(owner)
-        }?.name
-    }
-
-    // MARK: Relationships
-
     private func referenceValues(
-        _ entity: String, _ name: String, _ part: (LinkStorage.Columns) -> String?
+        of entity: String, _ name: String, _ part: (LinkStorage.Columns) -> String?
     ) -> [(entity: String, value: ColumnValue)] {
         guard let declaring = destination.model.entity(named: entity),
             case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
         else { return [] }
-        let reachable = Set(destination.numbers.family(of: relationship.destinationEntityName))
-        return destination.numbers.family(of: entity).flatMap { new -> [(entity: String, value: ColumnValue)] in
-            guard let (old, was) = self.relationship(name, of: new), leadsOn(was, relationship),
-                was.isToMany == relationship.isToMany,
+        guard !relationship.isToMany else { return valuesWithoutInverse(of: relationship, declaredBy: entity, part) }
+        return destination.numbers.family(of: entity).compactMap { new in
+            guard let (old, was) = self.relationship(name, of: new), leadsOn(was, relationship), !was.isToMany,
                 let columns = LinkStorage.columns(of: was, declaredFor: old.name, in: source), let found = part(columns)
-            else { return [] }
-            guard was.isToMany else { return [(old.name, .column(found))] }
-            // What leads to many without an inverse is kept with those that it leads to, as far as it still does.
-            return source.numbers.family(of: was.destinationEntityName).filter { member in
-                successors[member].map(reachable.contains) ?? false
-            }.map { ($0, .column(found)) }
+            else { return nil }
+            return (old.name, .column(found))
         }
     }
-}
 
-extension AttributeType {
-    fileprivate var isWhole: Bool { [.integer16, .integer32, .integer64, .boolean].contains(self) }
-    fileprivate var isFractional: Bool { [.decimal, .double, .float].contains(self) }
+    /// A to-many relationship without an inverse is kept with the objects that it leads to.
+    private func valuesWithoutInverse(
+        of relationship: RelationshipDescription, declaredBy entity: String, _ part: (LinkStorage.Columns) -> String?
+    ) -> [(entity: String, value: ColumnValue)] {
+        let links = links(of: relationship, declaredBy: entity)
+        guard links.count == 1, links[0].isCarriedInColumn, let found = links[0].columns.flatMap(part) else {
+            return []
+        }
+        return source.numbers.entities.filter { links[0].targets.contains(source.numbers.number(of: $0.name)) }
+            .map { ($0.name, .column(found)) }
+    }
 }

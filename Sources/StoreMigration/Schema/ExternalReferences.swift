@@ -57,20 +57,19 @@ package struct ExternalReferences {
         var found: [Missing] = []
         for table in layout.tables {
             for column in table.columns {
-                guard case .attribute(let entity, let name) = column.content, isExternal(name, of: entity) else {
+                guard case .attribute(let entity, let path) = column.content, isExternal(path, of: entity) else {
                     continue
                 }
                 let missing = try names(in: column.name, of: table.name).filter { !isThere($0) }
                 guard let first = missing.first else { continue }
-                found.append(Missing(entity: entity, attribute: name, files: missing.count, first: first))
+                found.append(Missing(entity: entity, attribute: path.joined(separator: "."), files: missing.count, first: first))
             }
         }
         return found
     }
 
-    private func isExternal(_ name: String, of entity: String) -> Bool {
-        layout.model.entity(named: entity)?.attributes.first { $0.name == name }?.allowsExternalBinaryDataStorage
-            ?? false
+    private func isExternal(_ path: [String], of entity: String) -> Bool {
+        layout.model.entity(named: entity)?.attribute(at: path)?.allowsExternalBinaryDataStorage ?? false
     }
 
     /// The column holds 2, the file's name and 0 where the data is outside.
