@@ -46,9 +46,9 @@ struct CheckReport {
         _ check: MigrationCheck, _ step: MigrationStep, _ store: StoreModel
     ) throws -> MigrationCheck {
         try StoreReader.read(store.location) { reader in
-            guard let requirements = StoreRequirements(reader, step) else { return check }
-            do { try requirements.checkTables() } catch let error as MigrationError { return check.refusing(error) }
-            return try check.deciding(requirements.hindrances)
+            guard let obstacles = try StoreObstacles(reader, step) else { return check }
+            do throws(MigrationError) { try obstacles.checkTables() } catch { return check.refusing(error) }
+            return check.deciding(try obstacles.find(MigrationOptions()))
         }
     }
 

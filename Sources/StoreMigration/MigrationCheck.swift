@@ -109,6 +109,7 @@ extension MigrationFinding {
     fileprivate var withoutRequirement: MigrationFinding {
         var finding = self
         finding.requirement = nil
+        finding.isConditional = false
         return finding
     }
 
@@ -121,22 +122,11 @@ extension MigrationFinding {
 }
 
 extension MigrationCheck {
-    /// The same check of one store, whose content is known: `count` tells how much of it is in the way of a requirement, or
-    /// nil where that can't be told. A migration that would fail on it is refused; one that can't is not warned of.
-    package func deciding(_ count: (StoreRequirement) throws -> Int64?) rethrows -> MigrationCheck {
-        var decided: [MigrationFinding] = []
-        for var finding in findings {
-            if let requirement = finding.requirement, let hindrances = try count(requirement) {
-                guard hindrances > 0 else { continue }
-                finding.severity = .error
-                finding.message += "; " + requirement.words(hindrances)
-            }
-            decided.append(finding)
-        }
-        var verdict = verdict
-        if let failure = decided.first(where: { $0.severity == .error && $0.requirement != nil }) {
-            verdict = .refused(code: failure.code ?? CoreDataError.migration)
-        }
+    /// The same check of one store, whose content is known: a migration that would fail on it is refused; one that can't is
+    /// not warned of.
+    package func deciding(_ obstacles: [MigrationFinding]) -> MigrationCheck {
+        let decided = obstacles + findings.filter { !$0.isConditional }
+        let verdict = obstacles.first.map { Verdict.refused(code: $0.code ?? CoreDataError.migration) } ?? verdict
         return MigrationCheck(verdict, decided, self)
     }
 

@@ -21,6 +21,8 @@ public struct MigrationFinding: Equatable, Sendable {
     public var remedy: String
     /// What must hold in the store; nil where the finding doesn't depend on what is in it.
     public var requirement: StoreRequirement?
+    /// Whether it depends on what the store holds: where that is known, what is found there is said in its place.
+    package var isConditional = false
 
     public init(
         _ severity: Severity, code: Int? = nil, entity: String?, property: String? = nil, _ message: String,
@@ -44,15 +46,6 @@ public enum StoreRequirement: Equatable, Sendable {
     case unique(entity: String, properties: [String])
     /// Core Data's persistent history has no change of the older model's entity, which is removed.
     case noHistory(entity: String)
-
-    /// How many are in the way, for a finding's message.
-    func words(_ count: Int64) -> String {
-        switch self {
-        case .value: "here \(count) have none"
-        case .unique: "here \(count) are there more than once"
-        case .noHistory: "here there are \(count)"
-        }
-    }
 }
 
 /// The errors of `NSCocoaErrorDomain` that a migration ends with (CoreDataErrors.h).

@@ -82,11 +82,12 @@ struct MigrationReview {
 
     mutating func add(
         _ severity: MigrationFinding.Severity, code: Int? = nil, _ entity: String, _ property: String?,
-        _ message: String, _ remedy: String, requirement: StoreRequirement? = nil
+        _ message: String, _ remedy: String, requirement: StoreRequirement? = nil, isConditional: Bool = false
     ) {
         var finding = MigrationFinding(
             severity, code: code, entity: entity, property: property, message, remedy: remedy)
         finding.requirement = requirement
+        finding.isConditional = isConditional || requirement != nil
         findings.append(finding)
     }
 

@@ -128,7 +128,7 @@ extension MigrationReview {
         add(
             .warning, code: CoreDataError.migration, entity, attribute.name,
             "the attribute \(why), is mandatory and has no default: the migration fails when an object has no value",
-            "give it a default, or make it optional", requirement: requirement)
+            "give it a default, or make it optional", requirement: requirement, isConditional: true)
     }
 
     /// A to-many relationship has no column that could be checked: the migration goes through, and saving fails.
@@ -142,7 +142,8 @@ extension MigrationReview {
             "the relationship \(why) and is mandatory: "
                 + (fails
                     ? "the migration fails when an object has none" : "an object that has none can't be saved again"),
-            "make it optional, or write a mapping model that sets it", requirement: fails ? requirement : nil)
+            "make it optional, or write a mapping model that sets it", requirement: fails ? requirement : nil,
+            isConditional: fails)
     }
 }
 

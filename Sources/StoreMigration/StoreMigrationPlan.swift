@@ -50,23 +50,9 @@ extension MigrationManager {
                 throw MigrationError(CoreDataError.entityMigrationPolicy, "\(error)", remedy: error.remedy)
             }
         }
-        guard let first = steps.first, let requirements = StoreRequirements(reader, first) else { return }
-        try requirements.checkTables()
-        var failures: [MigrationFinding] = []
-        for var finding in MigrationReview(first.source, first.destination).findings {
-            guard let requirement = finding.requirement else { continue }
-            if case .noHistory = requirement, options.allowsPartialHistory { continue }
-            guard let hindrances = try requirements.hindrances(requirement), hindrances > 0 else { continue }
-            finding.severity = .error
-            finding.message += "; " + requirement.words(hindrances)
-            failures.append(finding)
-        }
-        guard let failure = failures.first else { return }
-        let subject = [failure.entity, failure.property].compactMap(\.self).joined(separator: ".")
-        throw MigrationError(
-            failure.code ?? CoreDataError.migration,
-            "Cannot migrate store in-place: \(subject): \(failure.message)", remedy: failure.remedy,
-            findings: failures)
+        guard let first = steps.first, let obstacles = try StoreObstacles(reader, first) else { return }
+        try obstacles.checkTables()
+        if let error = MigrationError(try obstacles.find(options)) { throw error }
     }
 }
 

@@ -25,6 +25,17 @@ import Testing
             + "</uniquenessConstraints>"
     }
     private static let filled = "<attribute name='y' attributeType='Integer 16' defaultValueString='7'/>"
+    private static let mandatory = "<attribute name='m' attributeType='Integer 16'/>"
+    private static func derived(_ name: String) -> String {
+        "<attribute name='\(name)' optional='YES' attributeType='Integer 16' derived='YES' derivationExpression='x'/>"
+    }
+    private static func ends(_ name: String, _ inverse: String) -> String {
+        "<relationship name='\(name)' optional='YES' toMany='YES' ordered='YES' destinationEntity='A' "
+            + "inverseName='\(inverse)' inverseEntity='A'/>"
+    }
+    private static func one(_ optional: String) -> String {
+        "<relationship name='b' optional='\(optional)' maxCount='1' destinationEntity='B'/>"
+    }
     private static let history = """
         CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZTIMESTAMP TIMESTAMP);
         CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZCHANGETYPE INTEGER,
@@ -61,6 +72,44 @@ import Testing
         Case(
             testDescription: "a table that is gone", old: entity("A", value) + entity("B"), new: entity("A", value),
             rows: "DROP TABLE ZB", code: 134020, words: "lacks what its model says: ZB"),
+        Case(
+            testDescription: "a mandatory attribute of an inserted parent", old: entity("B", value),
+            new: entity("A", mandatory) + "<entity name='B' parentEntity='A'>\(value)</entity>",
+            rows: "INSERT INTO ZB VALUES (1, 1, 1, 5)", code: 134110, words: "A.m, in 1 objects"),
+        Case(
+            testDescription: "a mandatory attribute that moves up to a parent with objects",
+            old: entity("A") + "<entity name='B' parentEntity='A'>\(mandatory)</entity>",
+            new: entity("A", mandatory) + "<entity name='B' parentEntity='A'/>",
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, NULL), (2, 2, 1, 7)", code: 134110, words: "A.m, in 1 objects"),
+        Case(
+            testDescription: "a mandatory attribute that moves up to a parent without objects",
+            old: entity("A") + "<entity name='B' parentEntity='A'>\(mandatory)</entity>",
+            new: entity("A", mandatory) + "<entity name='B' parentEntity='A'/>",
+            rows: "INSERT INTO ZA VALUES (2, 2, 1, 7)", code: nil, words: ""),
+        Case(
+            testDescription: "a unique attribute with a default that moves up",
+            old: entity("A") + "<entity name='B' parentEntity='A'>\(filled)\(unique("y"))</entity>",
+            new: entity("A", filled) + "<entity name='B' parentEntity='A'>\(unique("y"))</entity>",
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, NULL), (2, 1, 1, NULL), (3, 2, 1, 5)", code: 134111,
+            words: "more than once"),
+        Case(
+            testDescription: "a table that an interrupted migration has left", old: entity("A", filled),
+            new: entity("A", value), rows: "CREATE TABLE _T_ZA (x); INSERT INTO ZA VALUES (1, 1, 1, 5)", code: nil,
+            words: ""),
+        Case(
+            testDescription: "derived attributes whose triggers have one name", old: entity("A", value),
+            new: "<entity name='A'>\(value)\(derived("a_b"))</entity>"
+                + "<entity name='A_a' parentEntity='A'>\(derived("b"))</entity>",
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, 5)", code: 134110, words: "its trigger is"),
+        Case(
+            testDescription: "ordered ends that differ in case only", old: entity("A", value),
+            new: entity("A", value + ends("item", "ITEM") + ends("ITEM", "item")),
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, 5)", code: 134110, words: "differ in case only"),
+        Case(
+            testDescription: "a mandatory relationship to an object that goes",
+            old: entity("A", one("YES")) + entity("B", "") + entity("C", ""),
+            new: entity("A", one("NO")) + entity("B", ""),
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, NULL)", code: 134110, words: "A.b, in 1 objects"),
         Case(
             testDescription: "history of another entity", old: entity("A", value) + entity("B"),
             new: entity("A", value), rows: history, code: nil, words: ""),

@@ -225,7 +225,7 @@ import Testing
     /// Whether a mandatory attribute makes the migration fail is decided by the store's rows.
     @Test(arguments: [
         ("INSERT INTO ZNOTE VALUES (1, 1, 1, 'a'), (2, 1, 1, 'b')", true, nil),
-        ("INSERT INTO ZNOTE VALUES (1, 1, 1, 'a'), (2, 1, 1, NULL), (3, 1, 1, NULL)", false, "here 2 have none"),
+        ("INSERT INTO ZNOTE VALUES (1, 1, 1, 'a'), (2, 1, 1, NULL), (3, 1, 1, NULL)", false, "in 2 objects"),
     ])
     func checksAStoresRows(_ rows: String, _ isAccepted: Bool, _ word: String?) throws {
         let directory = try TemporaryDirectory()

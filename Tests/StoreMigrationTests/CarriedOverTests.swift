@@ -83,7 +83,7 @@ struct CarriedOverTests {
         let error = #expect(throws: MigrationError.self) {
             try StagedStore(old, history).migrate(to: "<entity name='C'/>")
         }
-        #expect(error?.message.contains("persistent history has 3 changes") == true)
+        #expect(error?.message.contains("persistent history has changes of it: here there are 3") == true)
         let store = try StagedStore(old, history)
         let notes = try store.migrate(to: "<entity name='C'/>", MigrationOptions(allowsPartialHistory: true))
         #expect(notes.count == 1)

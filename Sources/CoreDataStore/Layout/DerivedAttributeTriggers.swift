@@ -4,8 +4,8 @@ import ManagedObjectModel
 /// Core Data has. Those that count the objects of a to-many relationship with a to-one inverse were seen in stores; the
 /// others are reported.
 package struct DerivedAttributeTriggers: Sendable {
-    /// `Entity.attribute`
-    package let name: String
+    package let entity: String
+    package let attribute: String
     /// The table and column of the derived value.
     package let table: String
     package let column: String
@@ -27,12 +27,16 @@ package struct DerivedAttributeTriggers: Sendable {
         package let property: String
     }
 
+    /// `Entity.attribute`
+    package var name: String { entity + "." + attribute }
+
     /// Nil for a derivation that Core Data makes no triggers for.
     fileprivate init?(_ attribute: AttributeDescription, of entity: EntityDescription, _ layout: StoreLayout) {
         guard !attribute.isTransient, let expression = attribute.derivation.flatMap(DerivationExpression.init),
             let target = DerivedValue(attribute, of: entity, layout), let found = target.derived(as: expression)
         else { return nil }
-        name = entity.name + "." + attribute.name
+        self.entity = entity.name
+        self.attribute = attribute.name
         table = target.table
         column = target.column
         value = found.value

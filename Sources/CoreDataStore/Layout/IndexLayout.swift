@@ -10,9 +10,22 @@ package struct IndexLayout: Equatable, Sendable {
     /// Of which rows it is, as it stands behind the columns; empty for all.
     var condition = ""
 
+    package var columnNames: [String] { columns.map { String($0.prefix { $0 != " " }) } }
+
     /// The statement, character for character.
     package var creation: String {
         "CREATE \(isUnique ? "UNIQUE " : "")INDEX \(name) ON \(table) (\(columns.joined(separator: ", ")))\(condition)"
+    }
+}
+
+extension IndexLayout {
+    fileprivate func named(_ name: String) -> IndexLayout {
+        IndexLayout(name: name, table: table, isUnique: isUnique, columns: columns, condition: condition)
+    }
+
+    /// Whether the two find the same rows in the same order.
+    fileprivate func hasSameRows(as other: IndexLayout) -> Bool {
+        table == other.table && columns == other.columns && condition == other.condition
     }
 }
 
@@ -36,9 +49,29 @@ extension StoreLayout {
         }
         let isOld = version < Self.firstWithFetchIndexes
         for entity in numbers.entities { found += requestedIndexes(of: entity).map { isOld ? $0.asBefore : $0.index } }
-        // A model's index may have the name that an attribute's own gets. SQLite's names differ by more than case.
-        var names: Set<String> = []
-        return found.filter { names.insert($0.name.lowercased()).inserted }
+        return Self.unique(found, besides: tables.map(\.name) + joinTables.map(\.name))
+    }
+
+    /// A model's index may have the name that an attribute's own gets: then it is the same one. The constraints (a, b) and
+    /// (a_b) give one name to two indexes: the second one gets a number, as columns do. SQLite's names differ by more than
+    /// case.
+    private static func unique(_ indexes: [IndexLayout], besides tables: [String]) -> [IndexLayout] {
+        var made: [String: IndexLayout] = [:]
+        var names = Set(tables.map { $0.lowercased() })
+        return indexes.compactMap { index in
+            if let same = made[index.name.lowercased()], same.isUnique || !index.isUnique, same.hasSameRows(as: index) {
+                return nil
+            }
+            var name = index.name
+            var number = 1
+            while !names.insert(name.lowercased()).inserted {
+                name = index.name + String(number)
+                number += 1
+            }
+            let found = index.named(name)
+            made[name.lowercased()] = found
+            return found
+        }
     }
 
     private func structuralIndexes(of table: TableLayout) -> [IndexLayout] {

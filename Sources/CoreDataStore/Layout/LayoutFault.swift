@@ -24,6 +24,34 @@ extension StoreLayout {
             }
         }
         try checkTables()
+        try checkOrderColumns()
+        try checkTriggers()
+    }
+
+    /// Both ends of a many-to-many relationship may be of one entity.
+    private func checkOrderColumns() throws(ModelFault) {
+        for table in joinTables {
+            guard let column = table.owner.orderColumn, column == table.inverse.orderColumn else { continue }
+            throw ModelFault(
+                entity: table.owner.entity, property: table.owner.relationship,
+                "its column of places is \(column), which is that of \(table.inverse.entity)."
+                    + "\(table.inverse.relationship) too: the names differ in case only",
+                remedy: "rename one of the two relationships")
+        }
+    }
+
+    private func checkTriggers() throws(ModelFault) {
+        var attributes: [String: String] = [:]
+        for derived in derivedAttributeTriggers {
+            for trigger in derived.triggers {
+                let other = attributes.updateValue(derived.name, forKey: trigger.name.lowercased())
+                guard let other, other != derived.name else { continue }
+                throw ModelFault(
+                    entity: derived.entity, property: derived.attribute,
+                    "its trigger is \(trigger.name), which is that of \(other) too",
+                    remedy: "rename one of the two derived attributes")
+            }
+        }
     }
 
     private func checkNames() throws(ModelFault) {

@@ -56,7 +56,8 @@ extension ExpressionCompiler {
         var (leaf, path) = (attribute, [attribute.name])
         while leaf.type == .composite {
             guard let key = keys.popFirst(), let element = leaf.elements.first(where: { $0.name == key }) else {
-                throw MappingFault("“\(path.joined(separator: "."))” is a composite attribute: name one of its elements")
+                throw MappingFault(
+                    "“\(path.joined(separator: "."))” is a composite attribute: name one of its elements")
             }
             leaf = element
             path.append(key)
@@ -64,7 +65,8 @@ extension ExpressionCompiler {
         let declaring = layout.declaringEntity(of: attribute.name, of: objects.entity)?.name ?? ""
         let content = ColumnLayout.Content.attribute(entity: declaring, path: path)
         guard let column = layout.table(of: objects.entity)?.columns.first(where: { $0.content == content }) else {
-            throw MappingFault("\(objects.entity).\(path.joined(separator: ".")) is transient: the store has no value of it")
+            throw MappingFault(
+                "\(objects.entity).\(path.joined(separator: ".")) is transient: the store has no value of it")
         }
         return SQLValue(
             text: objects.column(column.name), type: leaf.type, isExternal: leaf.allowsExternalBinaryDataStorage)

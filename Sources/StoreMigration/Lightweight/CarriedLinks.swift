@@ -24,8 +24,12 @@ struct CarriedLinks {
         var reversed: Ends { Ends(ownerTable: targetTable, targetTable: ownerTable, owners: targets, targets: owners) }
     }
 
+    /// The table of the objects that are led to.
+    var targetTable: String { ends.targetTable }
+
     private var hasAllOwners: Bool { ends.owners.isSubset(of: owners) }
-    private var hasAllTargets: Bool { ends.targets.isSubset(of: targets) }
+    /// Whether each object that could be led to before can be led to now.
+    var hasAllTargets: Bool { ends.targets.isSubset(of: targets) }
 
     /// Whether each link in the storage is one of these.
     var isWhole: Bool { hasAllOwners && hasAllTargets }

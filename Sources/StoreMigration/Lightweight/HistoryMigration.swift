@@ -24,21 +24,13 @@ struct HistoryMigration {
             .map { succession.source.numbers.number(of: $0.name) }
     }
 
-    /// Core Data refuses to remove an entity that has history, unless it is allowed to lose that.
-    mutating func refuseLoss(_ options: MigrationOptions) throws {
+    /// The changes of entities that are removed go: Core Data refuses to lose them, unless it is allowed to
+    /// (`StoreObstacles`).
+    mutating func removeChangesOfRemoved() throws {
         guard hasHistory, !removed.isEmpty else { return }
-        let count = try store.integer("SELECT count(*) FROM ACHANGE WHERE ZENTITY IN (\(removed.list))") ?? 0
-        guard count > 0 else { return }
-        guard options.allowsPartialHistory else {
-            let names = succession.source.numbers.entities.map(\.name).filter { succession.successors[$0] == nil }
-            throw MigrationError(
-                CoreDataError.migration,
-                "Cannot migrate store in-place: persistent history has \(count) changes of entities that are removed: "
-                    + names.joined(separator: ", "),
-                remedy: "purge the history, or allow it to lose them")
-        }
-        notes.append("persistent history has lost \(count) changes of entities that are removed")
         try store.execute("DELETE FROM ACHANGE WHERE ZENTITY IN (\(removed.list))")
+        guard store.changes > 0 else { return }
+        notes.append("persistent history has lost \(store.changes) changes of entities that are removed")
     }
 
     func migrate() throws {

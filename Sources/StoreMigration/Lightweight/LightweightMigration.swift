@@ -47,8 +47,11 @@ struct LightweightMigration {
     }
 
     mutating func run() throws {
+        // Looked at anew: the copy may be of a later moment than the one that was checked.
+        let obstacles = try StoreObstacles(schema, succession) { [store] in try store.integer($0) }.find(options)
+        if let error = MigrationError(obstacles) { throw error }
         var history = HistoryMigration(store, schema, succession)
-        try history.refuseLoss(options)
+        try history.removeChangesOfRemoved()
         notes += try LostValues(store, succession).notes()
         var objects = SchemaMigration(store, schema, succession, indexes)
         try objects.dropTriggersAndViews()
@@ -76,7 +79,6 @@ struct LightweightMigration {
         try history.migrate()
         var derived = DerivedValues(store, succession)
         try derived.derive()
-        try MandatoryValues(store, succession, tables).check()
         progress.step("making indexes")
         try objects.restore(tables, joins: joins.changedTables)
         try writeMetadata()

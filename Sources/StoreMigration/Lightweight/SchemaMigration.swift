@@ -12,6 +12,8 @@ struct SchemaMigration {
     private var droppedIndexes: Set<String> = []
     private var replacedTriggers: Set<String> = []
     private(set) var notes: [String] = []
+    /// The indexes that Core Data has made for the source's model, in lower case.
+    private let expectedIndexes: Set<String>
 
     /// - Parameter indexes: Those that the store has.
     init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: ModelSuccession, _ indexes: [StoreIndex]) {
@@ -19,6 +21,9 @@ struct SchemaMigration {
         self.indexes = indexes
         self.schema = schema
         self.succession = succession
+        // Core Data named them otherwise until 2017; a store may have been made then.
+        let expected = [0, StoreProperties.frameworkVersion].flatMap { succession.source.indexes(ofFramework: $0) }
+        expectedIndexes = Set(expected.map { $0.name.lowercased() })
     }
 
     // MARK: Before
@@ -54,6 +59,7 @@ struct SchemaMigration {
         for index in indexes where index.table == change.table.source?.name && !droppedIndexes.contains(index.name) {
             if let written = change.written, !index.isTouched(by: written) { continue }
             droppedIndexes.insert(index.name)
+            noteUnexpected(index.name)
             try store.execute("DROP INDEX IF EXISTS \(index.name.sqlName)")
         }
     }
@@ -75,8 +81,25 @@ struct SchemaMigration {
         for trigger in derived { try store.execute(trigger.creation) }
         let made = replacedTriggers.union(derived.map(\.name))
         let others = schema.objects.filter { $0.kind == .trigger && !made.contains($0.name) }
-        for trigger in others where trigger.name.hasPrefix("Z_DA_") { try restoreDerived(trigger) }
-        notes += try check.restore(triggers: others.filter { !$0.name.hasPrefix("Z_DA_") })
+        for trigger in others where isCoreDatas(trigger: trigger.name) { try restoreDerived(trigger) }
+        notes += try check.restore(triggers: others.filter { !isCoreDatas(trigger: $0.name) })
+    }
+
+    /// Whether Core Data has made the trigger, for a derived attribute of the source.
+    private func isCoreDatas(trigger: String) -> Bool {
+        guard trigger.hasPrefix("Z_DA_") else { return false }
+        return succession.source.numbers.entities.contains { entity in
+            entity.attributes.contains { attribute in
+                attribute.derivation != nil && (trigger + "_").contains("_\(entity.name)_\(attribute.name)_")
+            }
+        }
+    }
+
+    /// An index that is named like Core Data's goes as Core Data's do. Where the source's model has none of the name it is
+    /// one of an older model, or somebody else's, who should hear of it.
+    private mutating func noteUnexpected(_ index: String) {
+        guard isCoreDatas(index), !expectedIndexes.contains(index.lowercased()) else { return }
+        notes.append("the index \(index) is dropped: it is named like Core Data's, and the model has none of the name")
     }
 
     /// Those of tables that were touched, or whose entities have another hash; others keep what they have.
@@ -87,6 +110,7 @@ struct SchemaMigration {
         let wanted = succession.destination.indexes(ofFramework: version).filter { changed.contains($0.table) }
         for index in try StoreIndex.all(store, try StoreSchema(store)) where changed.contains(index.table) {
             guard isCoreDatas(index.name), !wanted.contains(where: { index.isMade(by: $0.creation) }) else { continue }
+            noteUnexpected(index.name)
             try store.execute("DROP INDEX \(index.name.sqlName)")
         }
         let left = Set(try StoreSchema(store).objects.filter { $0.kind == .index }.map(\.name))

@@ -62,7 +62,8 @@ package struct ExternalReferences {
                 }
                 let missing = try names(in: column.name, of: table.name).filter { !isThere($0) }
                 guard let first = missing.first else { continue }
-                found.append(Missing(entity: entity, attribute: path.joined(separator: "."), files: missing.count, first: first))
+                found.append(
+                    Missing(entity: entity, attribute: path.joined(separator: "."), files: missing.count, first: first))
             }
         }
         return found

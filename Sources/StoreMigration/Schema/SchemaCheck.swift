@@ -13,10 +13,13 @@ extension StoreSchema {
         }
         let known = Set(source.tables.map(\.name) + source.joinTables.map(\.name))
         let wanted = destination.tables.map(\.name) + destination.joinTables.map(\.name)
-        guard let taken = wanted.first(where: { has(table: $0) && !known.contains($0) }) else { return }
+        let others = objects.filter { ($0.kind == .table || $0.kind == .index) && !known.contains($0.name) }
+        let names = Dictionary(others.map { ($0.name.lowercased(), $0) }, uniquingKeysWith: { first, _ in first })
+        guard let taken = wanted.lazy.compactMap({ names[$0.lowercased()] }).first else { return }
         throw MigrationError(
             CoreDataError.migration,
-            "the store has a table \(taken) that isn't Core Data's, and the new model needs one",
-            remedy: "rename that table")
+            "the store has \(taken.kind == .table ? "a table" : "an index") \(taken.name) that isn't Core Data's, and the "
+                + "new model needs a table of the name",
+            remedy: "rename the \(taken.kind.rawValue), or drop it")
     }
 }
