@@ -49,9 +49,6 @@ package struct HistoryInstallation {
                     arguments: [HistorySchema.version])
             } else {
                 try HistoryTables.checkVersion(database, location.path)
-                // What an older version recorded is read as it is.
-                try database.execute(
-                    sql: "UPDATE GS_HISTORY SET version = ?1 WHERE version < ?1", arguments: [HistorySchema.version])
             }
             var update = try HistoryUpdate(database, location.path, isNew: isNew)
             try update.run()

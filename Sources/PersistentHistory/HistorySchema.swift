@@ -3,7 +3,7 @@ import PersistentStore
 /// The tables that a store's history is kept in (Documentation/Formats.md).
 package enum HistorySchema {
     /// What `GS_HISTORY.version` says of a history that this code writes.
-    static let version: Int64 = 2
+    static let version: Int64 = 3
 
     static let tables = ["GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER"]
 
@@ -21,8 +21,7 @@ package enum HistorySchema {
         CREATE TABLE GS_CHANGE (number INTEGER PRIMARY KEY, table_id INTEGER NOT NULL, operation INTEGER NOT NULL, \
         key, columns INTEGER, nonce INTEGER NOT NULL, time REAL NOT NULL, author TEXT);
         CREATE TABLE GS_AUTHOR (id INTEGER PRIMARY KEY CHECK (id = 1), name TEXT);
-        CREATE TABLE GS_REPLACED (table_id INTEGER NOT NULL, rule INTEGER NOT NULL, value NOT NULL, key, \
-        number INTEGER NOT NULL, PRIMARY KEY (table_id, rule, value)) WITHOUT ROWID;
+        \(replaced);
         CREATE TABLE GS_SUBSCRIBER (name TEXT PRIMARY KEY, number INTEGER NOT NULL, nonce INTEGER, time REAL NOT NULL) \
         WITHOUT ROWID;
         INSERT INTO GS_AUTHOR (id, name) VALUES (1, NULL);
@@ -30,6 +29,13 @@ package enum HistorySchema {
 
     /// Whether the name is of those that history keeps for itself.
     package static func isOwn(_ name: String) -> Bool { tables.contains(name.uppercased()) }
+
+    /// The notes of rows that may give way. An index that was dropped no longer keeps several rows from having one value,
+    /// so the key tells the notes of one value apart. Versions 1 and 2 ran into a conflict there.
+    static let replaced = """
+        CREATE TABLE GS_REPLACED (table_id INTEGER NOT NULL, rule INTEGER NOT NULL, value NOT NULL, key NOT NULL, \
+        number INTEGER NOT NULL, PRIMARY KEY (table_id, rule, value, key)) WITHOUT ROWID
+        """
 
     /// `GS_12_C3` belongs to the table with the number 12; nil when the trigger isn't ours.
     static func tableNumber(ofTrigger name: String) -> Int64? {

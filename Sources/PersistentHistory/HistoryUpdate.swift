@@ -10,6 +10,10 @@ struct HistoryUpdate {
     private let isNew: Bool
     /// Of a table without triggers: whether they were taken out by us, and nothing was written since.
     private let isUnwritten: (String) -> Bool
+    /// Whether the schema was changed since the last time.
+    private var wasMoved = false
+    /// Whether an older version made the triggers.
+    private var isOlder = false
     private var installed: [Int64: [HistoryTables.Trigger]] = [:]
     /// The tables that were recorded, by the number that their triggers have.
     private var known: [Int64: String] = [:]
@@ -35,14 +39,15 @@ struct HistoryUpdate {
             try Row.fetchAll(database, sql: "SELECT id, name FROM GS_TABLE WHERE installed = 1").map {
                 ($0["id"] ?? 0, $0["name"] ?? "")
             }, uniquingKeysWith: { first, _ in first })
-        let wasMoved = try Int64.fetchOne(database, sql: "SELECT schema_version FROM GS_HISTORY") != schemaVersion()
+        wasMoved = try Int64.fetchOne(database, sql: "SELECT schema_version FROM GS_HISTORY") != schemaVersion()
+        try upgrade()
         // A writer's programs may have functions and collations that this process lacks.
         let before = try usability()
         let triggers = try HistoryTables.foreignTriggers(database)
         for (name, isRowid) in try tables() {
             do {
                 let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: triggers)
-                try follow(table, wasMoved: wasMoved)
+                try follow(table)
                 recorded.append(name)
             } catch let problem as RecordedTable.Unrecordable {
                 unrecorded[name] = problem.reason
@@ -53,6 +58,16 @@ struct HistoryUpdate {
             if let problem { throw HistoryError.unusable(table: name, message: problem, path) }
         }
         try database.execute(sql: "UPDATE GS_HISTORY SET schema_version = ?", arguments: [schemaVersion()])
+    }
+
+    /// What an older version recorded is read as it is; its triggers are compared with what it would have made.
+    private mutating func upgrade() throws {
+        let version = try Int64.fetchOne(database, sql: "SELECT version FROM GS_HISTORY") ?? 0
+        guard version < HistorySchema.version else { return }
+        isOlder = true
+        hasChanged = true
+        try database.execute(sql: "DROP TABLE IF EXISTS GS_REPLACED; \(HistorySchema.replaced)")
+        try database.execute(sql: "UPDATE GS_HISTORY SET version = ?", arguments: [HistorySchema.version])
     }
 
     private func schemaVersion() throws -> Int64? { try Int64.fetchOne(database, sql: "PRAGMA main.schema_version") }
@@ -92,7 +107,7 @@ struct HistoryUpdate {
 
     // MARK: One table
 
-    private mutating func follow(_ table: RecordedTable, wasMoved: Bool) throws {
+    private mutating func follow(_ table: RecordedTable) throws {
         let own = installed.first { $0.value.contains { $0.table.lowercased() == table.name.lowercased() } }
         guard let (number, triggers) = own else {
             let former = known.first { $0.value == table.name }?.key
@@ -107,7 +122,9 @@ struct HistoryUpdate {
         let wanted = HistoryTriggers(table, number: number)
         let present = Set(triggers.map(\.sql))
         let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { wasMoved } else { false }
-        let isWhole = wanted.essential.allSatisfy { present.contains($0.sql) }
+        let isWhole =
+            wanted.essential.allSatisfy { present.contains($0.sql) }
+            || isOlder && OlderTriggers(table: table, number: number, triggers: triggers).areWhole
         if present == Set(wanted.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered {
             known[number] = nil
             // A column that was renamed took its trigger along.

@@ -15,6 +15,7 @@ struct RecordedHistory: HistorySource {
     private let trimmedNonce: Int64
     let isOutdated: Bool
     private let tables: [Int64: Table]
+    private let encoding: String
 
     /// Nil when the store has none.
     init?(_ reader: StoreReader) throws {
@@ -36,6 +37,8 @@ struct RecordedHistory: HistorySource {
         trimmedNonce = row.integer(3)
         isOutdated = try reader.integer("PRAGMA main.schema_version") != row.integer(4)
         tables = try Self.tables(reader)
+        let pragma = try reader.prepare("PRAGMA encoding")
+        encoding = try pragma.step() ? pragma.text(0) ?? "UTF-8" : "UTF-8"
     }
 
     /// A table that was renamed is called by its name of now: its triggers went with it.
@@ -121,7 +124,8 @@ struct RecordedHistory: HistorySource {
         }
         let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: [])
         let key: [SQLiteValue] =
-            operation == .gap ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "") : [row.value(4)]
+            operation == .gap
+            ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding) : [row.value(4)]
         return HistoryChange(
             number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, operation: operation,
             key: key, columns: operation == .update ? assigned(row.integer(5), of: table) : nil, author: row.text(6),
@@ -133,44 +137,5 @@ struct RecordedHistory: HistorySource {
         let names = table.columns.prefix(HistoryTriggers.mostColumns).enumerated()
         guard bits != 0, table.columns.count <= HistoryTriggers.mostColumns else { return nil }
         return names.compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
-    }
-}
-
-/// Values as SQL's `quote` writes them, separated by commas.
-enum QuotedValues {
-    static func parse(_ text: String) -> [SQLiteValue] {
-        var values: [SQLiteValue] = []
-        var rest = Array(text.utf8)[...]
-        while !rest.isEmpty {
-            values.append(next(&rest))
-            if rest.first == UInt8(ascii: ",") { rest.removeFirst() }
-        }
-        return values
-    }
-
-    private static func next(_ rest: inout ArraySlice<UInt8>) -> SQLiteValue {
-        let quote = UInt8(ascii: "'")
-        if rest.first == UInt8(ascii: "X"), rest.dropFirst().first == quote {
-            rest = rest.dropFirst(2)
-            let digits = rest.prefix { $0 != quote }
-            rest = rest.dropFirst(digits.count + 1)
-            let nibbles = digits.map { UInt8(String(decoding: [$0], as: UTF8.self), radix: 16) ?? 0 }
-            return .blob(stride(from: 0, to: nibbles.count - 1, by: 2).map { nibbles[$0] << 4 | nibbles[$0 + 1] })
-        }
-        guard rest.first == quote else {
-            let word = String(decoding: rest.prefix { $0 != UInt8(ascii: ",") }, as: UTF8.self)
-            rest = rest.dropFirst(word.utf8.count)
-            return Int64(word).map { .integer($0) } ?? Double(word).map { .real($0) } ?? .null
-        }
-        rest.removeFirst()
-        var bytes: [UInt8] = []
-        while let byte = rest.popFirst() {
-            if byte == quote {
-                guard rest.first == quote else { break }
-                rest.removeFirst()
-            }
-            bytes.append(byte)
-        }
-        return .text(String(decoding: bytes, as: UTF8.self))
     }
 }

@@ -35,7 +35,16 @@ struct RecordedTable: Equatable {
         case .rowid(let name, _): "\(row).\(name)"
         case .columns(let names):
             // Text is quoted, so that no two keys look the same, and a column's collation doesn't make them equal.
-            names.map { "quote(\(row).\(StoreTable.quote($0)))" }.joined(separator: "||','||")
+            names.map { QuotedValues.expression("\(row).\(StoreTable.quote($0))") }.joined(separator: "||','||")
+        }
+    }
+
+    /// The condition by which SQLite finds the row of `row` with the key of NEW.
+    func isComing(_ row: String) -> String {
+        switch key {
+        case .rowid(let name, _): "\(row).\(name) = NEW.\(name)"
+        case .columns(let names):
+            names.map { "\(row).\(StoreTable.quote($0)) = NEW.\(StoreTable.quote($0))" }.joined(separator: " AND ")
         }
     }
 }
@@ -73,20 +82,36 @@ extension RecordedTable {
                 .sorted { ($0["pk"] as Int? ?? 0) < ($1["pk"] as Int? ?? 0) }
             key = .columns(primary.map { ($0["name"] as String?) ?? "" })
         }
-        let defaults = Dictionary(
-            information.compactMap { row -> (String, String)? in
-                guard (row["notnull"] as Int?) == 1, let value = row["dflt_value"] as String? else { return nil }
-                return (((row["name"] as String?) ?? "").lowercased(), value)
-            }, uniquingKeysWith: { first, _ in first })
         let alias = information.first {
             ($0["pk"] as Int? ?? 0) == 1 && ($0["type"] as String? ?? "").uppercased() == "INTEGER"
         }.map { ($0["name"] as String?) ?? "" }
-        rules = try UniqueRule.all(
-            key: key, alias: isRowid ? alias : nil, indexes: indexes, columns: all, defaults: defaults)
+        let row = try ComingRow(name, information, in: database)
+        rules = UniqueRule.all(key: key, alias: isRowid ? alias : nil, indexes: indexes, row: row)
         let hasActions = try Row.fetchAll(
             database, sql: "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", arguments: [name]
         ).contains { ($0["on_update"] as String?) != "NO ACTION" || ($0["on_delete"] as String?) != "NO ACTION" }
         mayNest = hasActions || triggers.contains { $0.mayWrite(name) }
+    }
+}
+
+extension ComingRow {
+    /// Throws `DatabaseError`.
+    fileprivate init(_ table: String, _ information: [Row], in database: Database) throws {
+        quotedTable = StoreTable.quote(table)
+        columns = information.map { ($0["name"] as String?) ?? "" }
+        defaults = Dictionary(
+            information.compactMap { row -> (String, String)? in
+                guard (row["notnull"] as Int?) == 1, let value = row["dflt_value"] as String? else { return nil }
+                return (((row["name"] as String?) ?? "").lowercased(), "(\(value))")
+            }, uniquingKeysWith: { first, _ in first })
+        // 2: computed when it is read, 3: stored.
+        let isComputed = information.contains { [2, 3].contains(($0["hidden"] as Int?) ?? 0) }
+        let sql =
+            try isComputed
+            ? String.fetchOne(
+                database, sql: "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", arguments: [table])
+            : nil
+        generated = SQLText.generatedColumns(sql ?? "")
     }
 }
 

@@ -7,12 +7,49 @@ enum SQLText {
 
     /// The expressions of a CREATE INDEX statement, and what stands behind its WHERE.
     static func indexParts(_ sql: String) -> (terms: [String], condition: String?) {
-        let tokens = tokens(of: sql)
-        guard let open = tokens.firstIndex(where: { $0.text == "(" }) else { return ([], nil) }
+        let (terms, rest) = list(tokens(of: sql)[...])
+        let condition = rest.firstIndex { $0.isWord && $0.text.uppercased() == "WHERE" }
+        return (
+            terms.map { written(withoutOrder($0)) },
+            condition.map { written(Array(rest[rest.index(after: $0)...])) }
+        )
+    }
+
+    /// The expressions of the generated columns of a CREATE TABLE statement, by name in lower case.
+    static func generatedColumns(_ sql: String) -> [String: String] {
+        var found: [String: String] = [:]
+        for definition in list(tokens(of: sql)[...]).terms {
+            guard let first = definition.first else { continue }
+            var depth = 0
+            for (place, token) in definition.enumerated().dropFirst() {
+                if token.text == "(" { depth += 1 }
+                if token.text == ")" { depth -= 1 }
+                guard depth == 0, token.isWord, token.text.uppercased() == "AS" else { continue }
+                // One expression in parentheses, which may have commas of its own.
+                let parts = list(definition[(place + 1)...]).terms
+                found[unquoted(first).lowercased()] = parts.map(written).joined(separator: ", ")
+                break
+            }
+        }
+        return found
+    }
+
+    /// Whether an expression may depend on the affinity or the collation of what it is about.
+    static func compares(_ expression: String) -> Bool {
+        let words: Set = [
+            "=", "==", "<>", "!=", "<", "<=", ">", ">=", "IN", "BETWEEN", "IS", "CASE", "MIN", "MAX", "NULLIF", "LIKE",
+            "GLOB", "MATCH", "REGEXP", "COLLATE",
+        ]
+        return tokens(of: expression).contains { words.contains($0.text.uppercased()) }
+    }
+
+    /// What stands between the first parentheses, taken apart at its commas, and what follows.
+    private static func list(_ tokens: ArraySlice<Token>) -> (terms: [[Token]], rest: ArraySlice<Token>) {
+        guard let open = tokens.firstIndex(where: { $0.text == "(" }) else { return ([], []) }
         var terms: [[Token]] = [[]]
         var depth = 0
         var place = open
-        while place < tokens.count {
+        while place < tokens.endIndex {
             let text = tokens[place].text
             if text == "(" { depth += 1 }
             if text == ")" { depth -= 1 }
@@ -24,22 +61,21 @@ enum SQLText {
             }
             place += 1
         }
-        let rest = tokens.dropFirst(place + 1)
-        let condition = rest.firstIndex { $0.isWord && $0.text.uppercased() == "WHERE" }
-        return (
-            terms.map { written(withoutOrder($0)) },
-            condition.map { written(Array(rest[rest.index(after: $0)...])) }
-        )
+        return (terms, tokens[min(place + 1, tokens.endIndex)...])
+    }
+
+    private static func unquoted(_ token: Token) -> String {
+        guard !token.isWord, let first = token.text.first, "\"`['".contains(first) else { return String(token.text) }
+        let quote = first == "[" ? "]" : String(first)
+        return String(token.text.dropFirst().dropLast()).replacing(quote + quote, with: quote)
     }
 
     /// The names in an expression in lower case, whatever they mean; quotes taken off.
     static func identifiers(_ sql: String) -> Set<String> {
         Set(
             tokens(of: sql).compactMap { token in
-                if token.isWord { return token.text.lowercased() }
-                guard let first = token.text.first, "\"`[".contains(first) else { return nil }
-                let quote = first == "[" ? "]" : String(first)
-                return token.text.dropFirst().dropLast().replacing(quote + quote, with: quote).lowercased()
+                let isName = token.isWord || "\"`[".contains(token.text.first ?? " ")
+                return isName ? unquoted(token).lowercased() : nil
             })
     }
 

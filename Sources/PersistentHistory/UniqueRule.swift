@@ -1,4 +1,3 @@
-import GRDB
 import PersistentStore
 
 /// Something that no two rows of a table have in common: where a statement says OR REPLACE, a row gives way to one that
@@ -18,19 +17,26 @@ struct UniqueRule: Equatable {
     /// 0: the row's key.
     let number: Int
     let parts: [Part]
-    /// Of a partial index: what a row must be to be in it.
+    /// Of a partial index: what a row must be to be in it. It isn't asked of the row that comes: a row that is noted
+    /// without need is still there afterwards.
     let storedCondition: String?
-    let comingCondition: String?
-    /// Those that an UPDATE must assign before the rule can matter. They can't be dropped while it is there.
+    /// Those that an UPDATE must assign before the rule can matter.
     let columns: [String]
+    /// Those that the app can drop together with the index.
+    let droppable: [String]
+    /// Whether what comes is compared with something, and so by an affinity and a collation.
+    let isCompared: Bool
+
+    /// Whether versions before 3 recorded it exactly: it has columns alone.
+    let isPlain: Bool
 
     /// What is the same in the row that comes before the statement and after it; it needn't differ from other values.
     var identity: String {
         let known = parts.filter { !$0.isReplacedByDefault }.map(\.coming)
         switch known.count {
         case 0: return "''"
-        case 1: return known[0]
-        default: return known.map { "quote(\($0))" }.joined(separator: "||','||")
+        case 1: return lenient(known[0])
+        default: return lenient(known.map { "quote(\($0))" }.joined(separator: "||','||"))
         }
     }
 
@@ -38,105 +44,77 @@ struct UniqueRule: Equatable {
     var isReplacedByDefault: Bool { parts.contains(where: \.isReplacedByDefault) }
 
     /// Of the rows in the table: has the same as the one that comes.
-    var conflict: String {
-        var terms = parts.map { part in
+    var conflict: String { ([sameness] + (storedCondition.map { ["(\($0))"] } ?? [])).joined(separator: " AND ") }
+
+    /// Of the row that came: has something else than was worked out of it before.
+    var surprise: String {
+        (parts.map { "\($0.stored) IS NOT NULL" } + (storedCondition.map { ["(\($0))"] } ?? [])
+            + ["(\(sameness)) IS NOT 1"]).joined(separator: " AND ")
+    }
+
+    private var sameness: String {
+        parts.map { part in
             let collation = part.collation.map { " COLLATE \(StoreTable.quote($0))" } ?? ""
             return "\(part.stored) = \(part.coming)\(collation)"
-        }
-        if let storedCondition { terms.append("(\(storedCondition))") }
-        if let comingCondition { terms.append(comingCondition) }
-        return terms.joined(separator: " AND ")
+        }.joined(separator: " AND ")
+    }
+
+    /// The SQL of an expression that is NULL where one of the droppable columns is gone, and no error: a name that neither
+    /// the table nor NEW has any more is found further out (https://sqlite.org/lang_altertable.html, DROP COLUMN).
+    func lenient(_ expression: String) -> String {
+        guard !droppable.isEmpty else { return expression }
+        let nothing = droppable.map { "NULL AS \(StoreTable.quote($0))" }.joined(separator: ", ")
+        return "(SELECT (SELECT \(expression)) FROM (SELECT \(nothing)) AS new)"
     }
 }
 
 extension UniqueRule {
+    /// The rules of a table: its key first.
     static func all(
-        key: RecordedTable.Key, alias: String?, indexes: [UniqueIndex], columns: [String], defaults: [String: String]
-    ) throws -> [UniqueRule] {
+        key: RecordedTable.Key, alias: String?, indexes: [UniqueIndex], row: ComingRow
+    ) -> [UniqueRule] {
         var rules: [UniqueRule] = []
         if case .rowid(let name, _) = key {
             let part = Part(stored: name, coming: "NEW.\(name)", collation: nil, isReplacedByDefault: false)
             let names = ["rowid", "_rowid_", "oid"] + (alias.map { [$0] } ?? [])
             rules.append(
-                UniqueRule(number: 0, parts: [part], storedCondition: nil, comingCondition: nil, columns: names))
+                UniqueRule(
+                    number: 0, parts: [part], storedCondition: nil, columns: names, droppable: [], isCompared: false,
+                    isPlain: true))
         }
         // The key's index first: its rule is number 0 where there is no rowid.
         let isKey = { (index: UniqueIndex) in rules.isEmpty && index.isPrimaryKey }
         for index in indexes.filter(isKey) + indexes.filter({ !isKey($0) }) {
-            rules.append(UniqueRule(index, number: rules.count, columns: columns, defaults: defaults))
+            rules.append(UniqueRule(index, number: rules.count, row: row))
         }
         return rules
     }
 
-    private init(_ index: UniqueIndex, number: Int, columns: [String], defaults: [String: String]) {
-        var used: Set<String> = []
-        let words = SQLText.identifiers(
-            (index.terms.compactMap(\.expression) + [index.condition ?? ""]).joined(separator: " "))
-        let mentioned = columns.filter { words.contains($0.lowercased()) }
-        // In the inner query, the expression's names are those of the row that comes.
-        let row = mentioned.map { name -> String in
-            let quoted = StoreTable.quote(name)
-            let standard = defaults[name.lowercased()]
-            return (standard.map { "coalesce(NEW.\(quoted), \($0))" } ?? "NEW.\(quoted)") + " AS \(quoted)"
-        }.joined(separator: ", ")
-        let source = mentioned.isEmpty ? "SELECT NULL" : "SELECT \(row)"
+    private init(_ index: UniqueIndex, number: Int, row: ComingRow) {
         parts = index.terms.map { term in
+            let isDefault = row.isReplacedByDefault(
+                row.sources(of: term.column.map { [$0] } ?? row.mentioned(in: term.expression ?? "")))
             if let column = term.column {
-                used.insert(column)
-                let name = StoreTable.quote(column)
-                let standard = defaults[column.lowercased()]
                 return Part(
-                    stored: name, coming: standard.map { "coalesce(NEW.\(name), \($0))" } ?? "NEW.\(name)",
-                    collation: term.collation, isReplacedByDefault: standard != nil)
+                    stored: StoreTable.quote(column), coming: row.value(of: column), collation: term.collation,
+                    isReplacedByDefault: isDefault)
             }
             let expression = term.expression ?? "NULL"
             return Part(
-                stored: "(\(expression))", coming: "(SELECT \(expression) FROM (\(source)))",
-                collation: term.collation, isReplacedByDefault: mentioned.contains { defaults[$0.lowercased()] != nil })
+                stored: "(\(expression))", coming: row.value(ofExpression: expression), collation: term.collation,
+                isReplacedByDefault: isDefault)
         }
         self.number = number
         storedCondition = index.condition
-        comingCondition = index.condition.map { "EXISTS (SELECT 1 FROM (\(source)) WHERE \($0))" }
-        self.columns = columns.filter { used.contains($0) || mentioned.contains($0) }
-    }
-}
-
-/// A unique index as SQLite describes it.
-struct UniqueIndex {
-    struct Term {
-        /// Nil for an expression.
-        let column: String?
-        let expression: String?
-        let collation: String?
-    }
-
-    let isPrimaryKey: Bool
-    let terms: [Term]
-    /// What stands behind WHERE.
-    let condition: String?
-
-    /// Throws `DatabaseError`.
-    static func all(of table: String, in database: Database) throws -> [UniqueIndex] {
-        try Row.fetchAll(
-            database, sql: "SELECT name, origin, \"unique\" FROM pragma_index_list(?) ORDER BY seq", arguments: [table]
-        ).filter { ($0["unique"] as Int?) == 1 }.map { row in
-            let name = (row["name"] as String?) ?? ""
-            let sql = try String.fetchOne(
-                database, sql: "SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?", arguments: [name])
-            let text = sql.map(SQLText.indexParts)
-            let terms = try Row.fetchAll(
-                database, sql: "SELECT name, coll, cid FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno",
-                arguments: [name])
-            return UniqueIndex(
-                isPrimaryKey: (row["origin"] as String?) == "pk",
-                terms: terms.enumerated().map { place, term in
-                    let isExpression = (term["cid"] as Int?) == -2
-                    let written = text.flatMap { place < $0.terms.count ? $0.terms[place] : nil }
-                    return Term(
-                        column: isExpression ? nil : (term["name"] as String?) ?? "rowid",
-                        expression: isExpression ? written : nil, collation: term["coll"])
-                },
-                condition: text?.condition)
-        }
+        let expressions = index.terms.compactMap(\.expression)
+        let named =
+            index.terms.compactMap(\.column)
+            + (expressions + [index.condition ?? ""]).flatMap(row.mentioned)
+        let sources = row.sources(of: named)
+        columns = sources.filter { !row.isGenerated($0) }
+        droppable = index.isDroppable ? sources : []
+        let computed = expressions + sources.compactMap { row.generated[$0.lowercased()] }
+        isCompared = computed.contains(where: SQLText.compares)
+        isPlain = computed.isEmpty && index.condition == nil
     }
 }

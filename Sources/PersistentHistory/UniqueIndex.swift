@@ -1,0 +1,43 @@
+import GRDB
+
+/// A unique index as SQLite describes it.
+struct UniqueIndex {
+    struct Term {
+        /// Nil for an expression.
+        let column: String?
+        let expression: String?
+        let collation: String?
+    }
+
+    let isPrimaryKey: Bool
+    /// Whether the app can drop it, and then the columns too: it isn't a part of the table's own definition.
+    let isDroppable: Bool
+    let terms: [Term]
+    /// What stands behind WHERE.
+    let condition: String?
+
+    /// Throws `DatabaseError`.
+    static func all(of table: String, in database: Database) throws -> [UniqueIndex] {
+        try Row.fetchAll(
+            database, sql: "SELECT name, origin, \"unique\" FROM pragma_index_list(?) ORDER BY seq", arguments: [table]
+        ).filter { ($0["unique"] as Int?) == 1 }.map { row in
+            let name = (row["name"] as String?) ?? ""
+            let sql = try String.fetchOne(
+                database, sql: "SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?", arguments: [name])
+            let text = sql.map(SQLText.indexParts)
+            let terms = try Row.fetchAll(
+                database, sql: "SELECT name, coll, cid FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno",
+                arguments: [name])
+            return UniqueIndex(
+                isPrimaryKey: (row["origin"] as String?) == "pk", isDroppable: (row["origin"] as String?) == "c",
+                terms: terms.enumerated().map { place, term in
+                    let isExpression = (term["cid"] as Int?) == -2
+                    let written = text.flatMap { place < $0.terms.count ? $0.terms[place] : nil }
+                    return Term(
+                        column: isExpression ? nil : (term["name"] as String?) ?? "rowid",
+                        expression: isExpression ? written : nil, collation: term["coll"])
+                },
+                condition: text?.condition)
+        }
+    }
+}

@@ -1,0 +1,160 @@
+import GRDB
+import PersistentStore
+import TestSupport
+import Testing
+
+@testable import PersistentHistory
+
+/// What an app may do to its schema, and what unique columns of all kinds make of rows.
+struct SchemaChangeTests {
+    @Test(arguments: [
+        ("b", "b"), ("lower(b)", "b"), ("a) WHERE (b = 1", "b"), ("a, b COLLATE NOCASE", "b"), ("g", "g"),
+        ("g || b) WHERE (g IS NOT b", "g"), ("a) WHERE (g > 1", "g"),
+    ])
+    func aColumnIsDroppedAfterItsIndex(_ terms: String, _ column: String) throws {
+        let store = try Fixture(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, a UNIQUE, b TEXT, c, g AS (lower(c))); CREATE UNIQUE INDEX i ON t (\(terms))"
+        )
+        _ = try store.enable()
+        try store.write(
+            """
+            INSERT INTO t (id, a, b) VALUES (1, 1, 'x'); DROP INDEX i; ALTER TABLE t DROP COLUMN \(column);
+            INSERT INTO t (id, a) VALUES (2, 2); REPLACE INTO t (id, a) VALUES (3, 2); UPDATE t SET a = 5 WHERE id = 1;
+            DELETE FROM t WHERE id = 1
+            """)
+        #expect(try store.changes().map(\.operation) == [.insert, .insert, .delete, .insert, .update, .delete])
+        #expect(try store.enable().gaps == [])
+    }
+
+    /// Several rows have what the index kept apart, as long as the triggers are those of before.
+    @Test(arguments: ["", "WITHOUT ROWID"])
+    func noRowGivesWayToADroppedIndex(_ kind: String) throws {
+        let store = try Fixture("CREATE TABLE t (id INTEGER PRIMARY KEY, a) \(kind); CREATE UNIQUE INDEX i ON t (a)")
+        _ = try store.enable()
+        try store.write(
+            """
+            DROP INDEX i; CREATE INDEX i ON t (a); INSERT INTO t VALUES (1, 'x'); INSERT INTO t VALUES (2, 'x');
+            INSERT INTO t VALUES (3, 'x'); UPDATE t SET a = 'y'; UPDATE t SET a = 'x'; REPLACE INTO t VALUES (4, 'x')
+            """)
+        let changes = try store.changes()
+        #expect(changes.filter { $0.operation == .delete }.isEmpty)
+        #expect(changes.filter { $0.operation == .insert }.count == 4)
+    }
+
+    /// Columns, then an index; rows that are there; a statement; and which rows it removes.
+    @Test(
+        arguments: [
+            (
+                "v, w, g AS (v || w)", "g", "(1, 'x', 'y'), (2, 'p', 'q')",
+                "UPDATE OR REPLACE t SET v = 'x', w = 'y' WHERE id = 2", [1]
+            ),
+            (
+                "v, w, g AS (v || w)", "g", "(1, 'x', 'y'), (2, 'p', 'y')",
+                "UPDATE OR REPLACE t SET v = 'x' WHERE id = 2", [1]
+            ),
+            (
+                "v, w, g AS (lower(v)) STORED UNIQUE ON CONFLICT REPLACE", "w", "(1, 'x', 1), (2, 'p', 2)",
+                "UPDATE t SET v = 'X' WHERE id = 2", [1]
+            ),
+            (
+                "v, w, g AS (json_extract(v, '$.m')) UNIQUE", "w", "(1, '{\"m\":1}', 1), (2, '{}', 2)",
+                "UPDATE OR REPLACE t SET v = '{\"m\":1}' WHERE id = 2", [1]
+            ),
+            ("v TEXT, w", "w) WHERE (v > 3", "(1, '5', 7)", "REPLACE INTO t VALUES (2, '1', 7)", []),
+            ("v INTEGER, w", "w) WHERE (v > '3'", "(1, 5, 7)", "REPLACE INTO t VALUES (2, 1, 7)", []),
+            ("v INTEGER, w", "w) WHERE (v = '1'", "(1, 1, 7)", "REPLACE INTO t VALUES (2, 1, 7)", [1]),
+            (
+                "v TEXT COLLATE NOCASE, w", "(v = 'x')", "(1, 'X', 0), (2, 'b', 0)",
+                "REPLACE INTO t VALUES (3, 'x', 0)", [1]
+            ),
+            ("v TEXT, w", "(v > 5)", "(1, '9', 0), (2, '1', 0)", "REPLACE INTO t VALUES (3, '10', 0)", [2]),
+            ("v TEXT, w", "(v = 5)", "(1, '5', 0), (2, '1', 0)", "REPLACE INTO t VALUES (3, '5', 0)", [1]),
+            ("v TEXT, w", "w) WHERE (v IN (1, 2)", "(1, '1', 5)", "REPLACE INTO t VALUES (3, '2', 5)", [1]),
+            ("v VARCHAR(9), w", "w) WHERE (v BETWEEN 1 AND 5", "(1, '1', 5)", "REPLACE INTO t VALUES (3, '2', 5)", [1]),
+            (
+                "v TEXT NOT NULL DEFAULT 'd', w, g AS (lower(v)) UNIQUE", "w", "(1, 'D', 1)",
+                "REPLACE INTO t VALUES (2, NULL, 2)", [1]
+            ),
+            (
+                "v, w", "v", "(1, 'a' || char(0) || 'b', 1), (2, 'a' || char(0) || 'c', 2)",
+                "REPLACE INTO t VALUES (3, 'a' || char(0) || 'b', 3)", [1]
+            ),
+            (
+                "v, w", "v, w", "(1, 'a' || char(0) || 'b', 1), (2, 'a' || char(0) || 'c', 1)",
+                "REPLACE INTO t VALUES (3, 'a' || char(0) || 'b', 1)", [1]
+            ),
+        ] as [(String, String, String, String, [Int64])])
+    func theRowsThatGiveWayAreTold(
+        _ columns: String, _ terms: String, _ rows: String, _ statement: String, _ gone: [Int64]
+    ) throws {
+        let store = try Fixture(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, \(columns)); CREATE UNIQUE INDEX i ON t (\(terms))")
+        _ = try store.enable()
+        try store.write("INSERT INTO t (id, v, w) VALUES \(rows)")
+        let token = try store.current()
+        let filled =
+            columns.contains(" AS ")
+            ? statement.replacing("INTO t VALUES", with: "INTO t (id, v, w) VALUES") : statement
+        try store.write(filled)
+        let changes = try store.changes(after: token)
+        #expect(changes.filter { $0.operation == .delete }.map(\.key) == gone.map { [.integer($0)] }, "\(changes)")
+        #expect(!changes.contains { $0.operation == .gap }, "\(changes)")
+    }
+
+    @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"])
+    func aKeyWithANulIsToldWhole(_ encoding: String) throws {
+        let store = try Fixture(
+            "PRAGMA encoding = '\(encoding)'; CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID", name: "n.sqlite"
+        )
+        _ = try store.enable()
+        try store.write(
+            """
+            INSERT INTO t VALUES ('a' || char(0) || 'é', 1), ('a' || char(0), 1), ('a', 1), (x'610062', 1);
+            UPDATE t SET a = 'a' || char(0) || 'c' WHERE a = 'a' || char(0)
+            """)
+        let keys = try store.changes().map(\.key)
+        #expect(
+            keys == [
+                [.text("a\0é"), .integer(1)], [.text("a\0"), .integer(1)], [.text("a"), .integer(1)],
+                [.blob([0x61, 0, 0x62]), .integer(1)], [.text("a\0"), .integer(1)], [.text("a\0c"), .integer(1)],
+            ])
+    }
+
+    /// Triggers as version 2 made them, for one unique column.
+    @Test(arguments: [false, true], [false, true])
+    func olderTriggersAreReplacedWithoutAGap(_ schemaHasMoved: Bool, _ hasNewIndex: Bool) throws {
+        let store = try Fixture("CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE)")
+        _ = try store.enable()
+        let older = try store.schema().filter { $0.hasPrefix("triggerGS_1_") }.compactMap { text -> String? in
+            let sql = String(text[text.firstRange(of: "CREATE TRIGGER").map(\.lowerBound)!...])
+            guard sql.contains(" GS_1_X ") || sql.contains(" GS_1_R ") else { return nil }
+            // It looked for the noted row only where something was recorded of it.
+            return sql.replacing("NOT EXISTS", with: "1 IS NULL OR NOT EXISTS")
+        }
+        try store.write(
+            """
+            INSERT INTO note VALUES (1, 'a'); DROP TRIGGER GS_1_X; DROP TRIGGER GS_1_R; \(older.joined(separator: "; "));
+            UPDATE GS_HISTORY SET version = 2; DROP TABLE GS_REPLACED;
+            CREATE TABLE GS_REPLACED (table_id INTEGER NOT NULL, rule INTEGER NOT NULL, value NOT NULL, key,
+                number INTEGER NOT NULL, PRIMARY KEY (table_id, rule, value)) WITHOUT ROWID;
+            """)
+        if !schemaHasMoved {
+            try store.write("CREATE TABLE v (x)")
+            let queue = try DatabaseQueue(path: store.location.path.string)
+            try queue.write { database in
+                try database.execute(sql: "DROP TABLE v")
+                let version = try Int64.fetchOne(database, sql: "PRAGMA schema_version") ?? 0
+                try database.execute(sql: "UPDATE GS_HISTORY SET schema_version = ?", arguments: [version])
+            }
+            try queue.close()
+        }
+        if hasNewIndex { try store.write("CREATE UNIQUE INDEX later ON note (id, u)") }
+        let token = try store.current()
+        let outcome = try store.enable()
+        #expect(outcome.kind == .updated && outcome.gaps == (hasNewIndex ? ["note"] : []))
+        try store.write("REPLACE INTO note VALUES (2, 'a')")
+        #expect(
+            try store.changes(after: token).map(\.operation) == (hasNewIndex ? [.gap] : []) + [.delete, .insert])
+        #expect(try store.enable().kind == .unchanged)
+    }
+}
