@@ -6,7 +6,7 @@ import SystemPackage
 ///
 /// Our own connection makes a log and a shared index, and leaves both (`SQLiteLibrary.leaveLogAlone`). Where still nobody else
 /// has opened the store, they go again, and what the log has goes into the database: a store at rest is one file.
-package struct UnopenedStore {
+package struct UnopenedStore: Sendable {
     private let location: StoreLocation
 
     /// Nil where there is one of the two: whoever made it sees to it.

@@ -21,13 +21,14 @@ WRITER = """
 import sqlite3, sys
 store = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
 store.execute("PRAGMA journal_mode = WAL")
+# The log grows past what SQLite's automatic checkpoint waits for: whoever commits next would make one.
+store.execute("PRAGMA wal_autocheckpoint = 0")
 store.execute("CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, text TEXT)")
 rows = 0
 while True:
-    # Some more than SQLite's automatic checkpoint waits for.
-    store.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200) "
+    store.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) "
                   "INSERT INTO note (text) SELECT hex(randomblob(200)) FROM n")
-    rows += 200
+    rows += 1000
     print(rows, flush=True)
     if not sys.stdin.readline(): break
 """
@@ -101,7 +102,6 @@ def beside_a_writer(found, store, group):
             (("history", "disable", store), (0,)), (("status", group), (0,)), (("recover", group), (0,)),
         ]:
             found.run(*words, expected=expected)
-            # More than a thousand pages since the last checkpoint: the next commit's would be automatic.
             for _ in range(10):
                 writer.write()
     finally:
@@ -146,7 +146,7 @@ def with_an_agent(found, store, group):
     socket, file = os.path.join(found.here, "agent.sock"), os.path.join(found.here, "trace of the agent")
     writer = Writer(store)
     agent = subprocess.Popen(
-        ["strace", *OPTIONS, "-o", file, found.groupstore, "agent", "--group", f"group.example.notes={group}",
+        ["strace", "-D", *OPTIONS, "-o", file, found.groupstore, "agent", "--group", f"group.example.notes={group}",
          "--legacy", store],
         env=dict(os.environ, GROUPSTORE_SOCKET=socket), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     moved = os.path.join(group, os.path.basename(store))
@@ -166,7 +166,8 @@ def with_an_agent(found, store, group):
             second.kill()
     finally:
         agent.terminate()
-        agent.wait(timeout=60)
+        # strace, which has this descriptor too, ends after it.
+        agent.communicate(timeout=60)
         found.runs += 1
     found.judge(file)
 
