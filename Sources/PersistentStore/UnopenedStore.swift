@@ -21,14 +21,14 @@ package struct UnopenedStore: Sendable {
         self.location = location
     }
 
-    /// Brings the log into the database and removes both files, unless another program has opened the store.
+    /// Brings the log into the database and removes both files, unless another program has opened the store. Where only an
+    /// agent follows it, which has descriptors and no connection, both stay, the log empty.
     ///
     /// This process must have closed its connections. Whatever fails leaves a log, which the next program recovers.
     package func settle() {
         FileLease.ignoreBreakSignal()
         do {
             guard try location.directory.status(location.name.wal) != nil else { return }
-            try underLease {}
             try LogCheckpoint.perform(location)
             try underLease {
                 // Nobody has the database open, so nobody uses these.
