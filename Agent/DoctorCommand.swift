@@ -30,7 +30,7 @@ struct DoctorCommand: ParsableCommand {
         let (configuration, configurationFinding) = configuration()
         let findings =
             SystemDiagnosis.findings() + InotifyDiagnosis().findings + [configurationFinding, socket(configuration)]
-            + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() }
+            + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() + HolderDiagnosis($0).findings() }
         for finding in findings { print(finding, output) }
         summarize(findings, output)
         if let status = findings.lazy.compactMap(\.status).first { throw status.code }
@@ -102,6 +102,7 @@ struct DoctorCommand: ParsableCommand {
         var object: JSONObject = ["type": "check", "check": .string(finding.check), "verdict": .string(finding.word)]
         object["message"] = .string(finding.message)
         object["remedy"] = finding.remedy.map { .string($0) }
+        if !finding.holders.isEmpty { object["holders"] = .array(finding.holders.map { .object($0.record) }) }
         output.record(object, line)
     }
 
@@ -134,5 +135,14 @@ extension Finding {
         case .notPermitted: .notPermitted
         case .configuration: .configuration
         }
+    }
+}
+
+extension StoreHolder {
+    fileprivate var record: JSONObject {
+        [
+            "pid": .integer(Int64(process.pid)), "program": .string(process.program), "writes": .bool(canWrite),
+            "sqlite": version.map { .string($0.description) } ?? .null,
+        ]
     }
 }

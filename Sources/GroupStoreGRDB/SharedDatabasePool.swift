@@ -8,6 +8,10 @@ import Synchronization
 ///
 /// Observations (`values(of:)`, and GRDB's own on the pool) hear of what other processes commit, as long as an agent runs
 /// that serves the group.
+///
+/// - Important: The pool checkpoints its write-ahead log as SQLite does. Before 3.51.3, SQLite can corrupt a store that two
+///   connections write or checkpoint at once (https://sqlite.org/wal.html, "The WAL-Reset Bug"); `groupstore doctor` names
+///   the SQLite of each program that has the store open.
 public final class SharedDatabasePool: Sendable {
     /// The store was let go of and did not come back in time.
     public struct Unavailable: Error, CustomStringConvertible {

@@ -39,8 +39,13 @@ extension FileHolder {
     package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
         guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
         return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted().map {
-            FileHolder(pid: $0, program: program(of: $0), isElsewhere: isElsewhere($0))
+            FileHolder(process: $0)
         }
+    }
+
+    /// A process that is known to hold the file.
+    package init(process pid: Int32) {
+        self.init(pid: pid, program: Self.program(of: pid), isElsewhere: Self.isElsewhere(pid))
     }
 
     private static func isElsewhere(_ pid: Int32) -> Bool {

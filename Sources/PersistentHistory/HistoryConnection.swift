@@ -1,24 +1,20 @@
 import CLinux
 import GRDB
-import GRDBSQLite
 import LinuxSystem
 import PersistentStore
 import SystemPackage
 
 /// A connection that writes to a store's history, for the short time that it takes.
 enum HistoryConnection {
-    /// Waits `busyTimeout` for other programs' locks, and leaves an empty `-wal` behind rather than unlinking by name a file
-    /// that may be another one by then (`SQLITE_FCNTL_PERSIST_WAL`).
+    /// Waits `busyTimeout` for other programs' locks, and leaves the write-ahead log to them.
     ///
     /// Throws `SystemError` when the file can't be reached, `DatabaseError` when SQLite can't read it.
     static func open(_ location: StoreLocation, busyTimeout: Duration) throws -> DatabaseQueue {
         var configuration = Configuration()
         configuration.foreignKeysEnabled = false
         configuration.busyMode = .timeout(busyTimeout.seconds)
-        configuration.prepareDatabase { database in
-            var persist: CInt = 1
-            sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_PERSIST_WAL, &persist)
-        }
+        let store = location.path
+        configuration.prepareDatabase { try SQLiteLibrary.leaveLogAlone($0.sqliteConnection, of: store) }
         let descriptor = try location.directory.open(location.name.database, flags: gs_o_path)
         return try DatabaseQueue(path: path(of: descriptor, at: location), configuration: configuration)
     }

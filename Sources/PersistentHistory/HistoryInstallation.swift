@@ -76,6 +76,8 @@ package struct HistoryInstallation {
         guard try location.directory.status(location.name.database) != nil else {
             throw StoreError.missing(location.path)
         }
+        let unopened = UnopenedStore(location)
+        defer { unopened?.settle() }
         do {
             let queue = try HistoryConnection.open(location, busyTimeout: busyTimeout)
             defer { try? queue.close() }

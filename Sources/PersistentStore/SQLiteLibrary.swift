@@ -1,5 +1,7 @@
+import CSQLite
 import GRDBSQLite
 import Glibc
+import SystemPackage
 
 /// The SQLite that this process runs.
 package enum SQLiteLibrary {
@@ -8,6 +10,19 @@ package enum SQLiteLibrary {
 
     /// `PRAGMA table_list` came with 3.37.
     package static var isRecentEnough: Bool { sqlite3_libversion_number() >= 3_037_000 }
+
+    /// Keeps a connection from checkpointing a write-ahead log by itself: after a commit, and when it is closed.
+    ///
+    /// Before 3.51.3, SQLite can corrupt a database whose log begins anew while a second connection checkpoints it
+    /// (https://sqlite.org/wal.html, "The WAL-Reset Bug"). Other programs write the stores that we open, so that second
+    /// connection must not be ours. The log keeps its name as well (`SQLITE_FCNTL_PERSIST_WAL`): SQLite would unlink by
+    /// name a file that may be another one by then.
+    package static func leaveLogAlone(_ connection: OpaquePointer?, of store: FilePath) throws {
+        var persist: CInt = 1
+        guard sqlite3_wal_autocheckpoint(connection, 0) == SQLITE_OK, gs_keep_log_on_close(connection) == SQLITE_OK,
+            sqlite3_file_control(connection, "main", SQLITE_FCNTL_PERSIST_WAL, &persist) == SQLITE_OK
+        else { throw StoreError(code: SQLITE_ERROR, message: "it can't be kept from checkpointing", path: store) }
+    }
 
     /// Compares bytes wherever a collation is asked for that only the store's own program has.
     static func acceptUnknownCollations(_ connection: OpaquePointer) {

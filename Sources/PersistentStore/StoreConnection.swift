@@ -5,17 +5,27 @@ import SystemPackage
 
 /// A SQLite connection that writes to a store, for the short time that we need one. One thread's.
 ///
-/// It leaves an empty `-wal` behind rather than unlinking by name a file that may be another one by then
-/// (`SQLITE_FCNTL_PERSIST_WAL`), and works inside the store's directory, whatever stands at that directory's path now.
+/// It never checkpoints a write-ahead log unless it is told to (`SQLiteLibrary.leaveLogAlone`), and works inside the store's
+/// directory, whatever stands at that directory's path now.
 package final class StoreConnection {
     private let connection: OpaquePointer
     /// Kept open: SQLite's paths lead through it.
     private let location: StoreLocation
 
+    package enum Locking {
+        /// Beside other programs.
+        case shared
+        /// Alone, where the store has a write-ahead log. SQLite keeps the index of the log in its own memory then, and takes
+        /// an exclusive lock on the database before it reads (https://sqlite.org/wal.html, §8). Every other connection
+        /// to such a store holds a shared lock on it for as long as it lives, a reader's and an idle one's too: while one is
+        /// there, this one gets SQLITE_BUSY, and while this one is there, another one gets it.
+        case alone
+    }
+
     /// Waits `busyTimeout` for other programs' locks. Nothing is made where there is no such file.
     ///
     /// Throws `StoreError.notAFile` when one of the store's files is none, `DatabaseError` when SQLite can't open it.
-    package init(_ location: StoreLocation, busyTimeout: Duration) throws {
+    package init(_ location: StoreLocation, busyTimeout: Duration, locking: Locking = .shared) throws {
         try HeldDirectoryVFS.register()
         for name in [location.name.database] + location.name.sideFiles {
             guard let kind = try location.directory.status(name)?.kind, kind != .regular else { continue }
@@ -33,8 +43,9 @@ package final class StoreConnection {
         connection = opened
         self.location = location
         sqlite3_busy_timeout(opened, Int32(clamping: busyTimeout.nanoseconds / 1_000_000))
-        var persist: CInt = 1
-        sqlite3_file_control(opened, "main", SQLITE_FCNTL_PERSIST_WAL, &persist)
+        try SQLiteLibrary.leaveLogAlone(opened, of: location.path)
+        // Before anything is read: SQLite would map the shared index of the log otherwise, and keep to it.
+        if locking == .alone { try execute("PRAGMA locking_mode = EXCLUSIVE") }
     }
 
     deinit { sqlite3_close_v2(connection) }
@@ -53,6 +64,9 @@ package final class StoreConnection {
             if first == nil { first = sqlite3_column_text(statement, 0).map { String(cString: $0) } }
         }
     }
+
+    /// What SQLite doesn't say by a result code.
+    var busy: DatabaseError { DatabaseError(resultCode: .SQLITE_BUSY, message: "the write-ahead log is in use") }
 
     private func check(_ code: Int32) throws {
         if code != SQLITE_OK { throw error(code) }

@@ -73,6 +73,7 @@ package final class StoreReader: SQLiteSession {
         connection = opened
         let wait = deadline.remaining.map { $0.seconds * 1000 } ?? 0
         sqlite3_busy_timeout(opened, Int32(min(wait, 1e9)))
+        try SQLiteLibrary.leaveLogAlone(opened, of: location.path)
         acceptUnknownCollations()
         if method == .unlockedLog { try execute("PRAGMA locking_mode = EXCLUSIVE") }
         // What the file says is not trusted to have side effects, and is checked as far as that costs nothing.

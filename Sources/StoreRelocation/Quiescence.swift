@@ -9,7 +9,8 @@ enum Quiescence {
     /// The log can't be emptied: another program uses it.
     struct CheckpointBusy: Error {}
 
-    /// Opens the store through SQLite, which rolls back a hot journal and recovers a log, and checkpoints all of it.
+    /// Opens the store through SQLite, which rolls back a hot journal and recovers a log, and checkpoints all of it while no
+    /// other connection can have the store open (`LogCheckpoint`).
     ///
     /// The log itself stays, empty; whoever holds the lease removes it by looking at what is there then, since a
     /// file of that name may arrive at any moment. A journal is linked aside first: SQLite unlinks it by name.
@@ -27,12 +28,13 @@ enum Quiescence {
 
     private static func checkpoint(_ store: StoreLocation) throws {
         do {
-            let connection = try StoreConnection(store, busyTimeout: .zero)
-            try connection.execute("PRAGMA synchronous = FULL")
-            // Reading is what makes SQLite recover the log or roll back the journal.
-            try connection.execute("SELECT count(*) FROM sqlite_schema")
-            // The first column says whether somebody was in the way.
-            guard try connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") == "0" else { throw CheckpointBusy() }
+            if try RollbackJournal.isHot(store.name.journal, in: store.directory) {
+                // Reading is what makes SQLite roll it back. Not alone: SQLite would keep the journal then, emptied.
+                let connection = try StoreConnection(store, busyTimeout: .zero)
+                try connection.execute("PRAGMA synchronous = FULL")
+                try connection.execute("SELECT count(*) FROM sqlite_schema")
+            }
+            try LogCheckpoint.perform(store)
         } catch let error as DatabaseError
             where error.resultCode == .SQLITE_BUSY || error.resultCode == .SQLITE_LOCKED
         {

@@ -6,7 +6,9 @@ import TestSupport
 
 /// The programs under test, as they were built beside this test bundle.
 enum Programs {
-    static let groupstore = Word(directory.appending("groupstore"))
+    /// `$GROUPSTORE_PROGRAM` where a run of the tests is to be observed: `script/soak checkpoints --over`.
+    static let groupstore = Word(
+        getenv("GROUPSTORE_PROGRAM").map { FilePath(String(cString: $0)) } ?? directory.appending("groupstore"))
     static let legacyWriter = Word(directory.appending("LegacyWriter"))
     static let legacyPresenter = Word(directory.appending("LegacyPresenter"))
     static let notesApp = Word(directory.appending("NotesApp"))

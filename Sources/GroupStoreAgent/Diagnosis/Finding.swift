@@ -18,8 +18,13 @@ package struct Finding: Equatable, Sendable {
     package let message: String
     /// What to do about it, in a line.
     package let remedy: String?
+    /// The processes that have the store open that this is about.
+    package let holders: [StoreHolder]
 
-    package init(_ check: String, _ verdict: Verdict, _ message: String, remedy: String? = nil) {
+    package init(
+        _ check: String, _ verdict: Verdict, _ message: String, remedy: String? = nil, holders: [StoreHolder] = []
+    ) {
+        self.holders = holders
         self.check = check
         self.verdict = verdict
         self.message = message

@@ -1,0 +1,69 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// The SQLite that another process runs: its own library, or one that is linked into its program or one of its libraries.
+package enum LoadedSQLite {
+    /// Nil where it can't be told: another user's process, a file that was replaced since, a build without the usual texts.
+    package static func version(inProcess pid: Int32) -> SQLiteVersion? {
+        let process = FilePath("/proc/\(pid)")
+        guard let directory = try? Directory(process),
+            let bytes = try? DurableFile.read("maps", in: directory, limit: 8 << 20)
+        else { return nil }
+        let files = MappedFile.code(in: String(decoding: bytes, as: UTF8.self))
+        // Most programs have it in a library of that name.
+        let (named, others) = (files.filter(\.isNamedSQLite), files.filter { !$0.isNamedSQLite })
+        for file in named + others {
+            if let version = version(of: file, in: process) { return version }
+        }
+        return nil
+    }
+
+    private static func version(of file: MappedFile, in process: FilePath) -> SQLiteVersion? {
+        // The mapping itself takes a right that few have; the name may be another file's by now.
+        let mapping = process.appending("map_files").appending(file.range)
+        let named = FilePath(process.string + "/root" + file.path)
+        for path in [mapping, named] {
+            guard let descriptor = try? Descriptor(opening: path, flags: O_RDONLY | O_NONBLOCK),
+                let status = try? descriptor.status(), status.kind == .regular, status.identity.inode == file.inode
+            else { continue }
+            return scan(descriptor, status.size)
+        }
+        return nil
+    }
+
+    private static func scan(_ descriptor: borrowing Descriptor, _ size: Int64) -> SQLiteVersion? {
+        var scan = SQLiteVersionScan()
+        var offset: Int64 = 0
+        while offset < min(size, largestFile) {
+            guard let bytes = try? descriptor.read(count: 1 << 20, at: offset), !bytes.isEmpty else { break }
+            bytes.withUnsafeBytes { scan.take($0) }
+            offset += Int64(max(1, bytes.count - SQLiteVersionScan.overlap))
+            if bytes.count <= SQLiteVersionScan.overlap { break }
+        }
+        return scan.version
+    }
+
+    private static let largestFile: Int64 = 512 << 20
+}
+
+/// A line of `/proc/PID/maps` (proc(5)).
+private struct MappedFile {
+    let range: String
+    let inode: UInt64
+    let path: String
+
+    var isNamedSQLite: Bool { path.split(separator: "/").last?.contains("sqlite") == true }
+
+    /// The files of which something may be executed, each once.
+    static func code(in maps: String) -> [MappedFile] {
+        var seen: Set<UInt64> = []
+        return maps.split(separator: "\n").compactMap { line in
+            let words = line.split(separator: " ", maxSplits: 5, omittingEmptySubsequences: true)
+            guard words.count == 6, words[1].contains("x"), let inode = UInt64(words[4]), inode != 0,
+                let start = words[5].firstIndex(of: "/"), seen.insert(inode).inserted
+            else { return nil }
+            return MappedFile(range: String(words[0]), inode: inode, path: String(words[5][start...]))
+        }
+    }
+}

@@ -1,0 +1,53 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Before 3.51.3, SQLite can corrupt a store in write-ahead mode that two programs write or checkpoint at once.
+@Suite(.ownThreads) struct CheckpointTests {
+    /// Each command and the agent, beside a program that writes: what they write, truncate and remove, and under which locks.
+    @Test(.enabled(if: Programs.canTrace, "strace can't trace here"))
+    func nothingIsCheckpointedThatOthersMayBeWriting() throws {
+        let done = try run("python3", [Programs.source("Tests/Soak/checkpoints.py"), Programs.groupstore])
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+        #expect(done.output.contains("soak: checkpoints: "))
+    }
+
+    @Test func doctorNamesEachHoldersSQLite() throws {
+        let places = try Places()
+        let store = places.group.appending("Notes.sqlite")
+        try makeStore(store, rows: 3)
+        try sqlite(store, "PRAGMA journal_mode = WAL")
+        let shell = try sqliteShell(store)
+        let python = try RunningProcess("python3", ["-c", Self.program, Word(store)])
+        let version = try python.line { $0.hasPrefix("3.") }
+        let done = try groupstore("doctor", Word(store), "--json")
+        let found = try #require(done.objects.first { $0.string("check") == "holders" }, "\(done.output)")
+        let holders = found.objects("holders")
+        #expect(holders.count == 2, "\(done.output)")
+        #expect(holders.contains { $0.string("program") == "sqlite3" })
+        let other = holders.first { $0.string("program")?.hasPrefix("python") == true }
+        #expect(other?.string("sqlite") == version, "\(done.output)")
+        #expect(holders.allSatisfy { $0.string("sqlite")?.hasPrefix("3.") == true }, "\(done.output)")
+        let isOlder = try sqlite(store, "SELECT '\(version)' < '3.51.3'") == "1\n"
+        #expect(found.string("verdict") == (isOlder ? "warning" : "ok"), "\(done.output)")
+        #expect((found.string("remedy") != nil) == isOlder)
+        let text = try groupstore("doctor", Word(store)).output
+        #expect(text.contains("SQLite \(version)"), "\(text)")
+        for process in [shell, python] {
+            process.closeInput()
+            try process.wait()
+        }
+        #expect(try !groupstore("doctor", Word(store)).output.contains("open in"))
+    }
+
+    private static let program: Word = """
+        import sqlite3, sys
+        store = sqlite3.connect(sys.argv[1], isolation_level=None)
+        store.execute("SELECT count(*) FROM note").fetchall()
+        print(sqlite3.sqlite_version, flush=True)
+        sys.stdin.read()
+        """
+}
