@@ -21,6 +21,10 @@ public struct MigrationFinding: Equatable, Sendable {
     public var remedy: String
     /// What must hold in the store; nil where the finding doesn't depend on what is in it.
     public var requirement: StoreRequirement?
+    /// Whether it tells that something is removed, of which a store may hold nothing: there it is counted instead.
+    package var isRemoval = false
+    /// Whether it is told when the migration is run, too.
+    package var isTold = false
 
     public init(
         _ severity: Severity, code: Int? = nil, entity: String?, property: String? = nil, _ message: String,

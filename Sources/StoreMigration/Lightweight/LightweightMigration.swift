@@ -49,7 +49,6 @@ struct LightweightMigration {
     mutating func run() throws {
         var history = HistoryMigration(store, schema, succession)
         try history.refuseLoss(options)
-        notes += try LostValues(store, succession).notes()
         var objects = SchemaMigration(store, schema, succession, indexes)
         try objects.dropTriggersAndViews()
         try objects.dropSpatialIndexes(tables)
