@@ -153,6 +153,7 @@ extension NamedModel {
     /// A store's, as the version that it is of.
     fileprivate func known(as source: StoreSources.Source?) -> NamedModel {
         guard let source else { return self }
-        return NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: source.model, version: source.version)
+        return NamedModel(
+            name: name, isCurrent: isCurrent, hashes: hashes, model: source.model, version: source.version)
     }
 }

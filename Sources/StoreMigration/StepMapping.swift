@@ -22,7 +22,9 @@ struct StepMapping {
         var merged = first.mappingModel
         var sources = [first]
         for other in used.dropFirst() {
-            guard let more = try Self.entityMappings(of: other, besides: sources, old.model, new.model) else { continue }
+            guard let more = try Self.entityMappings(of: other, besides: sources, old.model, new.model) else {
+                continue
+            }
             merged.entityMappings += more
             merged.preparations += other.mappingModel.preparations
             merged.completions += other.mappingModel.completions
@@ -48,7 +50,8 @@ struct StepMapping {
         for file in files
         where !found.contains(where: { other in
             other.name == file.name && other.form != file.form
-                && Set(other.mappingModel.entityMappings.map(\.name)) == Set(file.mappingModel.entityMappings.map(\.name))
+                && Set(other.mappingModel.entityMappings.map(\.name))
+                    == Set(file.mappingModel.entityMappings.map(\.name))
         }) {
             found.append(file)
         }

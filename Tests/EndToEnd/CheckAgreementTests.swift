@@ -226,7 +226,8 @@ import Testing
         let directory = try TemporaryDirectory()
         let app = directory.path.appending("App")
         try run("mkdir", [Word(directory.path.appending(".git")), Word(app)])
-        let model = try ModelTests.bundle(app, [("Notes", Self.entity("A", Self.value)), ("Notes 2", Self.entity("A"))])
+        let model = try ModelTests.bundle(
+            app, [("Notes", Self.entity("A", Self.value)), ("Notes 2", Self.entity("A"))])
         let done = try groupstore(
             "model", "check", Word(model.appending("Notes.xcdatamodel")), Word(model), "--format", "github")
         #expect(done.output.contains("file=App/Notes.xcdatamodeld/"), "\(done.output)")

@@ -10,7 +10,8 @@ import Testing
         <entity name="Note"><attribute name="title" optional="YES" attributeType="String"/>
         <attribute name="image" optional="YES" attributeType="Binary" allowsExternalBinaryDataStorage="YES"/></entity>
         """
-    private static let old = note + "<entity name='Tag'><attribute name='word' optional='YES' attributeType='String'/></entity>"
+    private static let old =
+        note + "<entity name='Tag'><attribute name='word' optional='YES' attributeType='String'/></entity>"
     private static let new = """
         <entity name="Note"><attribute name="title" optional="YES" attributeType="String"/></entity>
         """
@@ -69,7 +70,8 @@ import Testing
         #expect(try DirectorySnapshot(places.legacy) == before)
         let done = try run(Programs.groupstore, words)
         #expect(done.outcome == "relocated" && done.summary["removes"]?.text == Self.removes, "\(done.output)")
-        #expect(done.objects.contains { $0.type == "note" && $0.string("text")?.contains("2 objects are removed") == true })
+        #expect(
+            done.objects.contains { $0.type == "note" && $0.string("text")?.contains("2 objects are removed") == true })
         try expectArchive(in: places.group, done.summary.string("archive"))
         #expect(try sqlite(group, "SELECT group_concat(ZTITLE) FROM ZNOTE") == "one,two\n")
         if retire == "symlink" {

@@ -60,7 +60,8 @@ import Testing
             ])
         // The values go with their objects.
         let without = entity(text("name") + text("code"))
-        #expect(try losses(store, inferred([old, without])).first == "S is not in the newer model: 2 objects are removed")
+        #expect(
+            try losses(store, inferred([old, without])).first == "S is not in the newer model: 2 objects are removed")
     }
 
     /// A value that a version on the way doesn't have begins empty when it comes back.
@@ -89,14 +90,21 @@ import Testing
             + "inverseEntity='\(to)'/>"
     }
 
-    @Test(arguments: [("maxCount='1'", "toMany='YES'"), ("toMany='YES'", "toMany='YES'"), ("maxCount='1'", "maxCount='1'")])
+    @Test(arguments: [
+        ("maxCount='1'", "toMany='YES'"), ("toMany='YES'", "toMany='YES'"), ("maxCount='1'", "maxCount='1'"),
+    ])
     func linksOfARelationshipThatIsRemoved(_ forth: String, _ back: String) throws {
         let old = related(relationship("b", "B", "a", forth), relationship("a", "A", "b", back))
         let store = try StagedStore(
-            old, ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1)", "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1)"])
+            old,
+            [
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1)",
+                "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1)",
+            ])
         let layout = StoreLayout(try model(old))
         if let join = layout.joinTables.first {
-            try StoreWriter(store.path).execute("INSERT INTO \(join.name) (\(join.owner.column), \(join.inverse.column)) VALUES (1, 1)")
+            try StoreWriter(store.path).execute(
+                "INSERT INTO \(join.name) (\(join.owner.column), \(join.inverse.column)) VALUES (1, 1)")
         } else {
             try StoreWriter(store.path).execute("UPDATE ZA SET ZB = 1")
             if back == "maxCount='1'" { try StoreWriter(store.path).execute("UPDATE ZB SET ZA = 1") }

@@ -36,14 +36,18 @@ import Testing
     private func migrated(_ files: [MappingModelFile]) throws -> [String] {
         let store = try StagedStore(
             Self.old,
-            ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 1, 1, 'a')",
-                "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 2, 1, 'b')"])
+            [
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 1, 1, 'a')",
+                "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 2, 1, 'b')",
+            ])
         _ = try MigrationManager(steps: steps(files)).migrate(staged: store.path)
         return try store.rows("SELECT ZTITLE FROM ZA UNION ALL SELECT ZTITLE FROM ZB")
     }
 
     @Test func thoseOfSeparateEntitiesAreOneMapping() throws {
-        let files = [try file("AtoA.mapping.yaml", entityMapping("A")), try file("BtoB.mapping.yaml", entityMapping("B"))]
+        let files = [
+            try file("AtoA.mapping.yaml", entityMapping("A")), try file("BtoB.mapping.yaml", entityMapping("B")),
+        ]
         #expect(try migrated(files) == ["'a'", "'b'"])
         #expect(try steps(files).map(\.mappingName) == ["AtoA.mapping + BtoB.mapping"])
         let check = try MigrationCheck(
@@ -83,7 +87,8 @@ import Testing
 
     @Test(arguments: ["no", "Yes", "nil", "true", "false", "null"])
     func aPropertyThatIsCalledAsAConstantIsToldOf(_ name: String) throws {
-        let old = "<entity name='A'><attribute name='\(name)' optional='YES' attributeType='Boolean'/>\(Self.text)</entity>"
+        let old =
+            "<entity name='A'><attribute name='\(name)' optional='YES' attributeType='Boolean'/>\(Self.text)</entity>"
         let new = "<entity name='A'>\(Self.text)</entity>"
         func told(_ condition: String) throws -> [String] {
             let one = try file("A.mapping.yaml", "entities:\n  - {from: A, to: A, where: '\(condition)'}\n")

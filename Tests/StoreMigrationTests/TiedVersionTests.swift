@@ -77,7 +77,8 @@ import Testing
         let all = try bundle(tied + [version("3", known: "A", Self.more)])
         let store = try store(tied[0], hasCache: false)
         let error = #expect(throws: MigrationError.self) { try migrated(store, all) }
-        #expect(error?.message.contains("2 or 1, which have the same version hashes") == true, "\(error?.message ?? "")")
+        #expect(
+            error?.message.contains("2 or 1, which have the same version hashes") == true, "\(error?.message ?? "")")
         #expect(error?.isAmbiguous == true)
         #expect(try store.rows("SELECT count(*) FROM ZA") == ["2"])
         #expect(try all.versionName(of: read(store)) == "2 or 1")

@@ -105,7 +105,9 @@ struct InferredCarrying: CarriedProperties {
             case .attribute:
                 return succession.attribute(candidate.name, of: successor)?.attribute.name == property.property
             case .relationship(let relationship):
-                guard let was = succession.relationship(candidate.name, of: successor)?.relationship else { return false }
+                guard let was = succession.relationship(candidate.name, of: successor)?.relationship else {
+                    return false
+                }
                 return was.name == property.property && succession.leadsOn(was, relationship)
             case .fetched: return false
             }

@@ -54,13 +54,15 @@ struct LossCount {
         func loss(_ condition: String, _ reason: String) throws -> [StoreLosses.Loss] {
             let count =
                 try store.integer(
-                    "SELECT count(*) FROM \(table.name.sqlName) AS s NOT INDEXED WHERE s.Z_ENT = \(number) AND \(condition)")
+                    "SELECT count(*) FROM \(table.name.sqlName) AS s NOT INDEXED WHERE s.Z_ENT = \(number) AND \(condition)"
+                )
                 ?? 0
             return count > 0 ? [StoreLosses.Loss(entity: entity.name, .objects, count: count, reason: reason)] : []
         }
         let dropped = try droppings(of: entity.name)
         let remaining = dropped.map { "NOT (\($0))" }.joined(separator: " AND ")
-        var found = try dropped.isEmpty ? [] : loss(dropped.joined(separator: " OR "), "is dropped by the mapping model")
+        var found =
+            try dropped.isEmpty ? [] : loss(dropped.joined(separator: " OR "), "is dropped by the mapping model")
         let left = remaining.isEmpty ? "1" : remaining
         if let end = removed[entity.name] {
             found += try loss(left, end.reason(ofObjects: true))
@@ -166,7 +168,8 @@ struct LossCount {
                 let owners = layout.table(of: entity.name)
             else { return nil }
             let owner = "(SELECT Z_ENT FROM \(owners.name.sqlName) AS o WHERE o.Z_PK = l.owner)"
-            let count = try store.integer("SELECT count(*) FROM (\(link.query)) AS l WHERE \(owner) IN (\(losing.list))") ?? 0
+            let count =
+                try store.integer("SELECT count(*) FROM (\(link.query)) AS l WHERE \(owner) IN (\(losing.list))") ?? 0
             guard count > 0 else { return nil }
             return StoreLosses.Loss(
                 entity: entity.name, property: relationship.name, .links, count: count,
