@@ -108,9 +108,19 @@ struct InferredCarrying: CarriedProperties {
                 guard let was = succession.relationship(candidate.name, of: successor)?.relationship else {
                     return false
                 }
-                return was.name == property.property && succession.leadsOn(was, relationship)
+                return was.name == property.property && succession.canLead(was, to: relationship)
             case .fetched: return false
             }
         }.map { EntityProperty(entity: successor, property: $0.name) }
+    }
+}
+
+extension ModelSuccession {
+    /// Whether something that the older relationship may lead to is something that the newer may lead to.
+    fileprivate func canLead(_ old: RelationshipDescription, to new: RelationshipDescription) -> Bool {
+        let reachable = Set(destination.numbers.family(of: new.destinationEntityName))
+        return source.numbers.family(of: old.destinationEntityName).contains {
+            successors[$0].map(reachable.contains) ?? false
+        }
     }
 }

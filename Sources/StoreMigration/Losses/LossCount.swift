@@ -140,8 +140,8 @@ struct LossCount {
     /// A composite attribute has one for each of its elements.
     private func columns(of attribute: AttributeDescription, _ entity: EntityDescription) -> [String] {
         (layout.table(of: entity.name)?.columns ?? []).filter { column in
-            guard case .attribute(entity.name, let name) = column.content else { return false }
-            return name == attribute.name || attribute.type == .composite && name.hasPrefix(attribute.name + "_")
+            guard case .attribute(entity.name, let path) = column.content else { return false }
+            return path.first == attribute.name
         }.map(\.name)
     }
 
