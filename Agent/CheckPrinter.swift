@@ -2,6 +2,7 @@ import AgentProtocol
 import CoreDataStore
 import FoundationEssentials
 import Glibc
+import GroupStoreAgent
 import LinuxSystem
 import ManagedObjectModel
 import StoreMigration
@@ -143,6 +144,7 @@ extension CheckReport {
                     "new": entity.newHash.map { .string($0.hexadecimal) } ?? .null,
                 ])
             })
+        if !check.losses.isEmpty { object["removes"] = check.losses.json }
         object["metadata"] = metadata.map { .object($0) }
         return object
     }
@@ -205,12 +207,21 @@ struct GitHubAnnotation {
         return "::\(command) \(properties.joined(separator: ","))::\(Self.data(text))"
     }
 
-    /// GitHub knows files by their path in the repository, where the job runs.
-    private static func relative(_ path: FilePath) -> String {
+    /// GitHub knows files by their path in the repository: the nearest directory above with a `.git`, which is a file in a
+    /// worktree; where there is none, the directory that the job runs in.
+    static func relative(_ path: FilePath) -> String {
         let working = FilePath(workingDirectory())
-        var absolute = path.absolute(in: working)
-        guard absolute.removePrefix(working) else { return PrintablePath(path).description }
+        var absolute = path.absolute(in: working).lexicallyNormalized()
+        guard absolute.removePrefix(repository(of: absolute) ?? working) else { return PrintablePath(path).description }
         return PrintablePath(absolute).description
+    }
+
+    private static func repository(of path: FilePath) -> FilePath? {
+        var place = path
+        while place.removeLastComponent() {
+            if FileStatus(following: place.appending(".git")) != nil { return place }
+        }
+        return nil
     }
 
     private static func data(_ text: String) -> String {

@@ -28,7 +28,7 @@ struct InspectCommand: ParsableCommand {
         try reporting(output) {
             let (description, location) = try describe()
             let named = model ?? (description.coreData == nil ? nil : configuredModel(location))
-            let version = try named.map { try StoreVersion(of: description, $0) }
+            let version = try storeFailures { try named.map { try StoreVersion(of: location, $0) } }
             let entities = try storeFailures { try EntityReport(location, version?.version) }
             if output.json {
                 var lines = description.json(entities)

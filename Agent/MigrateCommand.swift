@@ -1,6 +1,8 @@
 import AgentProtocol
 import ArgumentParser
 import CoreDataStore
+import GroupContainer
+import GroupStoreAgent
 import Glibc
 import LinuxSystem
 import ManagedObjectModel
@@ -59,17 +61,38 @@ struct MigrateCommand: ParsableCommand {
                 let location = try StoreArgument(store).location()
                 let started = ContinuousClock.now
                 if !dryRun { try finishInterrupted(location) }
-                let job = try MigrationJob(location, model, modelOptions)
-                var notes: [String] = []
+                let job = try MigrationJob(location, model, modelOptions, isDryRun: dryRun)
+                var done = Done(notes: job.notes + keeping(job), losses: job.losses)
                 if to != nil || !job.manager.steps.isEmpty, !dryRun {
-                    notes = try perform(job, MigrationReporter(output))
+                    done = try perform(job, MigrationReporter(output))
                 }
-                for note in notes { output.record(["type": "note", "text": .string(note)], "note: \(note)") }
+                for note in done.notes {
+                    output.record(["type": "note", "text": .string(note)], "note: \(note)")
+                }
                 output.record(
-                    summary(job, seconds: started.duration(to: .now).seconds),
+                    summary(job, done, seconds: started.duration(to: .now).seconds),
                     job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : ""))
             }
         }
+    }
+
+    /// What was done, or would be.
+    private struct Done {
+        var notes: [String]
+        var losses: StoreLosses
+        /// Where the store is kept as it was.
+        var archive: FilePath?
+    }
+
+    /// What becomes of a store in place that the migration removes something from, before it is done.
+    private func keeping(_ job: MigrationJob) -> [String] {
+        guard to == nil, !job.losses.isEmpty else { return [] }
+        let archive = GroupContainer(directory: job.location.directory).archivePath
+        let bytes = (try? job.location.bytesToArchive()) ?? 0
+        return [
+            "\(PrintablePath(job.location.path)) would be kept in \(PrintablePath(archive)) as it is, since the migration "
+                + "removes some of it; that takes \(bytes) bytes"
+        ]
     }
 
     /// A migration that was killed may have left the store under another name: that comes before any look at it.
@@ -84,7 +107,7 @@ struct MigrateCommand: ParsableCommand {
         }
     }
 
-    private func perform(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> [String] {
+    private func perform(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
         guard let to else { return try migrateInPlace(job, reporter) }
         let path = ArgumentBytes.path(to)
         guard let last = path.lastComponent, let name = StoreName.given(last) else {
@@ -98,16 +121,16 @@ struct MigrateCommand: ParsableCommand {
             return reader.header?.journalMode == .writeAhead
         }
         try new.copySupport(of: job.location)
-        let notes = try RecordedMigration(job.manager, of: new.staged, copyOf: job.location.path).run(
+        let outcome = try RecordedMigration(job.manager, of: new.staged, copyOf: job.location.path).run(
             trace: try modelOptions.trace(), progress: reporter.report)
         reporter.finish()
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
         try new.publish(mode: mode, writeAhead: journalMode.map { $0 == .wal } ?? writeAhead)
-        return notes
+        return Done(notes: outcome.notes, losses: outcome.losses)
     }
 
     /// A relocation whose destination is its own name.
-    private func migrateInPlace(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> [String] {
+    private func migrateInPlace(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
         var request = RelocationRequest(source: job.location.path, group: job.location.directory.path)
         request.deadline = .milliseconds(Int64(deadline * 1000))
         request.assumeClosed = assumeClosed
@@ -126,7 +149,8 @@ struct MigrateCommand: ParsableCommand {
             })
         defer { reporter.finish() }
         do throws(RelocationFailure) {
-            return try engine.transform().notes
+            let summary = try engine.transform()
+            return Done(notes: summary.notes, losses: summary.losses, archive: summary.archive)
         } catch {
             throw CommandFailure(error)
         }
@@ -140,13 +164,19 @@ struct MigrateCommand: ParsableCommand {
         return job.manager.steps.isEmpty ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"
     }
 
-    private func summary(_ job: MigrationJob, seconds: Double) -> JSONObject {
+    private func summary(_ job: MigrationJob, _ done: Done, seconds: Double) -> JSONObject {
         var record: JSONObject = [
             "type": "summary", "outcome": .string(outcome(job)), "to_model": .string(job.target.name),
             "steps": .array(job.manager.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
         ]
+        let mappings = job.manager.steps.map(\.mappingName)
+        if mappings.contains(where: { $0 != nil }) {
+            record["mapping_models"] = .array(mappings.map { $0.map { .string($0) } ?? .null })
+        }
         record["from_model"] = job.fromName.map { .string($0) }
         record.setPath("store", bytes: job.location.path.bytes)
+        if !done.losses.isEmpty { record["removes"] = done.losses.json }
+        if let archive = done.archive { record.setPath("archive", bytes: archive.bytes) }
         if let to { record.setPath("to", bytes: ArgumentBytes.path(to).bytes) }
         return record
     }

@@ -76,7 +76,7 @@ struct MigrationModelOptions: ParsableArguments {
     /// The same migration, as relocations take it. Throws `CommandFailure`.
     func transform(_ job: MigrationJob) throws -> MigrationTransform {
         MigrationTransform(
-            to: job.target, in: job.bundle, mappings: job.mappings,
+            to: job.target, in: job.bundle, mappings: job.mappings, renamings: job.renamings,
             options: MigrationOptions(allowsPartialHistory: allowPartialHistory), trace: try trace())
     }
 
@@ -96,9 +96,12 @@ struct MigrationJob {
     /// What the store's version is called; nil where the store is of none of the model's versions.
     let fromName: String?
     let manager: MigrationManager
+    /// What the way removes from the store.
+    let losses: StoreLosses
+    let renamings: [ModelRenaming]
 
     /// Throws `MigrationError`, `StoreError`, `SystemError`, `CommandFailure`.
-    init(_ location: StoreLocation, _ model: String, _ options: MigrationModelOptions) throws {
+    init(_ location: StoreLocation, _ model: String, _ options: MigrationModelOptions, isDryRun: Bool) throws {
         self.location = location
         let argument = try ModelArgument(model)
         let named = try argument.version(named: options.version, .none)
@@ -107,30 +110,38 @@ struct MigrationJob {
         self.bundle = bundle
         let mappings = try options.mappingOptions.files(beside: argument.path)
         self.mappings = mappings
-        (target, fromName, manager) = try StoreReader.read(location) { reader in
+        let target = named.version ?? ModelVersion(name: named.name, model: model, path: argument.path)
+        self.target = target
+        let renamings = try options.renameOptions.parsed()
+        self.renamings = renamings
+        (fromName, manager, losses) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
                     .badData, code: "not_core_data", "\(PrintablePath(location.path)): this store is not Core Data's",
                     remedy: "name a store that has the table Z_METADATA")
             }
-            let known = bundle?.version(matching: store.metadata.versionHashes)
-            let source = known?.model ?? store.cachedModel
-            let renamed = try source.map { try options.renameOptions.applied(to: model, from: $0) } ?? model
-            let target = (named.version ?? ModelVersion(name: named.name, model: model, path: argument.path))
-                .replacing(renamed)
-            let manager = try MigrationManager(
-                for: store, to: target, in: bundle, mappings: mappings,
-                options: MigrationOptions(allowsPartialHistory: options.allowPartialHistory))
+            let manager: MigrationManager
+            do {
+                manager = try MigrationManager(
+                    for: store, to: target, in: bundle, mappings: mappings, renamings: renamings,
+                    options: MigrationOptions(allowsPartialHistory: options.allowPartialHistory))
+            } catch let fault as ModelFault {
+                throw CommandFailure(renaming: fault)
+            }
             try manager.check(reader)
-            return (target, known?.name, manager)
+            if isDryRun { try MigrationRehearsal(manager)?.run(on: reader) }
+            return (bundle?.versionName(of: store), manager, try manager.losses(reader))
         }
     }
+
+    /// What a person should know of the way itself.
+    var notes: [String] { manager.remarks + losses.sentences }
 
     /// What is done, or was.
     var sentence: String {
         guard !manager.steps.isEmpty else { return "nothing to do: the store is of \(target.name)" }
         let names = manager.steps.map { step in
-            if case .custom = step.method { return step.destinationName + " by a mapping model" }
+            if let name = step.mappingName { return step.destinationName + " by the mapping model " + name }
             return step.destinationName + " by inferred mapping"
         }
         return

@@ -105,6 +105,9 @@ extension ModelArgument {
 extension ModelArgument {
     /// The version of this name, else the current one. Throws `CommandFailure`.
     func version(named name: String?, _ merge: ModelMergeOptions) throws -> NamedModel {
+        if case .bundle(let bundle) = self, let unreadable = bundle.unreadable.first(where: { $0.name == name }) {
+            throw CommandFailure(unreadable.error)
+        }
         let all = try versions(merge)
         guard let found = all.first(where: { name == nil ? $0.isCurrent : $0.name == name }) else {
             throw CommandFailure(
@@ -136,10 +139,9 @@ struct ModelRenameOptions: ParsableArguments {
         help: "OLD=NEW or ENTITY.OLD=NEW: an entity or property was renamed; may be repeated.")
     var renamings: [String] = []
 
-    /// The newer model with its renaming identifiers set. Throws `CommandFailure`.
-    func applied(to model: ManagedObjectModel, from old: ManagedObjectModel) throws -> ManagedObjectModel {
-        guard !renamings.isEmpty else { return model }
-        let parsed = try renamings.map { text in
+    /// Throws `CommandFailure`.
+    func parsed() throws -> [ModelRenaming] {
+        try renamings.map { text in
             guard let renaming = ModelRenaming(text) else {
                 throw CommandFailure(
                     .usage, code: "usage", "--rename \(text): this is no renaming",
@@ -147,11 +149,24 @@ struct ModelRenameOptions: ParsableArguments {
             }
             return renaming
         }
+    }
+
+    /// The newer model with its renaming identifiers set. Throws `CommandFailure`.
+    func applied(to model: ManagedObjectModel, from old: ManagedObjectModel) throws -> ManagedObjectModel {
+        guard !renamings.isEmpty else { return model }
+        let parsed = try parsed()
         do { return try model.renamed(parsed, from: old) } catch let fault as ModelFault {
-            throw CommandFailure(
-                .usage, code: "bad_renaming", "--rename: \(fault.element.map { $0 + ": " } ?? "")\(fault.message)",
-                remedy: fault.remedy)
+            throw CommandFailure(renaming: fault)
         }
+    }
+}
+
+extension CommandFailure {
+    /// What `--rename` says doesn't fit the models.
+    init(renaming fault: ModelFault) {
+        self.init(
+            .usage, code: "bad_renaming", "--rename: \(fault.element.map { $0 + ": " } ?? "")\(fault.message)",
+            remedy: fault.remedy)
     }
 }
 

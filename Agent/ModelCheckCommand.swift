@@ -38,6 +38,7 @@ struct ModelCheckCommand: ParsableCommand {
         try reporting(output) {
             let (reports, newer) = try all ? reportsOfAll() : ([report()], [])
             let printer = CheckPrinter(output, format)
+            for model in models { try tellOfUnreadable(model, output) }
             if all { printer.print(all: reports, newer) } else { reports.forEach(printer.print) }
             printer.summarize(reports)
             isRefused = reports.contains(where: \.isRefused)
@@ -45,24 +46,33 @@ struct ModelCheckCommand: ParsableCommand {
         if isRefused { throw ExitStatus.badData.code }
     }
 
+    private func tellOfUnreadable(_ model: String, _ output: Output) throws {
+        guard case .bundle(let bundle) = try ModelArgument(model) else { return }
+        for version in bundle.unreadable {
+            let text = "\(version.name) can't be read: \(version.error.message) (\(version.error.remedy))"
+            output.record(
+                ["type": "note", "version": .string(version.name), "text": .string(text)],
+                format == .github ? "::notice ::\(text)" : "note: " + text)
+        }
+    }
+
     private func report() throws -> CheckReport {
         let old = try ModelArgument(models[0])
         let argument = try ModelArgument(models[1])
         let new = try argument.version(named: nil, .none)
         let target = try new.knownModel
-        var from = try old.version(named: nil, .none)
         let mappings = try mappingOptions.files(beside: argument.path)
-        var between = Result<[ModelVersion], MigrationError>.success([])
-        if case .bundle(let bundle) = argument {
-            let known = bundle.version(matching: from.hashes)
-            // The renaming identifiers of the version's file are what its developers mean.
-            if old.store != nil, let known { from = from.known(as: known) }
-            // What is no store needs no place among the versions: it may be another revision of them.
-            if old.store != nil || known != nil { between = bundle.versions(from: known, of: from, mappings) }
+        let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
+        if let store = old.store {
+            return try CheckReport(store, new, in: bundle, renameOptions, mappings: mappings)
+        }
+        let from = try old.version(named: nil, .none)
+        // What is no store needs no place among the versions: it may be another revision of them.
+        let between = bundle.flatMap { bundle in
+            bundle.version(like: from).map { bundle.versions(from: $0, of: from, mappings) }
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
-        return try CheckReport(
-            from, new, renamed, between, store: old.store, mappings: mappings)
+        return CheckReport(from, new, renamed, between ?? .success([]), mappings: mappings)
     }
 
     /// And the versions that are newer than the current one: their stores aren't migrated.
@@ -86,7 +96,7 @@ struct ModelCheckCommand: ParsableCommand {
             }
             let renamed = try renameOptions.applied(to: target, from: old.knownModel)
             reports.append(
-                try CheckReport(old, current, renamed, between, store: nil, mappings: mappings))
+                CheckReport(old, current, renamed, between, mappings: mappings))
         }
         return (reports, newer)
     }
@@ -100,6 +110,13 @@ enum CheckFormat: String, CaseIterable, ExpressibleByArgument {
 }
 
 extension ModelBundle {
+    /// The place among the versions of a model that was read from elsewhere: that of its name, where several have its
+    /// hashes.
+    fileprivate func version(like model: NamedModel) -> ModelVersion? {
+        let known = versions(matching: model.hashes)
+        return known.first { $0.name == model.version?.name } ?? known.first
+    }
+
     /// The versions between a known one and the current one; a migration goes by the same.
     fileprivate func versions(
         from known: ModelVersion?, of model: NamedModel, _ mappings: [MappingModelFile]
@@ -107,12 +124,5 @@ extension ModelBundle {
         Result { () throws(MigrationError) in
             try versions(from: known, to: current, ofStore: model.name, hashes: model.hashes, mappings: mappings)
         }
-    }
-}
-
-extension NamedModel {
-    /// A store's version, by its hashes.
-    fileprivate func known(as version: ModelVersion) -> NamedModel {
-        NamedModel(name: name, isCurrent: isCurrent, hashes: hashes, model: version.model, version: version)
     }
 }

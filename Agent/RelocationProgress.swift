@@ -54,6 +54,9 @@ final class RelocationProgress {
             summary[member.key] = member.value
         }
         guard case .object(let error)? = summary["error"] else {
+            if case .array(let notes)? = summary["notes"] {
+                for case .string(let note) in notes { report(.note(note)) }
+            }
             let from = PrintablePath(FilePath(bytes: summary.path("from") ?? []) ?? "")
             let to = PrintablePath(FilePath(bytes: summary.path("to") ?? []) ?? "")
             return output.record(summary, "\(summary.string("outcome") ?? ""): \(from) to \(to)")
@@ -103,7 +106,7 @@ final class RelocationProgress {
 
     func finish(_ summary: RelocationSummary, seconds: Double, dryRun: Bool) {
         clearBar()
-        if !output.json { for note in summary.notes { report(.note(note)) } }
+        for note in summary.notes { report(.note(note)) }
         output.record(
             summary.members(seconds: seconds, dryRun: dryRun).typed("summary"), sentence(summary, dryRun))
     }

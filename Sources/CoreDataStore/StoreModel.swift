@@ -50,11 +50,6 @@ extension StoreModel {
         let row = try reader.prepare("SELECT Z_CONTENT FROM Z_MODELCACHE LIMIT 1")
         return try row.step() ? row.bytes(0, limit: ModelCache.largestContent) : nil
     }
-
-    /// The store's model: the one it carries, else the version of `bundle` whose entities' hashes are the store's.
-    package func model(in bundle: ModelBundle? = nil) -> ManagedObjectModel? {
-        cachedModel ?? bundle?.version(matching: metadata.versionHashes)?.model
-    }
 }
 
 extension CoreDataMetadata {

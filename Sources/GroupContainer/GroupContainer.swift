@@ -84,6 +84,9 @@ public struct GroupContainer: Sendable {
         return try parent.status(id.component) == nil ? nil : try parent.directory(id.component)
     }
 
+    /// Where all archived sets are, or would be.
+    package var archivePath: FilePath { directory.path.appending([Self.bookkeepingName, Self.archiveName]) }
+
     /// Where that archive is, or would be.
     package func archivePath(_ id: TransferIdentifier) -> FilePath {
         directory.path.appending([Self.bookkeepingName, Self.archiveName, id.component])

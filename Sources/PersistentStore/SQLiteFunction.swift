@@ -6,19 +6,53 @@ private final class SQLiteFunction {
     init(_ body: @escaping ([SQLiteValue]) throws -> SQLiteValue) { self.body = body }
 }
 
-extension StoreWriter {
+/// A connection that SQL can call functions on which are written in Swift.
+package protocol SQLFunctionHost {
     /// Makes a function known. What it throws ends the statement, as an error with this text.
     ///
     /// - Parameters:
     ///   - arguments: How many there are.
     ///   - isDeterministic: Whether it gives the same for the same arguments.
+    func addFunction(
+        _ name: String, arguments: Int32, isDeterministic: Bool, _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
+    ) throws
+}
+
+extension SQLFunctionHost {
     package func addFunction(
-        _ name: String, arguments: Int32, isDeterministic: Bool = true,
-        _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
+        _ name: String, arguments: Int32, _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
     ) throws {
+        try addFunction(name, arguments: arguments, isDeterministic: true, body)
+    }
+}
+
+extension StoreWriter: SQLFunctionHost {
+    package func addFunction(
+        _ name: String, arguments: Int32, isDeterministic: Bool, _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
+    ) throws {
+        let code = SQLiteFunction.add(name, arguments, isDeterministic, to: connection, body)
+        if code != SQLITE_OK { throw error(code) }
+    }
+}
+
+extension StoreReader: SQLFunctionHost {
+    package func addFunction(
+        _ name: String, arguments: Int32, isDeterministic: Bool, _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
+    ) throws {
+        let code = SQLiteFunction.add(name, arguments, isDeterministic, to: connection, body)
+        if code != SQLITE_OK { throw error(code) }
+    }
+}
+
+extension SQLiteFunction {
+    fileprivate static func add(
+        _ name: String, _ arguments: Int32, _ isDeterministic: Bool, to connection: OpaquePointer,
+        _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
+    ) -> Int32 {
         let function = Unmanaged.passRetained(SQLiteFunction(body))
         let flags = SQLITE_UTF8 | (isDeterministic ? SQLITE_DETERMINISTIC : 0)
-        let code = sqlite3_create_function_v2(
+        // SQLite releases the function itself, also when it refuses it.
+        return sqlite3_create_function_v2(
             connection, name, arguments, flags, function.toOpaque(),
             { context, count, values in
                 guard let context, let data = sqlite3_user_data(context) else { return }
@@ -28,8 +62,6 @@ extension StoreWriter {
                     sqlite3_result_error(context, "\(error)", -1)
                 }
             }, nil, nil, { data in data.map { Unmanaged<SQLiteFunction>.fromOpaque($0).release() } })
-        // SQLite releases the function itself, also when it refuses it.
-        if code != SQLITE_OK { throw error(code) }
     }
 }
 

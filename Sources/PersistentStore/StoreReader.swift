@@ -11,7 +11,7 @@ package final class StoreReader: SQLiteSession {
     package let location: StoreLocation
     /// The header as it stands in the file; nil when a hot journal has a newer one.
     package let header: DatabaseHeader?
-    private let connection: OpaquePointer
+    let connection: OpaquePointer
     /// What is read in place of the store, when it isn't the store itself.
     private let copy: PrivateCopy?
 

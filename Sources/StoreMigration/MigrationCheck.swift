@@ -1,5 +1,6 @@
 import CoreDataStore
 import ManagedObjectModel
+import PersistentStore
 
 /// Whether and how stores of one version can be opened with another: the answer to `groupstore model check`.
 public struct MigrationCheck: Sendable {
@@ -22,8 +23,10 @@ public struct MigrationCheck: Sendable {
     public let findings: [MigrationFinding]
     /// For each step, the name of the mapping model that is used; nil where the mapping is inferred.
     public let mappingNames: [String?]
-    /// The first step; nil where there is none.
-    package let firstStep: MigrationStep?
+    /// In the order in which they are run.
+    package let steps: [MigrationStep]
+    /// What the steps remove from a store, where one was looked at.
+    package private(set) var losses = StoreLosses.none
     /// Entities of the older model whose hash is another one in the newer, or that are not there, by name.
     public let differingEntities: [DifferingEntity]
 
@@ -44,21 +47,28 @@ public struct MigrationCheck: Sendable {
     ) {
         differingEntities = Self.difference(hashes, new.entityVersionHashesByName)
         guard !differingEntities.isEmpty else {
-            (verdict, findings, mappingNames, firstStep) = (.compatible, [], [], nil)
+            (verdict, findings, mappingNames, steps) = (.compatible, [], [], [])
             return
         }
         guard let old else {
             verdict = .refused(code: CoreDataError.missingSourceModel)
-            (findings, mappingNames, firstStep) = ([.missingSourceModel], [], nil)
+            (findings, mappingNames, steps) = ([.missingSourceModel], [], [])
             return
         }
         do { try StoreLayout(new).check() } catch {
             verdict = .refused(code: CoreDataError.migration)
-            (findings, mappingNames, firstStep) = ([MigrationFinding(fault: error)], [], nil)
+            (findings, mappingNames, steps) = ([MigrationFinding(fault: error)], [], [])
             return
         }
-        let path = MigrationPath.shortest(
-            from: (oldName, old), to: (newName, new), through: intermediates, mappings: mappings)
+        let path: [MigrationPath.Step]?
+        do {
+            path = try MigrationPath.shortest(
+                from: (oldName, old), to: (newName, new), through: intermediates, mappings: mappings)
+        } catch {
+            verdict = .refused(code: error.code)
+            (findings, mappingNames, steps) = ([MigrationFinding(error)], [], [])
+            return
+        }
         let reasons = Self.reasons(from: old, to: new)
         switch path?.count {
         case nil:
@@ -75,8 +85,10 @@ public struct MigrationCheck: Sendable {
                 + (steps.first?.findings ?? [])
                 + steps.dropFirst().flatMap(\.findings).map(\.withoutRequirement)
         }
-        firstStep = path?.first.map {
-            MigrationStep(from: old, to: $0.model, named: $0.name, by: $0.method)
+        var source = old
+        steps = (path ?? []).map { step in
+            defer { source = step.model }
+            return step.migrationStep(from: source)
         }
         mappingNames = path?.map(\.mappingName) ?? []
     }
@@ -100,6 +112,10 @@ public struct MigrationCheck: Sendable {
 }
 
 extension MigrationFinding {
+    fileprivate init(_ error: MigrationError) {
+        self.init(.error, code: error.code, entity: nil, error.message, remedy: error.remedy)
+    }
+
     fileprivate static let missingSourceModel = MigrationFinding(
         .error, code: CoreDataError.missingSourceModel, entity: nil,
         "the store carries no model, and no version of the model has its hashes",
@@ -133,9 +149,27 @@ extension MigrationCheck {
     /// The same, refused for a reason that has nothing to do with the models. A store that is opened as it is stays so.
     package func refusing(_ error: MigrationError) -> MigrationCheck {
         guard verdict != .compatible else { return self }
-        let finding = MigrationFinding(
-            .error, code: error.code, entity: nil, error.message, remedy: error.remedy)
-        return MigrationCheck(.refused(code: error.code), [finding], self)
+        return MigrationCheck(.refused(code: error.code), [MigrationFinding(error)], self)
+    }
+
+    /// The same, with what the steps remove from the store instead of what they would remove from any.
+    package func counting(_ losses: StoreLosses) -> MigrationCheck {
+        guard !isRefused else { return self }
+        let counted = losses.all.map { loss in
+            MigrationFinding(
+                .warning, entity: loss.entity, property: loss.property, "\(loss.reason): \(loss.words)",
+                remedy: MigrationReview.whereMeant + "; the store is kept in the archive as it was")
+        }
+        var check = MigrationCheck(verdict, counted + findings.filter { !$0.isRemoval }, self)
+        check.losses = losses
+        return check
+    }
+
+    package var isRefused: Bool { if case .refused = verdict { true } else { false } }
+
+    /// Whether it says the same of a store.
+    package func isSame(as other: MigrationCheck) -> Bool {
+        verdict == other.verdict && steps.isSame(as: other.steps) && mappingNames == other.mappingNames
     }
 
     /// The same, with a note for each attribute of which files are missing: a migration can't bring them back.
@@ -154,7 +188,8 @@ extension MigrationCheck {
         self.verdict = verdict
         self.findings = findings
         mappingNames = check.mappingNames
-        firstStep = check.firstStep
+        steps = check.steps
+        losses = check.losses
         differingEntities = check.differingEntities
     }
 }

@@ -13,6 +13,8 @@ public struct MigrationError: Error, Equatable, Sendable {
     public let findings: [MigrationFinding]
     /// SQLite's extended result code, where that is the cause (https://sqlite.org/rescode.html).
     public let sqliteCode: Int32?
+    /// Whether the store may be of several versions: what can be done is not known, rather than that nothing can.
+    package var isAmbiguous = false
 
     package init(
         _ code: Int, _ message: String, remedy: String, findings: [MigrationFinding] = [], sqliteCode: Int32? = nil
@@ -64,7 +66,9 @@ extension MigrationError {
         for path in [FilePath(copy.string + MigrationManager.newStoreSuffix), copy] {
             text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)
         }
-        return MigrationError(code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode)
+        var error = MigrationError(code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode)
+        error.isAmbiguous = isAmbiguous
+        return error
     }
 
     /// Whether the disk was full or failed, rather than that the data didn't fit.

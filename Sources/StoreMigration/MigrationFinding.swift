@@ -23,6 +23,10 @@ public struct MigrationFinding: Equatable, Sendable {
     public var requirement: StoreRequirement?
     /// Whether it depends on what the store holds: where that is known, what is found there is said in its place.
     package var isConditional = false
+    /// Whether it tells that something is removed, of which a store may hold nothing: there it is counted instead.
+    package var isRemoval = false
+    /// Whether it is told when the migration is run, too.
+    package var isTold = false
 
     public init(
         _ severity: Severity, code: Int? = nil, entity: String?, property: String? = nil, _ message: String,

@@ -21,6 +21,10 @@ public struct MigrationStep: Sendable {
     public let method: Method
     /// What is done before and after; nil where it isn't a custom stage.
     public var stage: MigrationStageHandlers?
+    /// The mapping models that it goes by, as their files are called; nil where the mapping is inferred.
+    public var mappingName: String?
+    /// What a person should know of it before it is run.
+    package var remarks: [String] = []
 
     public init(
         from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String, by method: Method
@@ -62,7 +66,7 @@ public struct MigrationManager: Sendable {
             steps = []
             return
         }
-        let path = MigrationPath.shortest(
+        let path = try MigrationPath.shortest(
             from: (sourceName, source), to: (name, destination), through: versions, mappings: mappings)
         guard let path else {
             do { _ = try MappingModel.inferred(from: source, to: destination) } catch {
@@ -75,11 +79,14 @@ public struct MigrationManager: Sendable {
         var steps: [MigrationStep] = []
         var model = source
         for step in path {
-            steps.append(MigrationStep(from: model, to: step.model, named: step.name, by: step.method))
+            steps.append(step.migrationStep(from: model))
             model = step.model
         }
         self.steps = steps
     }
+
+    /// What a person should know of the way before it is gone.
+    package var remarks: [String] { steps.flatMap(\.remarks) }
 
     /// The steps of a staged migration: the mapping from each stage to the next is inferred. `versions` are the models whose
     /// checksums the stages name. Throws `MigrationError`: 134504, 134506, 134140.
@@ -94,14 +101,14 @@ public struct MigrationManager: Sendable {
 
     /// Migrates the database file at `path`, which nobody else has and which is of the first step's source. What it holds
     /// when this throws is worth nothing: it is a copy, to be discarded. Its support folder lies beside `keeper`, or else
-    /// beside itself. Returns what a person should know.
+    /// beside itself. What the way removes is counted before anything is changed.
     ///
     /// Throws `MigrationError`, which tells of `store`: nobody knows the copy. `isCancelled` is asked all the while.
     package func migrate(
         staged path: FilePath, of store: FilePath? = nil, supportBeside keeper: FilePath? = nil,
         isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
         progress report: @escaping ProgressHandler = { _, _ in }
-    ) throws -> [String] {
+    ) throws -> MigrationOutcome {
         do {
             return try performSteps(path, keeper ?? path, isCancelled, trace, report)
         } catch let error as MigrationError {
@@ -112,9 +119,15 @@ public struct MigrationManager: Sendable {
     private func performSteps(
         _ path: FilePath, _ keeper: FilePath, _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?,
         _ report: @escaping ProgressHandler
-    ) throws -> [String] {
+    ) throws -> MigrationOutcome {
         var notes: [String] = []
+        var lost = StoreLosses.none
         do {
+            let orphans = try steps.first.map { first in
+                let store = try StoreWriter(staged: path)
+                lost = try losses(store)
+                return try OrphanedFiles(store, beside: keeper, first.source)
+            }
             for (index, step) in steps.enumerated() {
                 let share = 1 / Double(steps.count)
                 notes += try perform(step, path, keeper, isCancelled, trace) { fraction, doing in
@@ -122,13 +135,17 @@ public struct MigrationManager: Sendable {
                 }
             }
             if let last = steps.last {
-                notes += try ExternalReferences(StoreWriter(staged: path), beside: keeper, last.destination)
-                    .missing().map(\.sentence)
+                let store = try StoreWriter(staged: path)
+                notes += try ExternalReferences(store, beside: keeper, last.destination).missing().map(\.sentence)
+                // Beside the copy they are copies, and what is removed of a store is kept with the whole of it.
+                notes +=
+                    try orphans?.settle(
+                        store, beside: keeper, last.destination, removing: keeper == path && !lost.isEmpty) ?? []
             }
         } catch let error as StoreError {
             throw MigrationError(error)
         }
-        return notes
+        return MigrationOutcome(losses: lost, remarks: notes)
     }
 
     private func perform(
@@ -210,6 +227,22 @@ public struct MigrationManager: Sendable {
         try migration.run()
         return migration.notes
     }
+}
+
+/// What a migration has done to a store, for a person.
+package struct MigrationOutcome: Sendable {
+    /// What is gone.
+    package let losses: StoreLosses
+    package var remarks: [String]
+
+    package static let none = MigrationOutcome(losses: .none, remarks: [])
+
+    package init(losses: StoreLosses, remarks: [String]) {
+        self.losses = losses
+        self.remarks = remarks
+    }
+
+    package var notes: [String] { losses.sentences + remarks }
 }
 
 /// Who is told of each SQL statement.

@@ -21,16 +21,25 @@ enum MigrationPath {
             case .custom(let mapping): .mapped(mapping)
             }
         }
+
+        func migrationStep(from source: ManagedObjectModel) -> MigrationStep {
+            var step = MigrationStep(from: source, to: model, named: name, by: method)
+            step.mappingName = mappingName
+            step.remarks = findings.filter(\.isTold).map { "\($0.sentence) (\($0.remedy))" }
+            return step
+        }
     }
 
-    /// Nil when there is none. No step is inferred over versions between which a mapping model leads, where that can be
+    /// Nil when there is none. Throws `MigrationError` where several mapping models say different things of one step. No
+    /// step is inferred over versions between which a mapping model leads, where that can be
     /// helped: who wrote it meant its objects to be carried over as it says, and inference would let values go.
     static func shortest(
         from old: Known, to new: Version, through intermediates: [Version], mappings: [MappingModelFile] = []
-    ) -> [Step]? {
+    ) throws(MigrationError) -> [Step]? {
         let versions = [old] + (intermediates + [new]).map { (name: $0.name, model: $0.model) }
         let led = mappings.isEmpty ? [] : ledPairs(versions, mappings)
-        return shortest(versions, mappings, led) ?? (led.isEmpty ? nil : shortest(versions, mappings, []))
+        if let path = try shortest(versions, mappings, led) { return path }
+        return led.isEmpty ? nil : try shortest(versions, mappings, [])
     }
 
     typealias Known = (name: String?, model: ManagedObjectModel)
@@ -39,7 +48,10 @@ enum MigrationPath {
     private static func ledPairs(_ versions: [Known], _ mappings: [MappingModelFile]) -> [(from: Int, to: Int)] {
         versions.indices.flatMap { from in
             versions.indices.dropFirst(from + 1).compactMap { to in
-                mappings.contains { $0.fits(from: versions[from], to: versions[to]) } ? (from, to) : nil
+                guard versions[from].model.entityVersionHashesByName != versions[to].model.entityVersionHashesByName,
+                    mappings.contains(where: { $0.fits(from: versions[from], to: versions[to]) })
+                else { return nil }
+                return (from, to)
             }
         }
     }
@@ -47,14 +59,14 @@ enum MigrationPath {
     /// A breadth-first search: each version is reached first by the fewest steps.
     private static func shortest(
         _ versions: [Known], _ mappings: [MappingModelFile], _ led: [(from: Int, to: Int)]
-    ) -> [Step]? {
+    ) throws(MigrationError) -> [Step]? {
         var waiting: [(place: Int, path: [Step])] = [(0, [])]
         // The last one first: the longest step that there is.
         var left = Array(versions.indices.dropFirst())
         while !waiting.isEmpty {
             let (place, path) = waiting.removeFirst()
             for next in [versions.count - 1] + left.dropLast() {
-                guard let step = step(from: versions[place], to: versions[next], mappings) else { continue }
+                guard let step = try step(from: versions[place], to: versions[next], mappings) else { continue }
                 let skips = led.contains { place <= $0.from && $0.to <= next }
                 if step.mappingName == nil, skips { continue }
                 if next == versions.count - 1 { return path + [step] }
@@ -68,13 +80,15 @@ enum MigrationPath {
     /// Nil when neither a mapping model fits nor a mapping can be inferred.
     private static func step(
         from old: Known, to new: Known, _ mappings: [MappingModelFile]
-    ) -> Step? {
+    ) throws(MigrationError) -> Step? {
+        // Versions with the same hashes are one to a store: renaming identifiers of the one say nothing of the other.
+        guard old.model.entityVersionHashesByName != new.model.entityVersionHashesByName else { return nil }
         let name = new.name ?? ""
-        for file in mappings where file.fits(from: old, to: new) {
-            guard let resolved = try? file.mappingModel.resolved(from: old.model, to: new.model) else { continue }
-            let findings = MappingReview(resolved, old.model, new.model).findings
+        if let found = try StepMapping(from: old, to: new, mappings) {
+            let findings = MappingReview(found.resolved, old.model, new.model).findings + found.findings
             return Step(
-                name: name, model: new.model, method: .custom(resolved), mappingName: file.name, findings: findings)
+                name: name, model: new.model, method: .custom(found.resolved), mappingName: found.name,
+                findings: findings)
         }
         guard let mapping = try? MappingModel.inferred(from: old.model, to: new.model) else { return nil }
         return Step(
@@ -107,6 +121,7 @@ struct MappingReview {
         }
         for one in mapping.entityMappings {
             if let policy = one.entityMigrationPolicyClassName { notePolicy(policy, one) }
+            findings += ConstantNames(one, source).findings
             for attribute in Self.missing(one, destination) {
                 findings.append(
                     MigrationFinding(
@@ -118,10 +133,11 @@ struct MappingReview {
         }
         let mapped = Set(mapping.entityMappings.compactMap(\.sourceEntityName))
         for entity in source.entities where !entity.isAbstract && !mapped.contains(entity.name) {
-            findings.append(
-                MigrationFinding(
-                    .note, entity: entity.name, "no entity mapping has it: the entity's objects are removed",
-                    remedy: "none needed where that is meant"))
+            var finding = MigrationFinding(
+                .warning, entity: entity.name, "no entity mapping has it: the entity's objects are removed",
+                remedy: "none needed where that is meant")
+            finding.isRemoval = true
+            findings.append(finding)
         }
     }
 

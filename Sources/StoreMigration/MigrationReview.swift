@@ -39,7 +39,7 @@ struct MigrationReview {
 
     private mutating func review() {
         for entity in entities.removed {
-            add(.note, entity.name, nil, "the entity's objects are removed", Self.whereMeant)
+            addRemoval(entity.name, nil, "the entity's objects are removed", Self.whereMeant)
             add(
                 .note, code: CoreDataError.migration, entity.name, nil,
                 "the migration is refused where Core Data's persistent history has changes of the removed entity",
@@ -88,6 +88,12 @@ struct MigrationReview {
             severity, code: code, entity: entity, property: property, message, remedy: remedy)
         finding.requirement = requirement
         finding.isConditional = isConditional || requirement != nil
+        findings.append(finding)
+    }
+
+    mutating func addRemoval(_ entity: String, _ property: String?, _ message: String, _ remedy: String) {
+        var finding = MigrationFinding(.warning, entity: entity, property: property, message, remedy: remedy)
+        finding.isRemoval = true
         findings.append(finding)
     }
 

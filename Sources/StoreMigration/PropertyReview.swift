@@ -9,14 +9,13 @@ extension MigrationReview {
         let lost = pairs.all.compactMap { was, property in was.map { $0.kind != property.kind } == true ? was : nil }
         let removed = pairs.removed + lost
         for property in pairs.removed where !property.isTransient && isGone(property, from: old) {
-            add(
-                .note, new.name, property.name, "the \(property.kind) and its values are removed",
-                Self.whereMeant)
+            addRemoval(
+                new.name, property.name, "the \(property.kind) and its values are removed", Self.whereMeant)
         }
         for case (let was?, let property) in pairs.all where declared.contains(property.name) {
             if !was.isTransient, property.isTransient, was.kind == property.kind {
-                add(
-                    .warning, new.name, property.name, "the \(property.kind) becomes transient: its values are removed",
+                addRemoval(
+                    new.name, property.name, "the \(property.kind) becomes transient: its values are removed",
                     "keep it stored, or add a transient one beside it, where they are to be kept")
             }
         }

@@ -28,10 +28,11 @@ struct StepwiseLosses {
     }
 
     private mutating func add(_ entity: String, _ property: String?, _ message: String) {
-        findings.append(
-            MigrationFinding(
-                .warning, entity: entity, property: property, message,
-                remedy: "write a mapping model that leads past that version, where they are to be kept"))
+        var finding = MigrationFinding(
+            .warning, entity: entity, property: property, message,
+            remedy: "write a mapping model that leads past that version, where they are to be kept")
+        finding.isRemoval = true
+        findings.append(finding)
     }
 
     /// The version in which what became the newest version's entity or property begins anew; nil where it never does, or

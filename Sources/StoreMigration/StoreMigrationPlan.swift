@@ -5,42 +5,53 @@ import PersistentStore
 import SystemPackage
 
 extension MigrationManager {
-    /// How one store becomes one of `target`.
+    /// How one store becomes one of `target`, which `renamings` make the successor of the store's version.
     ///
-    /// The store's own model is the one that it carries, else the version of `bundle` that has its hashes. A store whose
-    /// version is not among several of one model may be newer than all of them: it is refused, since nobody migrates
-    /// backwards without meaning to.
+    /// The store's own model is the version of `bundle` that it is of, else the one that it carries. A store whose version
+    /// is not among several of one model may be newer than all of them: it is refused, since nobody migrates backwards
+    /// without meaning to. One that may be of several versions is refused where they lead to different ends.
     ///
     /// Where stages are given, they say the way.
     ///
-    /// Throws `MigrationError`: 134130 where the store's model isn't known, 134140 where no mapping can be inferred.
+    /// Throws `MigrationError`: 134130 where the store's model isn't known, 134140 where no mapping can be inferred;
+    /// `ModelFault` for renamings that fit neither model.
     package init(
         for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
-        stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions()
+        renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions()
     ) throws {
-        let hashes = store.metadata.versionHashes
-        guard hashes != target.model.entityVersionHashesByName else {
+        guard store.metadata.versionHashes != target.model.entityVersionHashesByName else {
             self.init(steps: [], options: options)
             return
         }
-        let known = bundle?.version(matching: hashes)
-        guard let source = store.cachedModel ?? known?.model else {
-            throw MigrationError.missingSourceModel(store, bundle)
+        let sources = StoreSources(store, bundle)
+        guard !sources.all.isEmpty else { throw MigrationError.missingSourceModel(store, bundle) }
+        let steps = try sources.agreed(isSame: { $0.isSame(as: $1) }) { source in
+            try Self.steps(
+                from: source, of: store, to: target.replacing(try target.model.renamed(renamings, from: source.model)),
+                in: bundle, mappings, stages)
         }
+        self.init(steps: steps, options: options)
+    }
+
+    private static func steps(
+        from source: StoreSources.Source, of store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?,
+        _ mappings: [MappingModelFile], _ stages: [MigrationStage]
+    ) throws -> [MigrationStep] {
         guard stages.isEmpty else {
-            try self.init(
-                from: known?.model ?? source, to: target.model, named: target.name, stages: stages,
-                among: (bundle?.versions ?? []).map { ($0.name, $0.model) }, options: options)
-            return
+            return try MigrationManager(
+                from: source.model, to: target.model, named: target.name, stages: stages,
+                among: (bundle?.versions ?? []).map { ($0.name, $0.model) }
+            ).steps
         }
         let between =
             try bundle?.versions(
-                from: known, to: target, ofStore: "\(PrintablePath(store.path)): the store", hashes: hashes,
-                mappings: mappings) ?? []
+                from: source.version, to: target, ofStore: "\(PrintablePath(store.path)): the store",
+                hashes: store.metadata.versionHashes, mappings: mappings) ?? []
         // The renaming identifiers of the version's file are what its developers mean.
-        try self.init(
-            from: known?.model ?? source, sourceName: known?.name, to: target.model, named: target.name,
-            through: between.map { ($0.name, $0.model) }, mappings: mappings, options: options)
+        return try MigrationManager(
+            from: source.model, sourceName: source.version?.name, to: target.model, named: target.name,
+            through: between.map { ($0.name, $0.model) }, mappings: mappings
+        ).steps
     }
 
     /// Refuses what would fail on the store's objects before anything is copied. Throws `MigrationError`, `StoreError`.
@@ -68,7 +79,17 @@ extension ModelBundle {
         guard let known else { throw MigrationError.unknownVersion(subject, hashes, self) }
         let order = VersionOrder(self, mappings: mappings)
         guard order.leads(from: known, to: target) else { throw MigrationError.newer(subject, known, than: target) }
-        return order.between(known, target)
+        // A store of one of these would need no migration to this one: nothing leads through it.
+        let ends = [hashes, target.model.entityVersionHashesByName]
+        return order.between(known, target).filter { !ends.contains($0.model.entityVersionHashesByName) }
+    }
+}
+
+extension ModelBundle {
+    /// Behind a sentence: a store may be of one of them.
+    fileprivate var unreadableWords: String {
+        let words = unreadable.map { "\($0.name) (\($0.error.message))" }.joined(separator: ", ")
+        return words.isEmpty ? "" : "; what can't be read: " + words
     }
 }
 
@@ -79,7 +100,7 @@ extension MigrationError {
         return MigrationError(
             CoreDataError.missingSourceModel,
             "\(PrintablePath(store.path)): \(CoreDataError.reason(CoreDataError.missingSourceModel))"
-                + (store.cacheProblem.map { ": " + $0 } ?? ""),
+                + (store.cacheProblem.map { ": " + $0 } ?? "") + (bundle?.unreadableWords ?? ""),
             remedy: "add the version that the store was made with to the model")
     }
 
@@ -103,7 +124,8 @@ extension MigrationError {
         if let partial = partialMetadata(subject, hashes, bundle) { return partial }
         return MigrationError(
             CoreDataError.missingSourceModel,
-            "\(subject) has the hashes of no version of \(PrintablePath(bundle.path)), and may be newer than all of them",
+            "\(subject) has the hashes of no version of \(PrintablePath(bundle.path)), and may be newer than all of them"
+                + bundle.unreadableWords,
             remedy: "add the version that the store was made with to the model, or name one version's .xcdatamodel")
     }
 

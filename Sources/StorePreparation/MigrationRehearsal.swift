@@ -18,14 +18,14 @@ package struct MigrationRehearsal {
         self.manager = manager
     }
 
-    /// Returns what a person should know. Throws as `RecordedMigration.run` does, and `SystemError`.
-    package func run(on reader: StoreReader) throws -> [String] {
+    /// Throws as `RecordedMigration.run` does, and `SystemError`.
+    package func run(on reader: StoreReader) throws {
         let scratch = try ScratchDirectory()
-        guard let name = StoreName("Rehearsal.sqlite") else { return [] }
+        guard let name = StoreName("Rehearsal.sqlite") else { return }
         let copy = StoreLocation(directory: try Directory(scratch.path), name: name)
         close(try Descriptor(opening: copy.path, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600).release())
         try reader.copy(to: copy.path)
-        return try RecordedMigration(
+        _ = try RecordedMigration(
             manager, of: copy, copyOf: reader.location.path, supportBeside: reader.location
         ).run { _, _ in }
     }

@@ -58,6 +58,11 @@ extension MigrationRequest {
                 .badData, code: "bad_model", "the model can't be read: \(error)", remedy: "name a model that is there")
         }
         guard let version else { return (bundle.current, bundle) }
+        if let unreadable = bundle.unreadable.first(where: { $0.name == version }) {
+            throw RelocationFailure(
+                .badData, code: unreadable.error.code.rawValue, "the version can't be read: \(unreadable.error)",
+                remedy: unreadable.error.remedy)
+        }
         guard let found = bundle.versions.first(where: { $0.name == version }) else {
             throw RelocationFailure(
                 .badData, code: "no_such_version", "\(PrintablePath(model)): there is no version “\(version)”",
@@ -99,14 +104,29 @@ extension MappingModelFile {
         _ named: [FilePath], beside model: FilePath
     ) throws(MappingModelError) -> [MappingModelFile] {
         var found: [MappingModelFile] = []
-        for path in named { found.append(try MappingModelFile(reading: path)) }
-        let parent = model.removingLastComponent()
-        for place in [model, parent.isEmpty ? "." : parent] where FileStatus(following: place)?.kind == .directory {
+        for path in named {
+            var file = try MappingModelFile(reading: path)
+            file.isNamed = true
+            found.append(file)
+        }
+        for place in places(around: model) where FileStatus(following: place)?.kind == .directory {
             for file in try MappingModelFile.all(in: place)
             where !found.contains(where: { $0.path.lexicallyNormalized() == file.path.lexicallyNormalized() }) {
                 found.append(file)
             }
         }
+        return found
+    }
+
+    /// The model, the directory that it is in, and where that is a bundle of versions, the one that the bundle is in.
+    private static func places(around model: FilePath) -> [FilePath] {
+        var found = [model]
+        var place = model.lexicallyNormalized()
+        repeat {
+            let parent = place.removingLastComponent()
+            place = parent.isEmpty ? "." : parent
+            found.append(place)
+        } while ["xcdatamodel", "xcdatamodeld", "momd"].contains(place.extension)
         return found
     }
 }

@@ -40,17 +40,18 @@ package struct MigrationTransform: StoreTransform {
     package func manager(for store: StoreLocation, checkingObjects: Bool = true) throws -> MigrationManager? {
         try StoreReader.read(store) { reader in
             guard let model = try StoreModel(reader) else { return nil }
-            let manager = try MigrationManager(
-                for: model, to: renamed(from: model), in: bundle, mappings: mappings, stages: stages, options: options)
+            let manager = try manager(for: model)
             if checkingObjects { try manager.check(reader) }
             return manager
         }
     }
 
-    /// The version with the renamings that are meant from the store's own one on.
-    private func renamed(from store: StoreModel) throws -> ModelVersion {
-        guard !renamings.isEmpty, let old = store.model(in: bundle) else { return version }
-        do { return version.replacing(try version.model.renamed(renamings, from: old)) } catch let fault as ModelFault {
+    private func manager(for store: StoreModel) throws -> MigrationManager {
+        do {
+            return try MigrationManager(
+                for: store, to: version, in: bundle, mappings: mappings, renamings: renamings, stages: stages,
+                options: options)
+        } catch let fault as ModelFault {
             throw RelocationFailure(
                 .badData, code: "bad_renaming", (fault.element.map { $0 + ": " } ?? "") + fault.message,
                 remedy: fault.remedy)
@@ -90,19 +91,37 @@ package struct MigrationTransform: StoreTransform {
             guard let manager = try manager(for: staged, checkingObjects: false) else {
                 return TransformedStore(before: before, after: before ?? "")
             }
-            let notes = try withoutActuallyEscaping(progress) { progress in
+            let outcome = try withoutActuallyEscaping(progress) { progress in
                 try RecordedMigration(manager, of: staged, copyOf: store, supportBeside: keeper).run(
                     isCancelled: isCancelled, trace: trace, progress: progress)
             }
-            return TransformedStore(before: before, after: version.name, notes: notes)
+            return TransformedStore(
+                before: before, after: version.name, losses: outcome.losses, notes: outcome.notes)
         }
     }
 
-    /// What developers call the store's version; its identifiers where no version has its hashes, nil where it has none.
+    package func losses(from store: StoreLocation) throws -> StoreLosses {
+        try failing({ $0.isOfTheStore }) {
+            try StoreReader.read(store) { reader in
+                try StoreModel(reader).map { try manager(for: $0).losses(reader) } ?? .none
+            }
+        }
+    }
+
+    package func rehearse(_ store: StoreLocation) throws {
+        try failing({ $0.isOfTheObjects }) {
+            try StoreReader.read(store) { reader in
+                guard let model = try StoreModel(reader) else { return }
+                try MigrationRehearsal(manager(for: model))?.run(on: reader)
+            }
+        }
+    }
+
+    /// What developers call the store's version; its identifiers where no version has its hashes, nil where there are none.
     package func versionName(of store: StoreLocation) throws -> String? {
-        let metadata = try StoreModel.read(store)?.metadata
-        let known = metadata.flatMap { bundle?.version(matching: $0.versionHashes)?.name }
-        let identifiers = metadata?.versionIdentifiers.filter { !$0.isEmpty } ?? []
+        guard let store = try StoreModel.read(store) else { return nil }
+        let known = bundle?.versionName(of: store)
+        let identifiers = store.metadata.versionIdentifiers.filter { !$0.isEmpty }
         return known ?? (identifiers.isEmpty ? nil : identifiers.joined(separator: ", "))
     }
 
@@ -131,7 +150,7 @@ extension RelocationFailure {
 extension MigrationError {
     /// Found by looking: there is no way from the store's version to the one that is asked for.
     fileprivate var isOfTheStore: Bool {
-        guard !isOfTheDisk else { return false }
+        guard !isOfTheDisk, !isAmbiguous else { return false }
         switch code {
         case CoreDataError.incompatibleVersionHash, CoreDataError.incompatibleSchema, CoreDataError.missingSourceModel,
             CoreDataError.missingMappingModel, CoreDataError.inferredMappingModel:

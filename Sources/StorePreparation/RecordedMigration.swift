@@ -30,28 +30,29 @@ package struct RecordedMigration {
         history = HistoryInstallation(staged)
     }
 
-    /// Returns what a person should know. Throws as `MigrationManager.migrate` does; the copy is worth nothing then.
+    /// Throws as `MigrationManager.migrate` does; the copy is worth nothing then.
     package func run(
         isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
         progress: @escaping MigrationManager.ProgressHandler
-    ) throws -> [String] {
-        guard !manager.steps.isEmpty else { return [] }
+    ) throws -> MigrationOutcome {
+        guard !manager.steps.isEmpty else { return .none }
         // A copy of a store in WAL mode would leave a log beside it.
         try failing { try StoreWriter(staged.pathForSQLite).execute("PRAGMA journal_mode = DELETE") }
         let isRecorded = try failing { try history.suspend() }
         if isRecorded, makesNewStore { try failing { _ = try history.disable() } }
-        var notes = try manager.migrate(
+        var outcome = try manager.migrate(
             staged: staged.pathForSQLite, of: store, supportBeside: keeper.pathForSQLite, isCancelled: isCancelled,
             trace: trace,
             progress: progress)
-        guard isRecorded else { return notes }
+        outcome.remarks = manager.remarks + outcome.remarks
+        guard isRecorded else { return outcome }
         guard makesNewStore else {
             try failing { try history.resume(isWritten: isWritten) }
-            return notes
+            return outcome
         }
         try failing { _ = try history.enable() }
-        notes.append("the history is of the older objects, and begins anew")
-        return notes
+        outcome.remarks.append("the history is of the older objects, and begins anew")
+        return outcome
     }
 
     private var makesNewStore: Bool {

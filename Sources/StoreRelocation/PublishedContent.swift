@@ -42,6 +42,8 @@ enum PublishedContent {
     /// Whether the store itself is not what is published.
     var isNew: Bool { if case .same = self { false } else { true } }
 
+    var isTransformed: Bool { if case .transformed = self { true } else { false } }
+
     /// What is done to a store whose place it takes.
     func sentence(inPlace store: FilePath) -> String {
         guard case .replaced(let replacement, let reason) = self else {
@@ -89,10 +91,10 @@ extension RelocationEngine {
                 inPlace: inPlace)
         }
         do {
-            return try noting(run(content))
+            return try noting(run(content), store)
         } catch let failure as RelocationFailure {
             // What was found only when each row was looked at.
-            return try noting(run(replacement(after: failure)))
+            return try noting(run(replacement(after: failure)), store)
         }
     }
 
@@ -102,9 +104,14 @@ extension RelocationEngine {
         return decision.sentence
     }
 
-    private func noting(_ done: StoreTransfer.Done) -> StoreTransfer.Done {
-        guard let setAside = done.setAside, let replacement = request.replacement else { return done }
+    private func noting(_ done: StoreTransfer.Done, _ store: StoreLocation) -> StoreTransfer.Done {
         var done = done
+        if let archive = done.archive {
+            done.notes.append(
+                "\(PrintablePath(store.path)) is kept in \(PrintablePath(archive)) as it was, since the migration removes "
+                    + "some of it")
+        }
+        guard let setAside = done.setAside, let replacement = request.replacement else { return done }
         done.notes.insert(
             "\(PrintablePath(setAside.store)) is in \(PrintablePath(setAside.archive)): \(setAside.reason); "
                 + "its place has \(replacement.description)", at: 0)
@@ -143,6 +150,17 @@ extension RelocationEngine {
         let isInPlace = summary.outcome != .relocated
         report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
         guard content.isNew else { return summary }
+        if content.isTransformed, let transform = request.transform {
+            try transform.rehearse(store)
+            summary.losses = decision.isOfTheChangedStore ? decision.losses : try transform.losses(from: store)
+            summary.notes = summary.losses.sentences
+            if !summary.losses.isEmpty {
+                let bytes = try store.bytesToArchive()
+                summary.notes.append(
+                    "\(PrintablePath(store.path)) would be kept in \(PrintablePath(places.container.archivePath)) as it is, "
+                        + "since the migration removes some of it; that takes \(bytes) bytes")
+            }
+        }
         if isInPlace {
             report(.plan(content.sentence(inPlace: store.path), bytesToCopy: decision.bytesToCopy))
             if summary.outcome == .nothingToDo || places.areOne { summary.outcome = .migrated }

@@ -13,6 +13,8 @@ struct RelocationDecision {
     let plan: RelocationPlan
     /// Of two stores that both hold something.
     let comparison: RelocationEvidence.Comparison?
+    /// What the change of its content that is asked for removes from the store that moves, or that is there already.
+    let losses: StoreLosses
 
     init(_ places: RelocationPlaces, _ request: RelocationRequest) throws {
         self.places = places
@@ -31,8 +33,19 @@ struct RelocationDecision {
         }
         comparison = evidence.comparison
         plan = RelocationPlan(evidence, onConflict: request.onConflict)
+        losses = Self.losses(plan, places, request)
         if plan.movesFiles { try RelocationPreconditions(self).check() }
     }
+
+    /// None where that can't be told: whoever changes the store looks again.
+    private static func losses(
+        _ plan: RelocationPlan, _ places: RelocationPlaces, _ request: RelocationRequest
+    ) -> StoreLosses {
+        guard let transform = request.transform, plan.isOfTheChangedStore else { return .none }
+        return (try? transform.losses(from: plan.movesLegacyStore ? places.legacy : places.group)) ?? .none
+    }
+
+    var isOfTheChangedStore: Bool { plan.isOfTheChangedStore }
 
     private static func side(
         _ seen: StoreSighting, _ request: RelocationRequest, lookInside: Bool
@@ -120,9 +133,11 @@ struct RelocationDecision {
     var bytesToCopy: Int64 {
         if let transform = request.transform {
             // A copy, and what is made anew in it.
-            if plan == .alreadyRelocated { return 2 * group.bytes + (request.replacement?.bytes ?? 0) }
+            let store = plan.movesLegacyStore ? places.legacy : places.group
+            let archived = losses.isEmpty ? 0 : (try? store.bytesToArchive()) ?? 0
+            if plan == .alreadyRelocated { return 2 * group.bytes + archived + (request.replacement?.bytes ?? 0) }
             if plan.movesLegacyStore, (try? transform.isNeeded(places.legacy)) ?? (request.replacement != nil) {
-                return 2 * legacy.bytes + (request.replacement?.bytes ?? 0)
+                return 2 * legacy.bytes + archived + (request.replacement?.bytes ?? 0)
             }
         }
         guard plan.movesLegacyStore, needsCopy || request.retirement == .archive else { return 0 }
@@ -140,8 +155,19 @@ extension RelocationPlan {
         }
     }
 
+    /// Whether it tells of one store what its content becomes: the one that moves, or the one that is there.
+    fileprivate var isOfTheChangedStore: Bool { movesLegacyStore || self == .alreadyRelocated }
+
     var movesLegacyStore: Bool {
         if case .relocate(.none) = self { true } else { false }
+    }
+}
+
+extension StoreLocation {
+    /// Of the store with its log and its external data.
+    package func bytesToArchive() throws -> Int64 {
+        let parts = try [name.database, name.wal].map { try directory.status($0)?.size ?? 0 }
+        return try parts.reduce(0, +) + directory.bytes(under: name.support)
     }
 }
 

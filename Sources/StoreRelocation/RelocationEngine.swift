@@ -223,6 +223,8 @@ package struct RelocationEngine {
         summary.setAside = done?.setAside
         summary.bytes = done?.bytes ?? 0
         summary.transformed = done?.transformed
+        summary.losses = done?.transformed?.losses ?? .none
+        summary.archive = done?.archive
         summary.notes = notes
         return summary
     }
@@ -245,11 +247,12 @@ package struct RelocationEngine {
     ) throws -> StoreTransfer.Done {
         guard let database = sighting.status?.identity else { throw StoreTransfer.Setback.changed }
         let keepsSupport = inPlace && content.reason == nil
-        if !keepsSupport { try store.checkExternalDataIsItsOwn() }
+        let losses = content.isTransformed ? decision.losses : .none
+        if !keepsSupport || !losses.isEmpty { try store.checkExternalDataIsItsOwn() }
         var transfer = Transfer(
             id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
             database: database, support: keepsSupport ? nil : sighting.support?.identity, copies: content.isNew,
-            retirement: inPlace ? .delete : request.retirement,
+            retirement: inPlace ? .delete : request.retirement(after: losses),
             hadWAL: sighting.header?.journalMode == .writeAhead)
         switch purpose {
         case .publish where sighting.header != nil:
@@ -263,6 +266,7 @@ package struct RelocationEngine {
         }
         var options = options(opaque: sighting.header == nil)
         options.content = content
+        options.losses = losses
         options.isCancelled = isCancelled
         return try StoreTransfer(
             transfer, source: store, container: decision.places.container, options: options,

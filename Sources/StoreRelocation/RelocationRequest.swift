@@ -53,6 +53,11 @@ package struct RelocationRequest: Sendable {
         self.source = source
         self.group = group
     }
+
+    /// What becomes of the old place where what is published lacks something: the store as it was is kept.
+    func retirement(after losses: StoreLosses) -> Transfer.Retirement {
+        losses.isEmpty || retirement == .symlink ? retirement : .archive
+    }
 }
 
 /// How a relocation ended well.
@@ -79,6 +84,10 @@ package struct RelocationSummary: Sendable {
     package var transformed: TransformedStore?
     /// What was put aside because it couldn't be changed.
     package var setAside: SetAsideStore?
+    /// What the change removes.
+    package var losses = StoreLosses.none
+    /// Where the store is kept as it was, because of that.
+    package var archive: FilePath?
     /// What a person should know: what was archived and where, what was found unfinished.
     package var notes: [String] = []
 

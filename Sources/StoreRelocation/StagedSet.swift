@@ -25,11 +25,14 @@ struct StagedSet {
     let copy: Copy?
     /// What a transform has made of the copy; nil when there was none.
     let transformed: TransformedStore?
+    /// Whether the store as it was is in the archive.
+    let isArchived: Bool
 
     /// Makes the copies, in place of earlier ones. Throws when the source changed meanwhile, or on a full disk.
     init(
         of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPlaces,
         container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, content: PublishedContent,
+        losses: StoreLosses,
         report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.fingerprint = fingerprint
@@ -37,14 +40,18 @@ struct StagedSet {
             source: source, identity: fingerprint.identity, inRollbackMode: transfer.hadWAL && !opaque,
             hasSupport: transfer.support != nil,
             report: report)
-        if archives {
+        func archive(_ losses: StoreLosses) throws {
+            // A store that gets its own name again keeps its support folder: the archived one has a copy of its own.
+            var writer = writer
+            writer.hasSupport = try source.directory.status(source.name.support)?.kind == .directory
             let archive = try container.archive(transfer.id)
             _ = try writer.run(to: StoreLocation(directory: archive, name: source.name))
             try container.write(
                 ArchiveNote(
                     id: transfer.id, name: source.name.database, from: source.path, at: Date(),
-                    reason: content.reason ?? "a copy of the store as it was when it was relocated"))
+                    reason: content.reason ?? losses.reasonToKeepTheStore))
         }
+        if archives { try archive(losses) }
         if copies, let destination = places.destination {
             let staged = StoreLocation(directory: try places.staging(), name: destination.name)
             switch content {
@@ -65,6 +72,19 @@ struct StagedSet {
             copy = nil
             transformed = nil
         }
+        // What was not there yet when the rest was decided.
+        let isLateLoss = !archives && transformed?.losses.isEmpty == false
+        if isLateLoss, let transformed { try archive(transformed.losses) }
+        isArchived = archives || isLateLoss
+    }
+}
+
+extension StoreLosses {
+    fileprivate var reasonToKeepTheStore: String {
+        guard !isEmpty else { return "a copy of the store as it was when it was relocated" }
+        let named = sentences.prefix(3).joined(separator: "; ")
+        let rest = all.count > 3 ? "; and \(all.count - 3) more" : ""
+        return "the store as it was before a migration that removed some of it: \(named)\(rest)"
     }
 }
 
@@ -79,7 +99,7 @@ private struct SetCopy {
     /// Of the database that is to be copied.
     let identity: FileIdentity
     let inRollbackMode: Bool
-    let hasSupport: Bool
+    var hasSupport: Bool
     let report: (RelocationEvent) -> Void
 
     func run(to target: StoreLocation) throws -> StagedSet.Copy {

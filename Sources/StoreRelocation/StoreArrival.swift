@@ -36,7 +36,8 @@ extension StoreTransfer {
         let notes = try end.finish(receipt: receipt)
         return Done(
             method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size,
-            notes: (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed, setAside: setAside)
+            notes: (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed, setAside: setAside,
+            archive: archive)
     }
 
     private func decide(_ withdrawn: Withdrawn, _ receipt: RelocationReceipt?) throws {
@@ -50,6 +51,11 @@ extension StoreTransfer {
         options.content.reason.map {
             SetAsideStore(store: source.path, archive: container.archivePath(transfer.id), reason: $0)
         }
+    }
+
+    private var archive: FilePath? {
+        guard let staged, staged.isArchived, staged.transformed?.losses.isEmpty == false else { return nil }
+        return container.archivePath(transfer.id)
     }
 
     private var method: Transfer.Method { staged?.copy?.method ?? .rename }

@@ -28,6 +28,8 @@ final class StoreTransfer {
         var opaque: Bool
         /// What is published, for a transfer that copies.
         var content = PublishedContent.same
+        /// What is known to be missing in it: then the store is kept as it was, whatever becomes of the old place.
+        var losses = StoreLosses.none
         /// Ends it while nothing has left its place.
         var isCancelled: () -> Bool = { false }
         /// Called once the store is at its new place, ready to be opened: what follows is only book-keeping.
@@ -40,6 +42,8 @@ final class StoreTransfer {
         var notes: [String]
         var transformed: TransformedStore?
         var setAside: SetAsideStore?
+        /// Where the store is kept as it was, where what is published lacks something of it.
+        var archive: FilePath?
     }
 
     /// Why an attempt ended without the store having moved; everything is where it was.

@@ -9,12 +9,15 @@ package struct TransformedStore: Sendable, Equatable {
     /// none that is known.
     package let before: String?
     package let after: String
+    /// What the copy has no more: the store as it was goes to the archive then.
+    package let losses: StoreLosses
     /// What a person should know.
     package let notes: [String]
 
-    package init(before: String?, after: String, notes: [String] = []) {
+    package init(before: String?, after: String, losses: StoreLosses = .none, notes: [String] = []) {
         self.before = before
         self.after = after
+        self.losses = losses
         self.notes = notes
     }
 }
@@ -32,12 +35,24 @@ package protocol StoreTransform: Sendable {
     /// Whether the store is to be changed at all; nothing of it is. Throws `RelocationFailure` where it can't be.
     func isNeeded(_ store: StoreLocation) throws -> Bool
 
+    /// What it would remove from the store; nothing of it is changed. Throws `RelocationFailure`.
+    func losses(from store: StoreLocation) throws -> StoreLosses
+
+    /// Tries it on a copy of its own, where the store as it is doesn't tell whether it would go through; nothing of the store
+    /// is changed. Throws `RelocationFailure` where it would not.
+    func rehearse(_ store: StoreLocation) throws
+
     /// Changes the copy of `store`, which nobody else has open, in rollback mode. When it throws, the copy is discarded. The
     /// support folder lies beside `keeper`: the copy, or the store itself, which is only read then.
     func run(
         on staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
         progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore
+}
+
+extension StoreTransform {
+    package func losses(from store: StoreLocation) throws -> StoreLosses { .none }
+    package func rehearse(_ store: StoreLocation) throws {}
 }
 
 extension RelocationEngine {
@@ -86,6 +101,8 @@ extension RelocationEngine {
         summary.bytes = done.bytes
         summary.notes += done.notes
         summary.transformed = done.transformed
+        summary.archive = done.archive
+        summary.losses = done.transformed?.losses ?? .none
     }
 }
 

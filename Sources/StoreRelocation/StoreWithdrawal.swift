@@ -54,12 +54,12 @@ extension StoreTransfer {
         staged = try StagedSet(
             of: source, fingerprint: fingerprint, transfer: transfer, places: places, container: container,
             copies: needsCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
-            report: report)
+            losses: options.losses, report: report)
     }
 
     private var keepsArchive: Bool {
         guard case .publish = transfer.purpose else { return false }
-        return transfer.retirement == .archive || options.content.reason != nil
+        return transfer.retirement == .archive || options.content.reason != nil || !options.losses.isEmpty
     }
 
     /// What the database is once its old name is withdrawn and it is proved closed.

@@ -185,4 +185,100 @@ import Testing
         #expect(check.status == 65 && check.objects[0].integer("code") == 134130, "\(check.output)")
         #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 65)
     }
+
+    // MARK: Mapping models and versions
+
+    private static let text = "<attribute name='name' optional='YES' attributeType='String'/>"
+
+    /// Both files say what becomes of one entity each, and lie beside the bundle: so they do where one version of it is named.
+    @Test func mappingModelsBesideTheBundleCountForOneVersionToo() throws {
+        let directory = try TemporaryDirectory()
+        let old = Self.entity("A", Self.text) + Self.entity("B", Self.text)
+        let model = try ModelTests.bundle(
+            directory, [("Notes", old), ("Notes 2", old.replacing("'name'", with: "'title'"))])
+        for entity in ["A", "B"] {
+            try write(
+                "mapping: 1\nsource: Notes\ndestination: Notes 2\nentities:\n"
+                    + "  - {from: \(entity), to: \(entity), attributes: {title: $source.name}}\n",
+                to: directory.path.appending("\(entity).mapping.yaml"))
+        }
+        for target in [model, model.appending("Notes 2.xcdatamodel")] {
+            let store = directory.path.appending("\(target.lastComponent?.stem ?? "").sqlite")
+            #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
+            try sqlite(
+                store,
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 1, 1, 'a'); "
+                    + "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 2, 1, 'b')")
+            let check = try groupstore("model", "check", Word(store), Word(target), "--json")
+            let dry = try groupstore("migrate", Word(store), "--model", Word(target), "--dry-run", "--json")
+            let names = #"["A.mapping + B.mapping"]"#
+            #expect(check.objects[0]["mapping_models"]?.text == names, "\(check.output)")
+            #expect(dry.summary["mapping_models"]?.text == names, "\(dry.output)")
+            #expect(try groupstore("migrate", Word(store), "--model", Word(target)).status == 0)
+            #expect(try sqlite(store, "SELECT ZTITLE FROM ZA UNION ALL SELECT ZTITLE FROM ZB") == "a\nb\n")
+        }
+    }
+
+    /// Two versions with the same hashes, of which the store's cache tells which it is; both commands go by it.
+    @Test func bothTakeAStoreForTheSameVersion() throws {
+        let directory = try TemporaryDirectory()
+        let first = Self.entity("A", Self.text)
+        let tied = first.replacing("<entity", with: "<entity elementID='Other'")
+        let model = try ModelTests.bundle(
+            directory, [("Notes", first), ("Notes 2", tied), ("Notes 3", Self.entity("A", Self.text + Self.value))])
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
+        try sqlite(store, "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 1, 1, 'kept')")
+        let check = try groupstore("model", "check", Word(store), Word(model), "--json")
+        #expect(check.status == 0 && check.objects[0]["removes"] == nil, "\(check.output)")
+        let inspected = try groupstore("inspect", Word(store), "--model", Word(model))
+        #expect(inspected.output.contains("this store is version Notes\n"), "\(inspected.output)")
+        try sqlite(store, "DELETE FROM Z_MODELCACHE")
+        for words: [Word] in [
+            ["model", "check", Word(store), Word(model), "--json"],
+            ["migrate", Word(store), "--model", Word(model), "--dry-run", "--json"],
+            ["migrate", Word(store), "--model", Word(model), "--json"],
+        ] {
+            let done = try run(Programs.groupstore, words)
+            #expect(done.status == 65, "\(done.output)")
+            #expect(done.output.contains("may be of Notes 2 or Notes"), "\(done.output)")
+        }
+        #expect(try sqlite(store, "SELECT ZNAME FROM ZA") == "kept\n")
+    }
+
+    /// A version that Xcode 3 has saved is no reason to do without the others.
+    @Test func aVersionInXcode3sFormatDisablesOnlyItself() throws {
+        let directory = try TemporaryDirectory()
+        let model = try ModelTests.bundle(
+            directory, [("Notes 2", Self.entity("A")), ("Notes 3", Self.entity("A", Self.value))])
+        let outdated = model.appending("Notes.xcdatamodel")
+        try run("mkdir", [Word(outdated)])
+        for name in ["elements", "layout"] { try write("binary", to: outdated.appending(name)) }
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes 2").status == 0)
+        let check = try groupstore("model", "check", Word(store), Word(model), "--json")
+        #expect(check.status == 0, "\(check.output)")
+        #expect(check.objects.contains { $0.type == "note" && $0.string("version") == "Notes" }, "\(check.output)")
+        #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 0)
+        let asked = try groupstore("migrate", Word(store), "--model", Word(model), "--version", "Notes")
+        #expect(asked.status == 65 && asked.errors.contains("in the format of Xcode 3"), "\(asked.errors)")
+        // A store of none of those that can be read may be of that one.
+        let other = try ModelTests.bundle(directory, named: "Other", [("Other", Self.entity("B"))])
+        let unknown = directory.path.appending("Unknown.sqlite")
+        #expect(try groupstore("create", Word(unknown), "--model", Word(other)).status == 0)
+        let refused = try groupstore("migrate", Word(unknown), "--model", Word(model))
+        #expect(refused.status == 65 && refused.errors.contains("what can't be read: Notes ("), "\(refused.errors)")
+    }
+
+    /// Wherever the job runs, GitHub knows a file by its path in the repository.
+    @Test func annotationsNameFilesByTheirPathInTheRepository() throws {
+        let directory = try TemporaryDirectory()
+        let app = directory.path.appending("App")
+        try run("mkdir", [Word(directory.path.appending(".git")), Word(app)])
+        let model = try ModelTests.bundle(
+            app, [("Notes", Self.entity("A", Self.value)), ("Notes 2", Self.entity("A"))])
+        let done = try groupstore(
+            "model", "check", Word(model.appending("Notes.xcdatamodel")), Word(model), "--format", "github")
+        #expect(done.output.contains("file=App/Notes.xcdatamodeld/"), "\(done.output)")
+    }
 }

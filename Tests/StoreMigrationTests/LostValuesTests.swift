@@ -22,7 +22,7 @@ struct LostValuesTests {
         let notes = try store.migrate(to: entity(text("name")))
         #expect(
             notes == [
-                "A.code is not stored by the newer model: its values are removed",
+                "A.code is not stored by the newer model: 1 value is removed",
                 "B is not in the newer model: 2 objects are removed",
             ])
     }
@@ -36,7 +36,7 @@ struct LostValuesTests {
     @Test func whatBecomesTransient() throws {
         let new = entity(text("name", "transient='YES'"))
         let store = try StagedStore(entity(text("name")), ["INSERT INTO ZA VALUES (1, 1, 1, 'n')"])
-        #expect(try store.migrate(to: new) == ["A.name is not stored by the newer model: its values are removed"])
+        #expect(try store.migrate(to: new) == ["A.name is not stored by the newer model: 1 value is removed"])
         let found = try findings(entity(text("name")), new)
         #expect(found.map(\.severity) == [.warning] && found[0].message.contains("becomes transient"))
     }

@@ -172,7 +172,7 @@ import Testing
         #expect(try Self.warnings(pointing("B"), pointing("C")).map(\.property) == ["r"])
         #expect(try Self.warnings(pointing("B"), pointing("C", "elementID='B'")).isEmpty)
         let removed = try Self.check(wide, entity("")).findings
-        #expect(removed.map(\.severity) == [.note])
+        #expect(removed.map(\.severity) == [.warning])
     }
 
     @Test func stepsWhereOneIsNotEnough() throws {

@@ -52,7 +52,7 @@ struct RealStoreMigrationTests {
         for location in try RealStores.stores() {
             let metadata = try #require(try StoreModel.read(location)).metadata
             for bundle in bundles {
-                guard let version = bundle.version(matching: metadata.versionHashes),
+                guard let version = bundle.versions(matching: metadata.versionHashes).first,
                     let place = bundle.versions.firstIndex(where: { $0.name == version.name })
                 else { continue }
                 for later in bundle.versions[(place + 1)...] {

@@ -43,7 +43,7 @@ final class StagedStore {
         isCancelled: @escaping () -> Bool = { false }
     ) throws -> [String] {
         let manager = try MigrationManager(from: source, to: destination, named: "new", options: options)
-        return try manager.migrate(staged: path, isCancelled: isCancelled)
+        return try manager.migrate(staged: path, isCancelled: isCancelled).notes
     }
 
     @discardableResult

@@ -26,6 +26,8 @@ extension RelocationSummary {
             object["reason"] = .string(setAside.reason)
             object.setPath("archive", bytes: setAside.archive.bytes)
         }
+        if !losses.isEmpty { object["removes"] = losses.json }
+        if let archive { object.setPath("archive", bytes: archive.bytes) }
         object["notes"] = notes.isEmpty ? nil : .array(notes.map { .string($0) })
         return object
     }
@@ -83,6 +85,19 @@ extension RelocationEvent {
             ("progress", ["fraction": .number(fraction), "doing": .string(doing)])
         case .published: nil
         }
+    }
+}
+
+extension StoreLosses {
+    /// An object for each entity and property: `objects`, `values` or `links`, and how many.
+    package var json: JSONValue {
+        .array(
+            all.map { loss in
+                var object: JSONObject = ["entity": .string(loss.entity)]
+                object["property"] = loss.property.map { .string($0) }
+                object[loss.unit.rawValue] = .integer(loss.count)
+                return .object(object)
+            })
     }
 }
 

@@ -6,15 +6,20 @@ public struct ModelBundle: Sendable {
     public let path: FilePath
     /// In the order of their names, numbers in them by value: `Notes`, `Notes 2`, `Notes 10`.
     public let versions: [ModelVersion]
+    /// Versions that can't be read, though the others can: in Xcode 3's format.
+    public let unreadable: [UnreadableVersion]
     private let currentIndex: Int
 
     public var current: ModelVersion { versions[currentIndex] }
 
     /// Nil for no versions.
-    package init?(path: FilePath, versions: [ModelVersion], currentName: String?) {
+    package init?(
+        path: FilePath, versions: [ModelVersion], unreadable: [UnreadableVersion] = [], currentName: String?
+    ) {
         let sorted = versions.sorted { $0.name.precedesByNumber($1.name) }
         guard !sorted.isEmpty else { return nil }
         self.path = path
+        self.unreadable = unreadable.sorted { $0.name.precedesByNumber($1.name) }
         self.versions = sorted
         currentIndex = currentName.flatMap { name in sorted.firstIndex { $0.name == name } } ?? sorted.count - 1
     }
@@ -26,22 +31,32 @@ public struct ModelBundle: Sendable {
 
     public func isCurrent(_ version: ModelVersion) -> Bool { version.name == current.name }
 
-    /// The version whose entities' hashes are these, the current one first; nil when there is none.
+    /// The versions whose entities' hashes are these, the current one first, then the latest. Several may have the same:
+    /// hashes leave out renaming identifiers. Which of them a store is of, `versions(of:)` tells.
     ///
     /// All entities count, as they do in `isConfiguration(withName:compatibleWithStoreMetadata:)`, whatever the
     /// configuration's name: a store that was added with one has tables and hashes for all of its model's entities.
-    public func version(matching hashes: [String: [UInt8]]) -> ModelVersion? {
-        ([current] + versions.reversed()).first { $0.model.entityVersionHashesByName == hashes }
+    public func versions(matching hashes: [String: [UInt8]]) -> [ModelVersion] {
+        byLikelihood.filter { $0.model.entityVersionHashesByName == hashes }
     }
+
+    private var byLikelihood: [ModelVersion] { [current] + versions.reversed().filter { !isCurrent($0) } }
 
     /// A version that has all of these hashes, and more entities besides; nil when there is none, or no hash.
     package func version(exceeding hashes: [String: [UInt8]]) -> ModelVersion? {
         guard !hashes.isEmpty else { return nil }
-        return ([current] + versions.reversed()).first { version in
+        return byLikelihood.first { version in
             let known = version.model.entityVersionHashesByName
             return known.count > hashes.count && hashes.allSatisfy { known[$0.key] == $0.value }
         }
     }
+}
+
+/// A version of a model that can't be read.
+public struct UnreadableVersion: Equatable, Sendable {
+    /// Its file's name without extension.
+    public let name: String
+    public let error: ModelError
 }
 
 extension String {

@@ -60,14 +60,24 @@ struct ModelFiles {
         guard files.count <= Self.mostVersions else {
             throw ModelError(.malformed, path, "there are \(files.count) versions", remedy: "name one of them")
         }
-        let versions = try files.map { name in
+        var versions: [ModelVersion] = []
+        var unreadable: [UnreadableVersion] = []
+        for name in files {
             let file = path.appending(name)
-            if kind == "xcdatamodel" { return try xmlVersion(file, named: name.stem) }
-            return try ArchivedModelReader.read(bytes(file), path: file, name: name.stem)
+            if kind != "xcdatamodel" {
+                versions.append(try ArchivedModelReader.read(bytes(file), path: file, name: name.stem))
+            } else if let error = outdated(file) {
+                // Xcode keeps such a version as it is, for as long as nobody saves it again: the others are none the worse.
+                unreadable.append(UnreadableVersion(name: name.stem, error: error))
+            } else {
+                versions.append(try xmlVersion(file, named: name.stem))
+            }
         }
-        guard let bundle = ModelBundle(path: path, versions: versions, currentName: currentName) else {
-            throw noVersions
-        }
+        if let current = unreadable.first(where: { $0.name == currentName }) { throw current.error }
+        guard
+            let bundle = ModelBundle(
+                path: path, versions: versions, unreadable: unreadable, currentName: currentName)
+        else { throw unreadable.first?.error ?? noVersions }
         return bundle
     }
 
@@ -75,15 +85,24 @@ struct ModelFiles {
         ModelError(.notAModel, path, "the bundle holds no version", remedy: "add a model version to it")
     }
 
-    /// An `.xcdatamodel` is a directory with `contents`; Xcode 3 kept a binary of its own there instead.
+    /// Why a version can't be read: instead of `contents`, Xcode 3 kept binaries of its own. Nil where it may be.
+    private func outdated(_ directory: FilePath) -> ModelError? {
+        guard FileStatus(following: directory.appending("contents")) == nil,
+            FileStatus(following: directory.appending("elements")) != nil
+        else { return nil }
+        return ModelError(
+            .notAModel, directory, "the model is in the format of Xcode 3",
+            remedy: "open it in Xcode 4 or later and save it")
+    }
+
+    /// An `.xcdatamodel` is a directory with `contents`.
     private func xmlVersion(_ directory: FilePath, named name: String) throws -> ModelVersion {
+        if let error = outdated(directory) { throw error }
         let file = directory.appending("contents")
         guard FileStatus(following: file) != nil else {
-            let isOld = FileStatus(following: directory.appending("elements")) != nil
             throw ModelError(
-                .notAModel, directory,
-                isOld ? "the model is in the format of Xcode 3" : "the model has no file “contents”",
-                remedy: isOld ? "open it in Xcode 4 or later and save it" : "name an .xcdatamodel with its contents")
+                .notAModel, directory, "the model has no file “contents”",
+                remedy: "name an .xcdatamodel with its contents")
         }
         return try XMLModelReader.read(bytes(file), path: file, name: name)
     }

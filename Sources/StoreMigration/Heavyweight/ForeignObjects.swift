@@ -75,6 +75,7 @@ struct ForeignObjects {
         if objects.contains(where: { Self.histories.contains($0.name) }) {
             notes.append("persistent history is of the older model, and begins anew")
         }
+        noteMirroring()
         try noteForeignColumns()
         try store.addCoreDataFunctions()
         let copy = ForeignTableCopy(store)
@@ -89,6 +90,13 @@ struct ForeignObjects {
             let value = try store.integer("PRAGMA source.\(setting)") ?? 0
             try store.execute("PRAGMA main.\(setting) = \(value)")
         }
+    }
+
+    /// What mirrors the store into CloudKit keeps records of the older objects: it makes them anew, and asks for each again.
+    private mutating func noteMirroring() {
+        let names = objects.filter { $0.kind == .table && $0.name.hasPrefix("ANSCK") }.map(\.name).sorted()
+        guard !names.isEmpty else { return }
+        notes.append("CloudKit's tables are of the older objects, and dropped: \(names.joined(separator: ", "))")
     }
 
     private mutating func noteForeignColumns() throws {

@@ -99,9 +99,12 @@ struct RelationshipPass {
     func complete() throws {
         for entity in plan.destination.numbers.entities {
             for relationship in entity.relationships where !relationship.isTransient {
-                guard let inverse = plan.destination.model.inverse(of: relationship) else { continue }
+                guard let inverse = plan.destination.model.inverse(of: relationship) else {
+                    if relationship.isOrdered { try place(link(relationship, of: entity)?.reversed) }
+                    continue
+                }
                 if !relationship.isToMany, !inverse.isToMany { try mirror(relationship, inverse, of: entity) }
-                if inverse.isOrdered { try place(relationship, of: entity) }
+                if inverse.isOrdered { try place(link(relationship, of: entity)) }
             }
         }
     }
@@ -125,11 +128,14 @@ struct RelationshipPass {
                 + "WHERE t.Z_PK = q.target AND t.\(own.reference.sqlName) IS NULL")
     }
 
-    /// The first object's place is 2048, each next one's 1024 more, as Core Data gives them.
-    private func place(_ relationship: RelationshipDescription, of entity: EntityDescription) throws {
-        guard let link = LinkStorage(of: relationship, declaredFor: entity.name, in: plan.destination),
-            let place = link.ownerPlace
-        else { return }
+    private func link(_ relationship: RelationshipDescription, of entity: EntityDescription) -> LinkStorage? {
+        LinkStorage(of: relationship, declaredFor: entity.name, in: plan.destination)
+    }
+
+    /// The first owner's place among those that lead to one target is 2048, each next one's 1024 more, as Core Data gives
+    /// them.
+    private func place(_ link: LinkStorage?) throws {
+        guard let link, let place = link.ownerPlace else { return }
         let (table, target) = (link.table.sqlName, link.target.sqlName)
         try store.execute(
             "UPDATE main.\(table) AS t SET \(place.sqlName) = q.place FROM (SELECT rowid AS id, "

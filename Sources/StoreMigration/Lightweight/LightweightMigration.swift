@@ -52,7 +52,6 @@ struct LightweightMigration {
         if let error = MigrationError(obstacles) { throw error }
         var history = HistoryMigration(store, schema, succession)
         try history.removeChangesOfRemoved()
-        notes += try LostValues(store, succession).notes()
         var objects = SchemaMigration(store, schema, succession, indexes)
         try objects.dropTriggersAndViews()
         try objects.dropSpatialIndexes(tables)

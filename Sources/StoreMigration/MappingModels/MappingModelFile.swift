@@ -19,6 +19,8 @@ public struct MappingModelFile: Equatable, Sendable {
     public let path: FilePath
     public let form: Form
     public let mappingModel: MappingModel
+    /// Whether a person has named it, rather than that it was found beside a model: then it goes before those.
+    public var isNamed = false
 
     /// Its file's name without extension.
     public var name: String { path.lastComponent?.stem ?? "" }

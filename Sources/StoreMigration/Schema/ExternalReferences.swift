@@ -55,18 +55,30 @@ package struct ExternalReferences {
     /// One for each attribute of which files are missing.
     func missing() throws -> [Missing] {
         var found: [Missing] = []
+        try forEachAttribute { entity, name, files in
+            let missing = files.filter { !isThere($0) }
+            guard let first = missing.first else { return }
+            found.append(Missing(entity: entity, attribute: name, files: missing.count, first: first))
+        }
+        return found
+    }
+
+    /// Those that are there and that an object names.
+    func files() throws -> Set<String> {
+        var found: Set<String> = []
+        try forEachAttribute { _, _, files in found.formUnion(files.filter(isThere)) }
+        return found
+    }
+
+    private func forEachAttribute(_ body: (_ entity: String, _ name: String, _ files: [String]) -> Void) throws {
         for table in layout.tables {
             for column in table.columns {
                 guard case .attribute(let entity, let path) = column.content, isExternal(path, of: entity) else {
                     continue
                 }
-                let missing = try names(in: column.name, of: table.name).filter { !isThere($0) }
-                guard let first = missing.first else { continue }
-                found.append(
-                    Missing(entity: entity, attribute: path.joined(separator: "."), files: missing.count, first: first))
+                body(entity, path.joined(separator: "."), try names(in: column.name, of: table.name))
             }
         }
-        return found
     }
 
     private func isExternal(_ path: [String], of entity: String) -> Bool {
