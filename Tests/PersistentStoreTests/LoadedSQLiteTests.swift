@@ -51,7 +51,8 @@ import Testing
         try input.fileHandleForWriting.write(contentsOf: Data("SELECT sqlite_version();\n".utf8))
         var said = Data()
         while said.last != UInt8(ascii: "\n") {
-            said += try #require(output.fileHandleForReading.read(upToCount: 1))
+            let byte = try output.fileHandleForReading.read(upToCount: 1)
+            said += try #require(byte)
         }
         let found = LoadedSQLite.version(inProcess: process.processIdentifier)
         try input.fileHandleForWriting.close()
