@@ -1,3 +1,4 @@
+import AgentProtocol
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -212,8 +213,8 @@ import Testing
             let check = try groupstore("model", "check", Word(store), Word(target), "--json")
             let dry = try groupstore("migrate", Word(store), "--model", Word(target), "--dry-run", "--json")
             let names = #"["A.mapping + B.mapping"]"#
-            #expect(check.objects[0]["mapping_models"]?.text == names, "\(check.output)")
-            #expect(dry.summary["mapping_models"]?.text == names, "\(dry.output)")
+            #expect(check.objects[0].written("mapping_models") == names, "\(check.output)")
+            #expect(dry.summary.written("mapping_models") == names, "\(dry.output)")
             #expect(try groupstore("migrate", Word(store), "--model", Word(target)).status == 0)
             #expect(try sqlite(store, "SELECT ZTITLE FROM ZA UNION ALL SELECT ZTITLE FROM ZB") == "a\nb\n")
         }
