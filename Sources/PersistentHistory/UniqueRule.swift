@@ -36,7 +36,7 @@ struct UniqueRule: Equatable {
         switch known.count {
         case 0: return "''"
         case 1: return lenient(known[0])
-        default: return lenient(known.map { "quote(\($0))" }.joined(separator: "||','||"))
+        default: return lenient(known.map(QuotedValues.expression).joined(separator: "||','||"))
         }
     }
 

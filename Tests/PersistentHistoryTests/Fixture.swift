@@ -12,14 +12,15 @@ final class Fixture {
     let directory: TemporaryDirectory
     let location: StoreLocation
 
-    init(_ sql: String = "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT, body TEXT)", name: String = "a.sqlite")
-        throws
-    {
+    init(
+        _ sql: String = "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT, body TEXT)", name: String = "a.sqlite",
+        encoding: String = "UTF-8"
+    ) throws {
         directory = try TemporaryDirectory()
         location = StoreLocation(
             directory: try Directory(directory.path),
             name: try #require(FilePath.Component(name).flatMap(StoreName.init)))
-        try write("PRAGMA journal_mode = WAL; \(sql)")
+        try write("PRAGMA encoding = '\(encoding)'; PRAGMA journal_mode = WAL; \(sql)")
     }
 
     func write(_ sql: String) throws {

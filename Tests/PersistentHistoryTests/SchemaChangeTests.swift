@@ -23,7 +23,6 @@ struct SchemaChangeTests {
             DELETE FROM t WHERE id = 1
             """)
         #expect(try store.changes().map(\.operation) == [.insert, .insert, .delete, .insert, .update, .delete])
-        #expect(try store.enable().gaps == [])
     }
 
     /// Several rows have what the index kept apart, as long as the triggers are those of before.
@@ -104,7 +103,7 @@ struct SchemaChangeTests {
     @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"])
     func aKeyWithANulIsToldWhole(_ encoding: String) throws {
         let store = try Fixture(
-            "PRAGMA encoding = '\(encoding)'; CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID", name: "n.sqlite"
+            "CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID", name: "n.sqlite"
         )
         _ = try store.enable()
         try store.write(
@@ -112,6 +111,10 @@ struct SchemaChangeTests {
             INSERT INTO t VALUES ('a' || char(0) || 'é', 1), ('a' || char(0), 1), ('a', 1), (x'610062', 1);
             UPDATE t SET a = 'a' || char(0) || 'c' WHERE a = 'a' || char(0)
             """)
+        #expect(
+            try StoreReader.read(store.location) {
+                try $0.integer("SELECT count(*) FROM pragma_encoding WHERE encoding = '\(encoding)'")
+            } == 1)
         let keys = try store.changes().map(\.key)
         #expect(
             keys == [
@@ -120,34 +123,31 @@ struct SchemaChangeTests {
             ])
     }
 
-    /// Triggers as version 2 made them, for one unique column.
-    @Test(arguments: [false, true], [false, true])
-    func olderTriggersAreReplacedWithoutAGap(_ schemaHasMoved: Bool, _ hasNewIndex: Bool) throws {
+    /// What version 2 made of the table `note`, and made otherwise than today.
+    private static let version2 = """
+        CREATE TRIGGER GS_1_X AFTER INSERT ON "note" WHEN EXISTS (SELECT 1 FROM GS_REPLACED WHERE table_id = 1) BEGIN
+        INSERT INTO GS_CHANGE (table_id, operation, key, nonce, time, author) SELECT 1, 2, n.key, random(),
+        julianday('now'), (SELECT name FROM GS_AUTHOR) FROM GS_REPLACED AS n WHERE n.table_id = 1 AND n.rule = 1
+        AND n.value = NEW."u" AND n.key IS NOT NEW.rowid AND (SELECT c.operation FROM GS_CHANGE AS c
+        WHERE c.number > n.number AND c.table_id = 1 AND c.key = n.key ORDER BY c.number DESC LIMIT 1) IS NOT 2
+        AND ((SELECT c.operation FROM GS_CHANGE AS c WHERE c.number > n.number AND c.table_id = 1 AND c.key = n.key
+        ORDER BY c.number DESC LIMIT 1) IS NULL OR NOT EXISTS (SELECT 1 FROM "note" WHERE "note".rowid = n.key)); END;
+        CREATE TRIGGER GS_1_R AFTER UPDATE OF "u" ON "note" WHEN EXISTS (SELECT 1 FROM GS_REPLACED WHERE table_id = 1)
+        BEGIN INSERT INTO GS_CHANGE (table_id, operation, key, nonce, time, author) SELECT 1, 2, n.key, random(),
+        julianday('now'), (SELECT name FROM GS_AUTHOR) FROM GS_REPLACED AS n WHERE n.table_id = 1 AND n.rule = 1
+        AND n.value = NEW."u" AND n.key IS NOT NEW.rowid AND n.key IS NOT OLD.rowid; END;
+        UPDATE GS_HISTORY SET version = 2; DROP TABLE GS_REPLACED;
+        CREATE TABLE GS_REPLACED (table_id INTEGER NOT NULL, rule INTEGER NOT NULL, value NOT NULL, key,
+        number INTEGER NOT NULL, PRIMARY KEY (table_id, rule, value)) WITHOUT ROWID
+        """
+
+    /// A unique index that came after them is one that they don't know.
+    @Test(arguments: [false, true])
+    func olderTriggersAreReplacedWithoutAGap(_ hasNewIndex: Bool) throws {
         let store = try Fixture("CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE)")
         _ = try store.enable()
-        let older = try store.schema().filter { $0.hasPrefix("triggerGS_1_") }.compactMap { text -> String? in
-            let sql = String(text[text.firstRange(of: "CREATE TRIGGER").map(\.lowerBound)!...])
-            guard sql.contains(" GS_1_X ") || sql.contains(" GS_1_R ") else { return nil }
-            // It looked for the noted row only where something was recorded of it.
-            return sql.replacing("NOT EXISTS", with: "1 IS NULL OR NOT EXISTS")
-        }
         try store.write(
-            """
-            INSERT INTO note VALUES (1, 'a'); DROP TRIGGER GS_1_X; DROP TRIGGER GS_1_R; \(older.joined(separator: "; "));
-            UPDATE GS_HISTORY SET version = 2; DROP TABLE GS_REPLACED;
-            CREATE TABLE GS_REPLACED (table_id INTEGER NOT NULL, rule INTEGER NOT NULL, value NOT NULL, key,
-                number INTEGER NOT NULL, PRIMARY KEY (table_id, rule, value)) WITHOUT ROWID;
-            """)
-        if !schemaHasMoved {
-            try store.write("CREATE TABLE v (x)")
-            let queue = try DatabaseQueue(path: store.location.path.string)
-            try queue.write { database in
-                try database.execute(sql: "DROP TABLE v")
-                let version = try Int64.fetchOne(database, sql: "PRAGMA schema_version") ?? 0
-                try database.execute(sql: "UPDATE GS_HISTORY SET schema_version = ?", arguments: [version])
-            }
-            try queue.close()
-        }
+            "INSERT INTO note VALUES (1, 'a'); DROP TRIGGER GS_1_X; DROP TRIGGER GS_1_R; \(Self.version2)")
         if hasNewIndex { try store.write("CREATE UNIQUE INDEX later ON note (id, u)") }
         let token = try store.current()
         let outcome = try store.enable()
@@ -156,5 +156,13 @@ struct SchemaChangeTests {
         #expect(
             try store.changes(after: token).map(\.operation) == (hasNewIndex ? [.gap] : []) + [.delete, .insert])
         #expect(try store.enable().kind == .unchanged)
+    }
+
+    /// Such a row may have escaped them.
+    @Test func anOlderHistoryOfAPartialIndexHasAGap() throws {
+        let store = try Fixture("CREATE TABLE t (a, b); CREATE UNIQUE INDEX i ON t (a) WHERE b > 1")
+        _ = try store.enable()
+        try store.write("UPDATE GS_HISTORY SET version = 2; DROP TRIGGER GS_1_X")
+        #expect(try store.enable().gaps == ["t"])
     }
 }
