@@ -4,7 +4,8 @@ import ManagedObjectModel
 /// Links of one of the destination's relationships that the source keeps in one place.
 struct CarriedLinks {
     let storage: LinkStorage
-    /// The columns of a to-one relationship, or of a to-many one without an inverse; nil where the links are kept elsewhere.
+    /// The columns of a to-many relationship without an inverse, in the rows of the objects that it leads to; nil where the
+    /// links are kept otherwise.
     let columns: LinkStorage.Columns?
     /// The entities, by their numbers in the source, whose objects own these links.
     fileprivate(set) var owners: Set<Int64>
@@ -100,7 +101,8 @@ extension ModelSuccession {
             guard !targets.isEmpty, let ends = ends(of: was, declaredFor: old.name) else { continue }
             found.append(
                 CarriedLinks(
-                    storage: storage, columns: LinkStorage.columns(of: was, declaredFor: old.name, in: source),
+                    storage: storage,
+                    columns: was.isToMany ? LinkStorage.columns(of: was, declaredFor: old.name, in: source) : nil,
                     owners: [owner], targets: Set(targets.map(source.numbers.number)), isInverse: false, ends: ends))
         }
         return found
