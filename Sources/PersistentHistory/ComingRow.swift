@@ -5,6 +5,8 @@ import PersistentStore
 struct ComingRow {
     let quotedTable: String
     let columns: [String]
+    /// The column that is the rowid; nil where there is none.
+    let alias: String?
     /// Of columns that can't be NULL, by name in lower case.
     let defaults: [String: String]
     /// What generated columns are computed from, by name in lower case.

@@ -39,7 +39,9 @@ struct HistoryTriggers {
 
     /// Nothing where all that comes can be worked out exactly.
     private var checking: [(name: String, sql: String)] {
-        [("E", checkedInsert), ("F", checkedUpdate)].compactMap { letter, body in body.map { creation(letter, $0) } }
+        [("A", uncertainInsert), ("E", checkedInsert), ("F", checkedUpdate)].compactMap { letter, body in
+            body.map { creation(letter, $0) }
+        }
     }
 
     private func creation(_ letter: String, _ body: String) -> (name: String, sql: String) {

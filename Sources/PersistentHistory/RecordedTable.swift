@@ -85,8 +85,8 @@ extension RecordedTable {
         let alias = information.first {
             ($0["pk"] as Int? ?? 0) == 1 && ($0["type"] as String? ?? "").uppercased() == "INTEGER"
         }.map { ($0["name"] as String?) ?? "" }
-        let row = try ComingRow(name, information, in: database)
-        rules = UniqueRule.all(key: key, alias: isRowid ? alias : nil, indexes: indexes, row: row)
+        let row = try ComingRow(name, information, alias: isRowid ? alias : nil, in: database)
+        rules = UniqueRule.all(key: key, indexes: indexes, row: row)
         let hasActions = try Row.fetchAll(
             database, sql: "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", arguments: [name]
         ).contains { ($0["on_update"] as String?) != "NO ACTION" || ($0["on_delete"] as String?) != "NO ACTION" }
@@ -96,7 +96,8 @@ extension RecordedTable {
 
 extension ComingRow {
     /// Throws `DatabaseError`.
-    fileprivate init(_ table: String, _ information: [Row], in database: Database) throws {
+    fileprivate init(_ table: String, _ information: [Row], alias: String?, in database: Database) throws {
+        self.alias = alias
         quotedTable = StoreTable.quote(table)
         columns = information.map { ($0["name"] as String?) ?? "" }
         defaults = Dictionary(

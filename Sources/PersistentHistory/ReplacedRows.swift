@@ -95,15 +95,24 @@ extension HistoryTriggers {
         comparedRules.isEmpty ? nil : "AFTER UPDATE \(columns(of: comparedRules))ON \(target) \(noteGap)"
     }
 
+    /// -1 is what NEW has for a number that SQLite is going to give (https://sqlite.org/lang_createtrigger.html).
+    var uncertainInsert: String? {
+        guard case .rowid(let name, _) = table.key, table.rules.contains(where: \.needsRowid) else { return nil }
+        return "BEFORE INSERT ON \(target) WHEN NEW.\(name) = -1 \(recordGap)"
+    }
+
     /// Where the row that came isn't what was worked out before, another one may have given way unnoted: a gap.
     private var noteGap: String {
         let surprises = comparedRules.map { rule in
             rule.lenient("EXISTS (SELECT 1 FROM \(source) WHERE \(table.isComing(sourceName)) AND \(rule.surprise))")
         }
-        return """
-            WHEN \(surprises.joined(separator: " OR ")) BEGIN \
-            INSERT INTO GS_CHANGE (table_id, operation, nonce, time) VALUES (\(number), \
-            \(HistoryChange.Operation.gap.rawValue), random(), julianday('now')); END
-            """
+        return "WHEN \(surprises.joined(separator: " OR ")) \(recordGap)"
+    }
+
+    private var recordGap: String {
+        """
+        BEGIN INSERT INTO GS_CHANGE (table_id, operation, nonce, time) VALUES (\(number), \
+        \(HistoryChange.Operation.gap.rawValue), random(), julianday('now')); END
+        """
     }
 }

@@ -27,6 +27,8 @@ struct UniqueRule: Equatable {
     /// Whether what comes is compared with something, and so by an affinity and a collation.
     let isCompared: Bool
 
+    /// Whether it is computed from the row's number, which isn't known before SQLite gives a new row one.
+    let needsRowid: Bool
     /// Whether versions before 3 recorded it exactly: it has columns alone.
     let isPlain: Bool
 
@@ -71,15 +73,16 @@ struct UniqueRule: Equatable {
 extension UniqueRule {
     /// The rules of a table: its key first.
     static func all(
-        key: RecordedTable.Key, alias: String?, indexes: [UniqueIndex], row: ComingRow
+        key: RecordedTable.Key, indexes: [UniqueIndex], row: ComingRow
     ) -> [UniqueRule] {
         var rules: [UniqueRule] = []
         if case .rowid(let name, _) = key {
             let part = Part(stored: name, coming: "NEW.\(name)", collation: nil, isReplacedByDefault: false)
-            let names = ["rowid", "_rowid_", "oid"] + (alias.map { [$0] } ?? [])
+            let names = ["rowid", "_rowid_", "oid"] + (row.alias.map { [$0] } ?? [])
             rules.append(
                 UniqueRule(
                     number: 0, parts: [part], storedCondition: nil, columns: names, droppable: [], isCompared: false,
+                    needsRowid: false,
                     isPlain: true))
         }
         // The key's index first: its rule is number 0 where there is no rowid.
@@ -115,6 +118,7 @@ extension UniqueRule {
         droppable = index.isDroppable ? sources : []
         let computed = expressions + sources.compactMap { row.generated[$0.lowercased()] }
         isCompared = computed.contains(where: SQLText.compares)
+        needsRowid = !computed.isEmpty && sources.contains { $0 == row.alias }
         isPlain = computed.isEmpty && index.condition == nil
     }
 }

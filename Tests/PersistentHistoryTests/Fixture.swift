@@ -20,7 +20,12 @@ final class Fixture {
         location = StoreLocation(
             directory: try Directory(directory.path),
             name: try #require(FilePath.Component(name).flatMap(StoreName.init)))
-        try write("PRAGMA encoding = '\(encoding)'; PRAGMA journal_mode = WAL; \(sql)")
+        // GRDB reads the file as soon as it has opened it, and then it is too late.
+        var configuration = Configuration()
+        configuration.prepareDatabase { try $0.execute(sql: "PRAGMA encoding = '\(encoding)'") }
+        let queue = try DatabaseQueue(path: location.path.string, configuration: configuration)
+        defer { try? queue.close() }
+        try queue.writeWithoutTransaction { try $0.execute(sql: "PRAGMA journal_mode = WAL; \(sql)") }
     }
 
     func write(_ sql: String) throws {
