@@ -1,5 +1,6 @@
 import LinuxSystem
 import PersistentStore
+import SystemPackage
 import Testing
 
 @testable import GroupStoreAgent

@@ -1,5 +1,4 @@
 import Foundation
-import GRDB
 import LinuxSystem
 import SystemPackage
 import Testing
@@ -28,9 +27,9 @@ import Testing
         let fixture = try Fixture()
         let shell = try SQLiteShell(fixture.path)
         try shell.run(Self.log + ";" + sql + ";")
-        let before = try (size(fixture, ""), size(fixture, "-wal"))
+        let before = try [size(fixture, ""), size(fixture, "-wal")]
         #expect(throws: (any Error).self) { try LogCheckpoint.perform(fixture.location) }
-        #expect(try (size(fixture, ""), size(fixture, "-wal")) == before)
+        #expect(try [size(fixture, ""), size(fixture, "-wal")] == before)
     }
 
     @Test func noLogIsCheckpointedThatAReadOnlyProgramHasOpen() throws {

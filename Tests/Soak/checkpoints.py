@@ -7,12 +7,15 @@ usage: checkpoints.py GROUPSTORE                     each command and the agent,
 
 import argparse
 import collections
+import contextlib
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 
 from traces import OPTIONS, Trace
 
@@ -142,34 +145,57 @@ def crashed(found, store, group):
 
 
 def with_an_agent(found, store, group):
-    """It relocates the store once its writer has gone, and is asked for its history meanwhile."""
-    socket, file = os.path.join(found.here, "agent.sock"), os.path.join(found.here, "trace of the agent")
+    """It relocates the store once its writer has gone, and follows it beside another one."""
+    path, file = os.path.join(found.here, "agent.sock"), os.path.join(found.here, "trace of the agent")
     writer = Writer(store)
     agent = subprocess.Popen(
         ["strace", "-D", *OPTIONS, "-o", file, found.groupstore, "agent", "--group", f"group.example.notes={group}",
          "--legacy", store],
-        env=dict(os.environ, GROUPSTORE_SOCKET=socket), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        env=dict(os.environ, GROUPSTORE_SOCKET=path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     moved = os.path.join(group, os.path.basename(store))
     try:
-        for _ in range(10):
-            writer.write()
-        writer.kill()
-        watch = subprocess.run(
-            [found.groupstore, "watch", "group.example.notes/Agent.sqlite", "--once", "--timeout", "60"],
-            env=dict(os.environ, GROUPSTORE_SOCKET=socket), capture_output=True, text=True, check=False)
-        if not os.path.exists(moved):
-            found.problems.append(f"the agent has not relocated the store: {watch.stdout}{watch.stderr}")
-        else:
+        with connection(agent, path) as lines:
+            lines.write('{"id":1,"op":"subscribe","store":"group.example.notes/Agent.sqlite"}\n')
+            await_line(lines, '"id":1')
+            for _ in range(3):
+                writer.write()
+            writer.kill()
+            await_line(lines, '"relocated"')
             second = Writer(moved)
-            for _ in range(10):
+            for _ in range(3):
                 second.write()
+                await_line(lines, '"change"')
             second.kill()
     finally:
+        writer.kill()
         agent.terminate()
         # strace, which has this descriptor too, ends after it.
-        agent.communicate(timeout=60)
+        agent.communicate(timeout=300)
         found.runs += 1
     found.judge(file)
+
+
+def connection(agent, path):
+    """A stream to the agent's socket, once that accepts one."""
+    deadline = time.monotonic() + 300
+    while True:
+        peer = socket.socket(socket.AF_UNIX)
+        peer.settimeout(300)
+        try:
+            peer.connect(path)
+            return peer.makefile("rw", buffering=1, encoding="utf-8")
+        except OSError:
+            if agent.poll() is not None or time.monotonic() > deadline:
+                raise
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                agent.wait(0.005)
+
+
+def await_line(lines, word):
+    for line in lines:
+        if word in line:
+            return
+    raise SystemExit(f"checkpoints: the agent has ended the connection before {word}")
 
 
 def over(groupstore, command):
