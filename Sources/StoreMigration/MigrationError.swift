@@ -1,4 +1,5 @@
 import LinuxSystem
+import MigrationAudit
 import PersistentStore
 import SystemPackage
 
@@ -13,15 +14,30 @@ public struct MigrationError: Error, Equatable, Sendable {
     public let findings: [MigrationFinding]
     /// SQLite's extended result code, where that is the cause (https://sqlite.org/rescode.html).
     public let sqliteCode: Int32?
+    /// Whether the migrated copy was found not to hold what the store held.
+    public let isOfTheAudit: Bool
 
     package init(
-        _ code: Int, _ message: String, remedy: String, findings: [MigrationFinding] = [], sqliteCode: Int32? = nil
+        _ code: Int, _ message: String, remedy: String, findings: [MigrationFinding] = [], sqliteCode: Int32? = nil,
+        isOfTheAudit: Bool = false
     ) {
         self.code = code
         self.message = message
         self.remedy = remedy
         self.findings = findings
         self.sqliteCode = sqliteCode
+        self.isOfTheAudit = isOfTheAudit
+    }
+
+    init(_ failure: AuditFailure) {
+        self.init(CoreDataError.migration, "\(failure)", remedy: failure.remedy, isOfTheAudit: true)
+    }
+
+    /// What the system said of the staged copy at `path`, as SQLite would have: SQLITE_FULL or SQLITE_IOERR.
+    init(_ error: SystemError, at path: FilePath) {
+        self.init(
+            CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "see that there is space",
+            sqliteCode: error.errno == .noSpace ? 13 : 10)
     }
 
     /// What SQLite said while a migration ran.
@@ -48,7 +64,10 @@ public struct MigrationError: Error, Equatable, Sendable {
 }
 
 extension MigrationError: CustomStringConvertible {
-    public var description: String { "\(message) (Core Data error \(code))" }
+    public var description: String { isOfTheAudit ? message : "\(message) (Core Data error \(code))" }
+
+    /// The word for scripts: `audit_failed`, or `core_data_` and Core Data's code.
+    package var word: String { isOfTheAudit ? AuditFailure.code : "core_data_\(code)" }
 }
 
 extension MigrationError {
@@ -61,10 +80,12 @@ extension MigrationError {
             let wanted = store.removingLastComponent().appending(known.support)
             text = text.replacing(PrintablePath(folder).description, with: PrintablePath(wanted).description)
         }
-        for path in [FilePath(copy.string + MigrationManager.newStoreSuffix), copy] {
+        let beside = [MigrationManager.newStoreSuffix, StepAudit.snapshotSuffix].map { FilePath(copy.string + $0) }
+        for path in beside + [copy] {
             text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)
         }
-        return MigrationError(code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode)
+        return MigrationError(
+            code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode, isOfTheAudit: isOfTheAudit)
     }
 
     /// Whether the disk was full or failed, rather than that the data didn't fit.
