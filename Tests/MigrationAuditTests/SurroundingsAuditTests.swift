@@ -59,7 +59,21 @@ struct SurroundingsAuditTests {
         let writes = TableWrites()
         writer.record(writes)
         try writer.execute(statement)
-        #expect(writes.mayHaveWritten("t", earlier: "t", before: ["t", "u"]) == isWritten)
+        #expect((writes.writtenColumns(of: "t", earlier: "t", before: ["t", "u"]) != []) == isWritten)
+    }
+
+    @Test func knowsWhichColumnsWereWritten() throws {
+        let stores = try AuditedStores(a, a)
+        let writer = try StoreWriter(stores.before)
+        try writer.execute("CREATE TABLE t (x, y)")
+        let writes = TableWrites()
+        writer.record(writes)
+        try writer.execute("UPDATE t SET Y = 1")
+        #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == ["y"])
+        // From here on a name may be another column's.
+        try writer.execute("ALTER TABLE t RENAME COLUMN x TO z")
+        try writer.execute("UPDATE t SET z = 1")
+        #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == nil)
     }
 
     /// It was written under a name that it had in between only.
@@ -72,7 +86,7 @@ struct SurroundingsAuditTests {
         for statement in ["ALTER TABLE t RENAME TO v", "UPDATE v SET y = 1", "ALTER TABLE v RENAME TO t"] {
             try writer.execute(statement)
         }
-        #expect(writes.mayHaveWritten("t", earlier: "t", before: ["t"]))
+        #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == nil)
     }
 
     @Test func mappedObjectsAreCounted() throws {

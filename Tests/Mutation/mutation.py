@@ -108,27 +108,33 @@ def make_stores(groupstore, directory, rounds, seed):
     import store as stores
     from changes import Author
     from layout import Layout
+    from pairs import PAIRS
     found = []
-    for number in range(rounds):
+    repeated = 4 * len(PAIRS)
+    for number in range(rounds + repeated):
         place = os.path.join(directory, str(number))
         os.makedirs(place)
         chance = random.Random(f"{seed}.{number}")
-        author = Author(chance)
-        old = author.model()
-        new = author.next(old)
-        for _ in range(chance.randint(0, 2)):
-            new = author.next(new)
+        if number < repeated:
+            old, new = PAIRS[number % len(PAIRS)]()
+        else:
+            author = Author(chance)
+            old = author.model()
+            new = author.next(old)
+            for _ in range(chance.randint(0, 2)):
+                new = author.next(new)
         for name, model in (("V1", old), ("V2", new)):
             model.write(os.path.join(place, name + ".xcdatamodel"))
         path = os.path.join(place, "V1.sqlite")
         run = subprocess.run([groupstore, "create", path, "--model", os.path.join(place, "V1.xcdatamodel")], capture_output=True)
         if run.returncode:
+            print(f"round {number}: {run.stderr.decode().strip()}", flush=True)
             continue
         layout = Layout(old)
         objects, _ = stores.fill(path, old, layout, chance)
         is_composed = any(one.type == "Composite" for model in (old, new)
                           for entity in model.entities.values() for one in entity.attributes)
-        if chance.random() < 0.5 and not is_composed:
+        if (number < repeated or chance.random() < 0.5) and not is_composed:
             history.add(path, old, layout, objects, chance)
         with sqlite3.connect(path) as store:
             # Highest keys of objects that were deleted, what an app has put in, a table of somebody else's.
@@ -138,14 +144,17 @@ def make_stores(groupstore, directory, rounds, seed):
             list_ = plistlib.loads(list_)
             list_["app"] = {"kept": [1, "two"]}
             store.execute("UPDATE Z_METADATA SET Z_PLIST = ?", (plistlib.dumps(list_, fmt=plistlib.FMT_BINARY),))
+            numbers = [row[0] for row in store.execute("SELECT Z_ENT FROM Z_PRIMARYKEY WHERE Z_ENT < 16000 ORDER BY 1")]
+            store.execute("CREATE TABLE ANSCKRECORDMETADATA (Z_PK INTEGER PRIMARY KEY, ZENTITYID INTEGER, ZENTITYPK INTEGER)")
+            store.executemany("INSERT INTO ANSCKRECORDMETADATA (ZENTITYID, ZENTITYPK) VALUES (?, 1)", [(one,) for one in numbers])
             store.execute("CREATE TABLE other (x)")
             store.execute("INSERT INTO other VALUES (1), ('two')")
         store.close()
         status, code = migrate(groupstore, place, 0)
         if status == 0:
             found.append((place, dump(os.path.join(place, "M.sqlite"))))
-        elif code == "audit_failed":
-            print(f"round {number}: refused without a mutant: {said(place)}")
+        elif code == "audit_failed" or number < repeated:
+            print(f"round {number}: refused without a mutant: {said(place)}", flush=True)
     return found
 
 
@@ -188,7 +197,7 @@ def dump(path):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=250)
+    parser.add_argument("--rounds", type=int, default=80)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int)
     parser.add_argument("--keep")
@@ -200,7 +209,7 @@ def main():
     program, stale = (words.program, []) if words.program else build(directory, words.debug)
     shutil.rmtree(os.path.join(directory, "stores"), ignore_errors=True)
     stores = make_stores(program, os.path.join(directory, "stores"), words.rounds, words.seed)
-    print(f"{len(stores)} migrations")
+    print(f"{len(stores)} migrations", flush=True)
     counts = collections.Counter()
     for number, (name, *_) in enumerate(MUTANTS, 1):
         if words.only not in (None, number):

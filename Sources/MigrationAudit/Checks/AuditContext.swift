@@ -26,8 +26,14 @@ struct AuditContext {
 
     /// Whether a table has the rows that it had, as they were: its tree begins where it began, and nobody wrote to it.
     func isUntouched(_ table: AuditSchema.Table, earlier: AuditSchema.Table) -> Bool {
-        guard let writes, table.rootPage == earlier.rootPage, table.rootPage != 0 else { return false }
-        return !writes.mayHaveWritten(table.name, earlier: earlier.name, before: was.names)
+        writtenColumns(of: table, earlier: earlier)?.isEmpty ?? false
+    }
+
+    /// The columns that rows got values in, in lower case, of a table whose rows are those that it had; nil where they may
+    /// be others.
+    func writtenColumns(of table: AuditSchema.Table, earlier: AuditSchema.Table) -> Set<String>? {
+        guard let writes, table.rootPage == earlier.rootPage, table.rootPage != 0 else { return nil }
+        return writes.writtenColumns(of: table.name, earlier: earlier.name, before: was.names)
     }
 
     /// The first column of the first row; nil when there is none, or NULL.

@@ -66,6 +66,10 @@ struct AttributeExpectation {
                 "(CASE WHEN \(was) IS NULL THEN \(now) IS NULL ELSE "
                     + ColumnRule.equal(now, "CAST(x'01' || \(was) AS BLOB)") + " END)")
         }
+        if old.allowsExternalBinaryDataStorage, !new.allowsExternalBinaryDataStorage {
+            // Nobody reads the byte before it any more: no mapping may be inferred.
+            return converted("(\(now) IS NULL AND \(was) IS NULL)")
+        }
         guard old.type != new.type else {
             return .same(column, as: before, of: property, hasNoAffinity: affinity == .none)
         }

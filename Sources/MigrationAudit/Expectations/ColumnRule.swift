@@ -49,7 +49,8 @@ extension ColumnRule {
     /// affinity, 1 and 1.0 may both be stored, and are equal.
     static func equal(_ one: String, _ other: String, hasNoAffinity: Bool = false) -> String {
         let same = "+\(one) COLLATE BINARY IS +\(other)"
-        return hasNoAffinity ? "(\(same) AND typeof(\(one)) = typeof(\(other)))" : same
+        // Text and blobs, which such columns mostly hold, are no less than an empty text: then that is settled.
+        return hasNoAffinity ? "(\(same) AND (+\(one) >= '' OR typeof(\(one)) = typeof(\(other))))" : same
     }
 
     static func any(_ value: String, _ values: [String]) -> String {

@@ -70,12 +70,10 @@ struct AuditSchema: CustomStringConvertible {
     func qualified(_ table: String) -> String { "\(database).\(quoted(self.table(table)?.name ?? table))" }
 }
 
-/// As SQLite compares names: without regard to the case of ASCII letters.
-func sameName(_ one: String, _ other: String) -> Bool { one == other || key(one) == key(other) }
+/// As SQLite compares names: byte by byte, without regard to the case of ASCII letters.
+func sameName(_ one: String, _ other: String) -> Bool { key(one) == key(other) }
 
-func key(_ name: String) -> String {
-    String(decoding: name.utf8.map { (65...90).contains($0) ? $0 + 32 : $0 }, as: UTF8.self)
-}
+func key(_ name: String) -> String { TableWrites.key(name) }
 
 func quoted(_ name: String) -> String { "\"" + name.replacing("\"", with: "\"\"") + "\"" }
 
