@@ -66,9 +66,11 @@ let package = Package(
                 .product(name: "GRDB", package: "GRDB.swift"),
             ], swiftSettings: strict),
         .target(
+            name: "MigrationAudit", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
+        .target(
             name: "StoreMigration",
             dependencies: [
-                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore",
+                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "MigrationAudit", "PersistentStore",
                 .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: strict),
@@ -159,6 +161,10 @@ let package = Package(
             swiftSettings: strict),
         .testTarget(
             name: "CoreDataStoreTests", dependencies: ["CoreDataStore", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "MigrationAuditTests",
+            dependencies: ["ManagedObjectModel", "MigrationAudit", "PersistentStore", "TestSupport"],
+            swiftSettings: strict),
         .testTarget(
             name: "StoreMigrationTests",
             dependencies: [

@@ -172,6 +172,6 @@ extension CommandFailure {
             case CoreDataError.migration where error.isOfTheDisk: .inputOutput
             default: .badData
             }
-        self.init(status, code: "core_data_\(error.code)", error.description + reasons, remedy: error.remedy)
+        self.init(status, code: error.word, error.description + reasons, remedy: error.remedy)
     }
 }

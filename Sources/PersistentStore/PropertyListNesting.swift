@@ -1,6 +1,6 @@
 /// How deep a property list nests. Foundation decodes one by recursion, so that bytes made for it, or damaged ones,
 /// would exhaust the stack.
-enum PropertyListNesting {
+package enum PropertyListNesting {
     /// Core Data's metadata nests three deep; an app's own values a little more.
     private static let deepest = 64
     /// An object that is referred to often counts each time.
@@ -8,7 +8,7 @@ enum PropertyListNesting {
 
     /// Whether the bytes are a binary or XML property list that is not too deep. That they are well-formed is not
     /// said.
-    static func isBounded(_ bytes: [UInt8]) -> Bool {
+    package static func isBounded(_ bytes: [UInt8]) -> Bool {
         if bytes.starts(with: Array("bplist00".utf8)) { return BinaryPropertyList(bytes)?.isBounded ?? false }
         guard bytes.first == UInt8(ascii: "<") else { return false }
         return isBoundedXML(bytes)

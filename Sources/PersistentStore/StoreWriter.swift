@@ -10,6 +10,7 @@ package final class StoreWriter: SQLiteSession {
     let connection: OpaquePointer
     private var observer: Observer?
     private var tracer: Tracer?
+    var recorder: TableWrites?
 
     /// Opens the database at `path`, or makes an empty one. Throws `StoreError`.
     package init(_ path: FilePath, creating: Bool = false) throws {

@@ -1,4 +1,5 @@
 import LinuxSystem
+import MigrationAudit
 import PersistentStore
 import SystemPackage
 
@@ -15,15 +16,30 @@ public struct MigrationError: Error, Equatable, Sendable {
     public let sqliteCode: Int32?
     /// Whether the store may be of several versions: what can be done is not known, rather than that nothing can.
     package var isAmbiguous = false
+    /// Whether the migrated copy was found not to hold what the store held.
+    public let isOfTheAudit: Bool
 
     package init(
-        _ code: Int, _ message: String, remedy: String, findings: [MigrationFinding] = [], sqliteCode: Int32? = nil
+        _ code: Int, _ message: String, remedy: String, findings: [MigrationFinding] = [], sqliteCode: Int32? = nil,
+        isOfTheAudit: Bool = false
     ) {
         self.code = code
         self.message = message
         self.remedy = remedy
         self.findings = findings
         self.sqliteCode = sqliteCode
+        self.isOfTheAudit = isOfTheAudit
+    }
+
+    init(_ failure: AuditFailure) {
+        self.init(CoreDataError.migration, "\(failure)", remedy: failure.remedy, isOfTheAudit: true)
+    }
+
+    /// What the system said of the staged copy at `path`, as SQLite would have: SQLITE_FULL or SQLITE_IOERR.
+    init(_ error: SystemError, at path: FilePath) {
+        self.init(
+            CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "see that there is space",
+            sqliteCode: error.errno == .noSpace ? 13 : 10)
     }
 
     /// What SQLite said while a migration ran.
@@ -50,7 +66,10 @@ public struct MigrationError: Error, Equatable, Sendable {
 }
 
 extension MigrationError: CustomStringConvertible {
-    public var description: String { "\(message) (Core Data error \(code))" }
+    public var description: String { isOfTheAudit ? message : "\(message) (Core Data error \(code))" }
+
+    /// The word for scripts: `audit_failed`, or `core_data_` and Core Data's code.
+    package var word: String { isOfTheAudit ? AuditFailure.code : "core_data_\(code)" }
 }
 
 extension MigrationError {
@@ -63,12 +82,15 @@ extension MigrationError {
             let wanted = store.removingLastComponent().appending(known.support)
             text = text.replacing(PrintablePath(folder).description, with: PrintablePath(wanted).description)
         }
-        for path in [FilePath(copy.string + MigrationManager.newStoreSuffix), copy] {
+        let beside = [MigrationManager.newStoreSuffix, StepAudit.snapshotSuffix].map { FilePath(copy.string + $0) }
+        for path in beside + [copy] {
             text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)
         }
         var error = MigrationError(code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode)
         error.isAmbiguous = isAmbiguous
         return error
+        return MigrationError(
+            code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode, isOfTheAudit: isOfTheAudit)
     }
 
     /// Whether the disk was full or failed, rather than that the data didn't fit.

@@ -110,19 +110,20 @@ public struct MigrationManager: Sendable {
         progress report: @escaping ProgressHandler = { _, _ in }
     ) throws -> MigrationOutcome {
         do {
-            return try performSteps(path, keeper ?? path, isCancelled, trace, report)
+            return try performSteps(path, store, keeper ?? path, isCancelled, trace, report)
         } catch let error as MigrationError {
             throw store.map { error.telling(of: $0, insteadOf: path) } ?? error
         }
     }
 
     private func performSteps(
-        _ path: FilePath, _ keeper: FilePath, _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?,
-        _ report: @escaping ProgressHandler
+        _ path: FilePath, _ store: FilePath?, _ keeper: FilePath, _ isCancelled: @escaping () -> Bool,
+        _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
         var notes: [String] = []
         var lost = StoreLosses.none
         do {
+            let original = store.flatMap { UnchangedOriginal($0, of: path) }
             let orphans = try steps.first.map { first in
                 let store = try StoreWriter(staged: path)
                 lost = try losses(store)
@@ -130,7 +131,8 @@ public struct MigrationManager: Sendable {
             }
             for (index, step) in steps.enumerated() {
                 let share = 1 / Double(steps.count)
-                notes += try perform(step, path, keeper, isCancelled, trace) { fraction, doing in
+                notes += try perform(step, path, index == 0 ? original : nil, keeper, isCancelled, trace) {
+                    fraction, doing in
                     report((Double(index) + fraction) * share, doing)
                 }
             }
@@ -143,14 +145,18 @@ public struct MigrationManager: Sendable {
                         store, beside: keeper, last.destination, removing: keeper == path && !lost.isEmpty) ?? []
             }
         } catch let error as StoreError {
+            // The store was changed meanwhile: who made the copy makes another.
+            if case .busy(let changed) = error, changed == store { throw error }
             throw MigrationError(error)
+        } catch let error as SystemError {
+            throw MigrationError(error, at: path)
         }
         return MigrationOutcome(losses: lost, remarks: notes)
     }
 
     private func perform(
-        _ step: MigrationStep, _ path: FilePath, _ keeper: FilePath, _ isCancelled: @escaping () -> Bool,
-        _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+        _ step: MigrationStep, _ path: FilePath, _ original: UnchangedOriginal?, _ keeper: FilePath,
+        _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> [String] {
         switch step.method {
         case .inferred(let mapping):
@@ -162,15 +168,22 @@ public struct MigrationManager: Sendable {
                 return isCancelled()
             }
             try perform(step.stage?.willMigrate, on: store, step.source)
+            let audit = try StepAudit(of: path, madeFrom: step.stage == nil ? original : nil)
+            store.record(audit.writes)
             try store.execute("BEGIN")
             var migration = try LightweightMigration(
                 store, from: step.source, to: step.destination, mapping, options, progress)
             try migration.run()
             try store.execute("COMMIT")
+            try audit.check(step, isCancelled: isCancelled)
             try perform(step.stage?.didMigrate, on: store, step.destination)
             progress.finish()
             return migration.notes
-        case .custom(let mapping): return try perform(mapping, step, path, keeper, isCancelled, trace, report)
+        case .custom(let mapping):
+            let audit = try StepAudit(of: path, madeFrom: original)
+            let notes = try perform(mapping, step, path, keeper, isCancelled, trace, report)
+            try audit.check(step, isCancelled: isCancelled)
+            return notes
         }
     }
 
@@ -207,10 +220,7 @@ public struct MigrationManager: Sendable {
             let code = error.code == .unknownPolicy ? CoreDataError.entityMigrationPolicy : CoreDataError.migration
             throw MigrationError(code, "\(error)", remedy: error.remedy)
         } catch let error as SystemError {
-            // SQLITE_FULL and SQLITE_IOERR: what SQLite would have said.
-            throw MigrationError(
-                CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "see that there is space",
-                sqliteCode: error.errno == .noSpace ? 13 : 10)
+            throw MigrationError(error, at: path)
         }
     }
 

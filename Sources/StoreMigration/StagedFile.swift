@@ -23,3 +23,16 @@ enum StagedFile {
         }
     }
 }
+
+extension StagedFile {
+    /// Copies a staged database file to a name that only this process knows. What is there is replaced; nothing is left
+    /// there when this throws. Throws `SystemError`.
+    static func copy(_ path: FilePath, to other: FilePath) throws(SystemError) {
+        _ = other.withPlatformString { unlink($0) }
+        _ = try Descriptor(opening: other, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        do { try replaceBytes(of: other, with: path) } catch {
+            _ = other.withPlatformString { unlink($0) }
+            throw error
+        }
+    }
+}

@@ -143,14 +143,14 @@ extension RelocationFailure {
     package init(_ error: MigrationError) {
         let kind: Kind = error.isOfTheDisk ? .failed : .badData
         let reasons = error.findings.dropFirst().map { "; " + $0.sentence }.joined()
-        self.init(kind, code: "core_data_\(error.code)", error.description + reasons, remedy: error.remedy)
+        self.init(kind, code: error.word, error.description + reasons, remedy: error.remedy)
     }
 }
 
 extension MigrationError {
     /// Found by looking: there is no way from the store's version to the one that is asked for.
     fileprivate var isOfTheStore: Bool {
-        guard !isOfTheDisk, !isAmbiguous else { return false }
+        guard !isOfTheDisk, !isAmbiguous, !isOfTheAudit else { return false }
         switch code {
         case CoreDataError.incompatibleVersionHash, CoreDataError.incompatibleSchema, CoreDataError.missingSourceModel,
             CoreDataError.missingMappingModel, CoreDataError.inferredMappingModel:

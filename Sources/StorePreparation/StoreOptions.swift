@@ -38,7 +38,8 @@ public enum StorePreparation: Equatable, Sendable {
 
 /// Why a store could not be made ready. It is as it was.
 public struct StorePreparationError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// A word that programs can rely on: `in_use`, `no_space`, or `core_data_` and the code of `CoreDataError`.
+    /// A word that programs can rely on: `in_use`, `no_space`, `audit_failed` where the migrated store didn't hold what the
+    /// store held, or `core_data_` and the code of `CoreDataError`.
     public let code: String
     public let message: String
     /// One line: what would help.

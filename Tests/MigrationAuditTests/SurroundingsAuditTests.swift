@@ -1,0 +1,107 @@
+import PersistentStore
+import Testing
+
+@testable import MigrationAudit
+
+/// What the audit says of all that isn't an object: Core Data's own tables, history, others' tables.
+struct SurroundingsAuditTests {
+    private let a = "<entity name='A'/>"
+
+    @Test func theStoresIdentity() throws {
+        #expect(try AuditedStores(a, a, uuid: "OTHER").audit()?.property == "Z_UUID")
+    }
+
+    @Test(arguments: [
+        "UPDATE Z_PRIMARYKEY SET Z_MAX = 8", "UPDATE Z_PRIMARYKEY SET Z_SUPER = 1", "DELETE FROM Z_PRIMARYKEY",
+        "UPDATE Z_METADATA SET Z_PLIST = NULL", "UPDATE Z_METADATA SET Z_PLIST = replace(Z_PLIST, 'kept', 'lost')",
+        "CREATE TABLE _T_ZA (x)", "PRAGMA user_version = 3",
+    ])
+    func refuses(_ change: String) throws {
+        #expect(try AuditedStores(a, a, after: [change]).audit() != nil)
+    }
+
+    @Test(arguments: [
+        ("", true), ("UPDATE other SET x = 2", false), ("DELETE FROM other", false), ("DROP TABLE other", false),
+        ("INSERT INTO other VALUES (1)", false), ("ALTER TABLE other ADD COLUMN y", false),
+    ])
+    func othersTables(_ change: String, _ isRight: Bool) throws {
+        let rows = ["CREATE TABLE other (x)", "INSERT INTO other VALUES (1)"]
+        let stores = try AuditedStores(a, a, rows: rows, after: change.isEmpty ? [] : [change])
+        #expect(try (stores.audit() == nil) == isRight)
+    }
+
+    @Test(arguments: [("2, x'40'", true), ("1, x'40'", false), ("2, x'80'", false)])
+    func history(_ change: String, _ isRight: Bool) throws {
+        func entity(_ more: String) -> String {
+            "<entity name='B'><attribute name='b' optional='YES' attributeType='String'/>\(more)</entity>"
+        }
+        let table = "CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, ZENTITY INTEGER, ZCOLUMNS BLOB)"
+        let stores = try AuditedStores(
+            entity(""), a + entity("<attribute name='a' optional='YES' attributeType='String'/>"),
+            before: [table, "INSERT INTO ACHANGE VALUES (1, 1, x'80')"],
+            after: [table, "INSERT INTO ACHANGE VALUES (1, \(change))"])
+        #expect(try (stores.audit() == nil) == isRight)
+    }
+
+    // MARK: What was written
+
+    @Test(arguments: [
+        ("ALTER TABLE t ADD COLUMN z", false), ("ALTER TABLE t RENAME COLUMN y TO z", false),
+        ("UPDATE t SET y = 1", true),
+        ("DELETE FROM t", true), ("INSERT INTO t VALUES (1, 2)", true), ("ALTER TABLE t DROP COLUMN y", true),
+        ("INSERT INTO u VALUES (1)", false), ("DROP TABLE t", true), ("CREATE TEMP TABLE v AS SELECT 1", false),
+    ])
+    func knowsWhatWasWritten(_ statement: String, _ isWritten: Bool) throws {
+        let stores = try AuditedStores(a, a)
+        let writer = try StoreWriter(stores.before)
+        try writer.execute("CREATE TABLE t (x, y)")
+        try writer.execute("CREATE TABLE u (x)")
+        let writes = TableWrites()
+        writer.record(writes)
+        try writer.execute(statement)
+        #expect((writes.writtenColumns(of: "t", earlier: "t", before: ["t", "u"]) != []) == isWritten)
+    }
+
+    @Test func knowsWhichColumnsWereWritten() throws {
+        let stores = try AuditedStores(a, a)
+        let writer = try StoreWriter(stores.before)
+        try writer.execute("CREATE TABLE t (x, y)")
+        let writes = TableWrites()
+        writer.record(writes)
+        try writer.execute("UPDATE t SET Y = 1")
+        #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == ["y"])
+        // From here on a name may be another column's.
+        try writer.execute("ALTER TABLE t RENAME COLUMN x TO z")
+        try writer.execute("UPDATE t SET z = 1")
+        #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == nil)
+    }
+
+    /// It was written under a name that it had in between only.
+    @Test func knowsWhatWasWrittenUnderAnotherName() throws {
+        let stores = try AuditedStores(a, a)
+        let writer = try StoreWriter(stores.before)
+        try writer.execute("CREATE TABLE t (x, y)")
+        let writes = TableWrites()
+        writer.record(writes)
+        for statement in ["ALTER TABLE t RENAME TO v", "UPDATE v SET y = 1", "ALTER TABLE v RENAME TO t"] {
+            try writer.execute(statement)
+        }
+        #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == nil)
+    }
+
+    @Test func mappedObjectsAreCounted() throws {
+        let text = "<attribute name='a' optional='YES' attributeType='String'/>"
+        let one = "<entity name='A'>\(text)</entity>"
+        let copied = CopiedEntity(
+            source: "A", destination: "A", isWhole: true, attributes: [(source: "a", destination: "a")])
+        for (rows, isRight) in [
+            ("(5, 1, 1, 'y'), (6, 1, 1, 'x')", true), ("(5, 1, 1, 'y')", false),
+            ("(5, 1, 1, 'y'), (6, 1, 1, 'y')", false),
+        ] {
+            let stores = try AuditedStores(
+                one, one, before: ["INSERT INTO ZA VALUES (1, 1, 1, 'x'), (2, 1, 1, 'y')"],
+                after: ["INSERT INTO ZA VALUES " + rows])
+            #expect(try (stores.audit(.mapped(copied: [copied])) == nil) == isRight)
+        }
+    }
+}
