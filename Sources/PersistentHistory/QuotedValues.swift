@@ -4,7 +4,7 @@ import PersistentStore
 enum QuotedValues {
     /// The SQL of an expression's value, written so that no two values look the same.
     static func expression(_ value: String) -> String {
-        "(CASE WHEN typeof(\(value)) = 'text' AND instr(\(value), char(0)) > 0 "
+        "(CASE WHEN instr(\(value), char(0)) > 0 AND typeof(\(value)) = 'text' "
             + "THEN 'T''' || hex(\(value)) || '''' ELSE quote(\(value)) END)"
     }
 
