@@ -174,7 +174,7 @@ def migrate(groupstore, place, mutant):
 
 def said(place):
     with open(os.path.join(place, "said")) as file:
-        return file.read().strip()[-400:]
+        return file.read().strip()[-900:]
 
 
 def dump(path):
@@ -190,9 +190,35 @@ def dump(path):
         names = ", ".join(f'"{column}"' for column in columns)
         rows = [row if table != "Z_METADATA" else tuple(repr(plistlib.loads(value)) if column == "Z_PLIST" else value for column, value in zip(columns, row))
                 for row in store.execute(f'SELECT {names} FROM "{table}"')]
+        for index, column in enumerate(columns):
+            if "FOK_" in column:
+                rows = ranked(rows, columns, index)
         found[table] = (columns, sorted(map(repr, rows)))
     store.close()
     return found
+
+
+def ranked(rows, columns, index):
+    """Each place as the number of those before it among the same object's: places may be other ones, the order may not."""
+    name = columns[index].replace("FOK_", "", 1)
+    if name.replace("Z_", "Z", 1) in columns:
+        group = columns.index(name.replace("Z_", "Z", 1))
+    else:
+        others = [at for at, column in enumerate(columns) if "FOK_" not in column and column != name]
+        if name not in columns or len(others) != 1:
+            return rows
+        group = others[0]
+    places = collections.defaultdict(list)
+    for row in rows:
+        if row[group] is not None and row[index] is not None:
+            places[row[group]].append(row[index])
+
+    def rank(row):
+        if row[group] is None or row[index] is None:
+            return None
+        return sum(place < row[index] for place in places[row[group]])
+
+    return [row[:index] + (rank(row),) + row[index + 1:] for row in rows]
 
 
 def main():

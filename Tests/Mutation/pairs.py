@@ -58,7 +58,7 @@ def values(rebuilt):
         _entity(old, "Removed", "P", attributes=[_attribute("x", "String")])
     attributes = [
         _attribute("a", "String", "b"), _attribute("b", "String", "a"), _attribute("image_url", "String"),
-        _attribute("picture", "String"), _attribute("renamed", "Integer 32", "kept", preserved=True),
+        _attribute("image", "String"), _attribute("renamed", "Integer 32", "kept", preserved=True),
         _attribute("aLast", "String", "last", preserved=True),
     ] + _defaults()
     if rebuilt:
@@ -99,8 +99,8 @@ def links(order):
             _entity(old, "Gone", "T")
     _link(old, "A", "widened", "T", "wide", back_many=True, back_ordered=order)
     _link(new, "A", "widened", "T", "wide", many=True, ordered=order, back_many=True, back_ordered=order)
-    _link(old, "A", "lone", "T", "loneBack", many=True)
-    _link(new, "A", "lone", "T", many=True)
+    _link(old, "A", "lone", "T", "loneBack", many=True, ordered=order)
+    _link(new, "A", "lone", "T", many=True, ordered=order)
     _link(old, "A", "shared", "T", "sharers", many=True, ordered=order, back_many=True)
     _link(new, "A", "shared", "T", many=True, ordered=order)
     _link(old, "A1", "up", "T", "ups", many=True, ordered=order, back_many=True, back_ordered=order)

@@ -24,16 +24,21 @@ struct ObjectDifference {
         for rule in source.rules[index] where rule.subject == .attribute && !rule.isFree {
             guard try context.integer("SELECT (\(rule.condition)) \(pair)") != 1 else { continue }
             let shown = try context.shown("SELECT quote(\(ColumnRule.now(rule.column))) \(pair)")
-            let before = try rule.unchanged.map { try context.shown("SELECT quote(\(ColumnRule.was($0))) \(pair)") }
             return AuditFailure(
-                entity: entity.new, property: rule.property, key: key,
-                expected: before
-                    ?? (rule.fresh.isEmpty ? "its value, converted" : rule.fresh.joined(separator: " or ")),
-                found: shown)
+                entity: entity.new, property: rule.property, key: key, expected: try expected(rule, pair), found: shown)
         }
         return AuditFailure(
             entity: entity.new, property: "Z_OPT", key: key,
             expected: try context.shown("SELECT b.Z_OPT \(pair)"), found: try context.shown("SELECT a.Z_OPT \(pair)"))
+    }
+
+    private func expected(_ rule: ColumnRule, _ pair: String) throws -> String {
+        if let column = rule.unchanged { return try context.shown("SELECT quote(\(ColumnRule.was(column))) \(pair)") }
+        if let column = rule.converted {
+            return try context.shown("SELECT quote(\(ColumnRule.was(column))) \(pair)") + ", converted"
+        }
+        guard !rule.isOfAnotherEntity else { return "nothing, in an object of another entity" }
+        return try Set(rule.fresh.map { try context.shown("SELECT quote(\($0))") }).sorted().joined(separator: " or ")
     }
 
     /// Of too many rows, or too few.

@@ -48,7 +48,7 @@ struct AttributeExpectation {
         return ColumnRule(
             column: column, property: property, subject: .attribute,
             condition: "(CASE WHEN \(ColumnRule.was(before)) IS NULL THEN \(forNone) ELSE \(kept.condition) END)",
-            unchanged: isOptional ? nil : kept.unchanged)
+            unchanged: isOptional ? nil : kept.unchanged, converted: before)
     }
 
     private func conversion(
@@ -58,7 +58,8 @@ struct AttributeExpectation {
         let (now, was) = (ColumnRule.now(column), ColumnRule.was(before))
         func converted(_ condition: String) -> ColumnRule {
             ColumnRule(
-                column: column, property: property, subject: .attribute, condition: condition, unchanged: nil)
+                column: column, property: property, subject: .attribute, condition: condition, unchanged: nil,
+                converted: before)
         }
         if new.allowsExternalBinaryDataStorage, !old.allowsExternalBinaryDataStorage {
             // Inline data gets the byte before it that says so.

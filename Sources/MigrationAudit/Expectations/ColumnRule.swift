@@ -18,6 +18,8 @@ struct ColumnRule {
     var isFree = false
     /// The values, as SQL, that a column which was added without touching a row may have as its default.
     var fresh: [String] = []
+    /// The column that a value is converted from.
+    var converted: String?
     /// Whether the rows are of an entity that doesn't have the property.
     var isOfAnotherEntity = false
 }
