@@ -86,11 +86,10 @@ extension MigrationError {
         for path in beside + [copy] {
             text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)
         }
-        var error = MigrationError(code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode)
+        var error = MigrationError(
+            code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode, isOfTheAudit: isOfTheAudit)
         error.isAmbiguous = isAmbiguous
         return error
-        return MigrationError(
-            code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode, isOfTheAudit: isOfTheAudit)
     }
 
     /// Whether the disk was full or failed, rather than that the data didn't fit.

@@ -34,7 +34,7 @@ import Testing
         try #require(ModelBundle(path: "/Notes.xcdatamodeld", versions: versions, currentName: nil))
     }
 
-    private static let lostTitles = "Note.title is not stored by the newer model: its values are removed"
+    private static let lostTitles = "Note.title is not stored by the newer model: 3 values are removed"
 
     private var old: ModelVersion { get throws { try version("Notes", ["title"]) } }
     private var new: ModelVersion { get throws { try version("Notes 2", ["title", "url"]) } }
@@ -92,7 +92,12 @@ import Testing
         }
         let done = try await all.prepareStore(
             at: store, options: options { try $0.execute("UPDATE ZNOTE SET ZURL = 'http://' || ZTITLE") })
-        #expect(done == .migrated(through: ["Notes 2", "Notes 3"], notes: [Self.lostTitles]))
+        guard case .migrated(["Notes 2", "Notes 3"], let notes) = done else {
+            Issue.record("\(done)")
+            return
+        }
+        #expect(notes.first == Self.lostTitles && notes.count == 2)
+        #expect(notes.last?.contains("is kept in") == true)
         let writer = try StoreWriter(store)
         #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZURL = 'http://x'") == 3)
     }
@@ -145,7 +150,11 @@ import Testing
             let title: String
             do {
                 let done = try await running.value
-                #expect(done == .migrated(through: ["Notes 3"], notes: [Self.lostTitles]), "at \(percent) %")
+                guard case .migrated(["Notes 3"], let notes) = done else {
+                    Issue.record("\(done), at \(percent) %")
+                    continue
+                }
+                #expect(notes.first == Self.lostTitles.replacing(" 3 ", with: " 5000 "), "at \(percent) %")
                 title = "ZBODY IS NULL"
             } catch is CancellationError {
                 cancelled += 1
