@@ -3,6 +3,8 @@ package struct StoreLosses: Equatable, Sendable {
     package struct Loss: Equatable, Sendable {
         package enum Unit: String, Sendable {
             case objects, values, links
+            /// Values that become others, since their new type can't hold them.
+            case changes
         }
 
         /// The older version's.
@@ -22,9 +24,10 @@ package struct StoreLosses: Equatable, Sendable {
             self.reason = reason
         }
 
-        /// `3 values are removed`.
+        /// `3 values are removed`, `1 value is changed`.
         package var words: String {
-            count == 1 ? "1 \(unit.rawValue.dropLast()) is removed" : "\(count) \(unit.rawValue) are removed"
+            guard unit != .changes else { return count == 1 ? "1 value is changed" : "\(count) values are changed" }
+            return count == 1 ? "1 \(unit.rawValue.dropLast()) is removed" : "\(count) \(unit.rawValue) are removed"
         }
 
         package var sentence: String { entity + (property.map { "." + $0 } ?? "") + " \(reason): \(words)" }

@@ -79,3 +79,21 @@ struct LostValuesTests {
         #expect(error?.message.contains(": A.name: Source and destination") == true)
     }
 }
+
+/// Values that their new type can't hold.
+struct ChangedValuesTests {
+    private func count(_ type: String) -> String {
+        entity("<attribute name='n' optional='YES' attributeType='\(type)'/>")
+    }
+
+    @Test(arguments: [
+        ("Double", "Integer 16", ["1.5", "-2.25", "3.0", "NULL"], 2), ("Decimal", "Boolean", ["1", "0.5"], 1),
+        ("Integer 64", "Double", ["9007199254740993", "9007199254740992", "7", "NULL"], 1),
+        ("Integer 64", "Integer 16", ["70000"], 0), ("Float", "Double", ["1.5"], 0),
+    ])
+    func areCounted(_ old: String, _ new: String, _ values: [String], _ changed: Int) throws {
+        let rows = values.enumerated().map { "INSERT INTO ZA VALUES (\($0 + 1), 1, 1, \($1))" }
+        let told = try StagedStore(count(old), rows).migrate(to: count(new))
+        #expect(told.contains { $0.contains("A.n") && $0.contains("\(changed) value") } == (changed > 0), "\(told)")
+    }
+}

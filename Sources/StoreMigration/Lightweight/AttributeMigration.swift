@@ -63,8 +63,8 @@ extension ModelSuccession {
 }
 
 extension AttributeType {
-    fileprivate var isWhole: Bool { [.integer16, .integer32, .integer64, .boolean].contains(self) }
-    fileprivate var isFractional: Bool { [.decimal, .double, .float].contains(self) }
+    var isWhole: Bool { [.integer16, .integer32, .integer64, .boolean].contains(self) }
+    var isFractional: Bool { [.decimal, .double, .float].contains(self) }
 }
 
 extension String {

@@ -9,6 +9,8 @@ struct LossCount {
     private let layout: StoreLayout
     private let way: CarriedWay
     private let first: MigrationStep
+    /// Nil where the first step isn't inferred.
+    private let succession: ModelSuccession?
     /// Entities of which all objects are removed.
     private let removed: [String: CarriedWay.End]
 
@@ -25,7 +27,13 @@ struct LossCount {
         let schema = try store.schema()
         self.store = store
         self.first = first
-        layout = StoreLayout(first.source).named(as: schema)
+        let layout = StoreLayout(first.source).named(as: schema)
+        self.layout = layout
+        if case .inferred(let mapping) = first.method {
+            succession = ModelSuccession(layout, StoreLayout(first.destination), mapping)
+        } else {
+            succession = nil
+        }
         way = try CarriedWay(steps)
         var removed: [String: CarriedWay.End] = [:]
         for entity in first.source.entities { removed[entity.name] = way.end(of: entity.name) }
@@ -120,7 +128,19 @@ struct LossCount {
     private func candidates(of table: TableLayout) -> [Candidate] {
         layout.numbers.family(of: table.rootEntity).compactMap { layout.model.entity(named: $0) }.flatMap { entity in
             entity.attributes.compactMap { candidate($0, of: entity) }
+                + entity.attributes.compactMap { change(of: $0, entity) }
         }
+    }
+
+    /// By a mapping model, values are what its expressions make of them.
+    private func change(of attribute: AttributeDescription, _ entity: EntityDescription) -> Candidate? {
+        guard let succession, let changed = ChangedValues(attribute, of: entity.name, succession) else { return nil }
+        return Candidate(
+            loss: {
+                StoreLosses.Loss(
+                    entity: entity.name, property: attribute.name, .changes, count: $0,
+                    reason: "gets a type that can't hold all of its values")
+            }, condition: changed.condition)
     }
 
     private func candidate(_ attribute: AttributeDescription, of entity: EntityDescription) -> Candidate? {

@@ -18,8 +18,9 @@ extension StoreSchema {
         guard let taken = wanted.lazy.compactMap({ names[$0.lowercased()] }).first else { return }
         throw MigrationError(
             CoreDataError.migration,
-            "the store has \(taken.kind == .table ? "a table" : "an index") \(taken.name) that isn't Core Data's, and the "
-                + "new model needs a table of the name",
+            taken.kind == .table
+                ? "the store has a table \(taken.name) that isn't Core Data's, and the new model needs one"
+                : "the store has an index \(taken.name), and the new model needs a table of the name",
             remedy: "rename the \(taken.kind.rawValue), or drop it")
     }
 }
