@@ -106,19 +106,20 @@ public struct MigrationManager: Sendable {
     /// Throws `MigrationError`, which tells of `store`: nobody knows the copy. `isCancelled` is asked all the while.
     package func migrate(
         staged path: FilePath, of store: FilePath? = nil, supportBeside keeper: FilePath? = nil,
-        isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
+        isOriginalArchived: Bool = false, isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
         progress report: @escaping ProgressHandler = { _, _ in }
     ) throws -> MigrationOutcome {
         do {
-            return try performSteps(path, store, keeper ?? path, isCancelled, trace, report)
+            return try performSteps(
+                path, store, keeper ?? path, isOriginalArchived: isOriginalArchived, isCancelled, trace, report)
         } catch let error as MigrationError {
             throw store.map { error.telling(of: $0, insteadOf: path) } ?? error
         }
     }
 
     private func performSteps(
-        _ path: FilePath, _ store: FilePath?, _ keeper: FilePath, _ isCancelled: @escaping () -> Bool,
-        _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+        _ path: FilePath, _ store: FilePath?, _ keeper: FilePath, isOriginalArchived: Bool,
+        _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
         var notes: [String] = []
         var lost = StoreLosses.none
@@ -139,10 +140,11 @@ public struct MigrationManager: Sendable {
             if let last = steps.last {
                 let store = try StoreWriter(staged: path)
                 notes += try ExternalReferences(store, beside: keeper, last.destination).missing().map(\.sentence)
-                // Beside the copy they are copies, and what is removed of a store is kept with the whole of it.
+                // Beside the copy they are copies, and the archive keeps a store of which something is removed.
                 notes +=
                     try orphans?.settle(
-                        store, beside: keeper, last.destination, removing: keeper == path && !lost.isEmpty) ?? []
+                        store, beside: keeper, last.destination,
+                        removing: isOriginalArchived && keeper == path && !lost.isEmpty) ?? []
             }
         } catch let error as StoreError {
             // The store was changed meanwhile: who made the copy makes another.

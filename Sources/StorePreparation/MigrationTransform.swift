@@ -92,7 +92,9 @@ package struct MigrationTransform: StoreTransform {
                 return TransformedStore(before: before, after: before ?? "")
             }
             let outcome = try withoutActuallyEscaping(progress) { progress in
-                try RecordedMigration(manager, of: staged, copyOf: store, supportBeside: keeper).run(
+                try RecordedMigration(
+                    manager, of: staged, copyOf: store, supportBeside: keeper, isOriginalArchived: true
+                ).run(
                     isCancelled: isCancelled, trace: trace, progress: progress)
             }
             return TransformedStore(

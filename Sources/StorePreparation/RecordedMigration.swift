@@ -14,18 +14,22 @@ package struct RecordedMigration {
     private let staged: StoreLocation
     private let store: FilePath
     private let keeper: StoreLocation
+    private let isOriginalArchived: Bool
     private let history: HistoryInstallation
 
     /// - Parameters:
     ///   - store: Of which the copy is: errors tell of it.
     ///   - keeper: The store beside which the support folder lies: the copy itself, unless said.
+    ///   - isOriginalArchived: Whether the store as it was goes to the archive where something is removed: then external files
+    ///     that no object names any more need not be in the copy's folder.
     package init(
         _ manager: MigrationManager, of staged: StoreLocation, copyOf store: FilePath,
-        supportBeside keeper: StoreLocation? = nil
+        supportBeside keeper: StoreLocation? = nil, isOriginalArchived: Bool = false
     ) {
         self.manager = manager
         self.staged = staged
         self.store = store
+        self.isOriginalArchived = isOriginalArchived
         self.keeper = keeper ?? staged
         history = HistoryInstallation(staged)
     }
@@ -41,7 +45,8 @@ package struct RecordedMigration {
         let isRecorded = try failing { try history.suspend() }
         if isRecorded, makesNewStore { try failing { _ = try history.disable() } }
         var outcome = try manager.migrate(
-            staged: staged.pathForSQLite, of: store, supportBeside: keeper.pathForSQLite, isCancelled: isCancelled,
+            staged: staged.pathForSQLite, of: store, supportBeside: keeper.pathForSQLite,
+            isOriginalArchived: isOriginalArchived, isCancelled: isCancelled,
             trace: trace,
             progress: progress)
         outcome.remarks = manager.remarks + outcome.remarks
