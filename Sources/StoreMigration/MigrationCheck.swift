@@ -80,10 +80,16 @@ public struct MigrationCheck: Sendable {
         default:
             verdict = .stepwise(path?.map(\.name) ?? [])
             let steps = path ?? []
+            let losses = StepwiseLosses(from: old, to: new, through: steps).findings
+            let ofSteps =
+                (steps.first?.findings ?? []) + steps.dropFirst().flatMap(\.findings).map(\.withoutRequirement)
+            // What is lost on the way is removed by one of the steps: told of once.
             findings =
-                reasons.map(\.asNote) + StepwiseLosses(from: old, to: new, through: steps).findings
-                + (steps.first?.findings ?? [])
-                + steps.dropFirst().flatMap(\.findings).map(\.withoutRequirement)
+                reasons.map(\.asNote) + losses
+                + ofSteps.filter { finding in
+                    !finding.isRemoval
+                        || !losses.contains { $0.entity == finding.entity && $0.property == finding.property }
+                }
         }
         var source = old
         steps = (path ?? []).map { step in

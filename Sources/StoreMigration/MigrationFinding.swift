@@ -25,6 +25,8 @@ public struct MigrationFinding: Equatable, Sendable {
     package var isConditional = false
     /// Whether it tells that something is removed, of which a store may hold nothing: there it is counted instead.
     package var isRemoval = false
+    /// Whether it tells that something begins anew that was there under another identifier.
+    var isLoss = false
     /// Whether it is told when the migration is run, too.
     package var isTold = false
 

@@ -55,6 +55,20 @@ struct MigrationReview {
         }
         for entity in destination.entities { reviewConstraints(of: entity) }
         reviewUnmade()
+        noteRemovalsOfWhatIsLost()
+    }
+
+    /// Something that was renamed and isn't known by its identifier is removed and begins anew: the warning of the latter says
+    /// what would help.
+    private mutating func noteRemovalsOfWhatIsLost() {
+        for index in findings.indices where findings[index].isRemoval {
+            let removal = findings[index]
+            let isLost = findings.contains { other in
+                other.isLoss && (other.property == nil) == (removal.property == nil)
+                    && (removal.property == nil || other.entity == removal.entity)
+            }
+            if isLost { findings[index].severity = .note }
+        }
     }
 
     /// What is left to Core Data: told where the entity is migrated.
@@ -103,6 +117,7 @@ struct MigrationReview {
     /// not names, so each later version must keep the first name.
     private mutating func reviewLostEntity(_ entity: EntityDescription) {
         guard entity.renamingIdentifier != entity.name, !entities.removed.isEmpty else { return }
+        defer { findings[findings.count - 1].isLoss = true }
         guard let named = entities.removed.first(where: { $0.name == entity.renamingIdentifier }) else {
             return add(
                 .warning, entity.name, nil,
@@ -120,6 +135,8 @@ struct MigrationReview {
     mutating func reviewLost(
         _ property: PropertyDescription, of entity: String, _ removed: [PropertyDescription]
     ) {
+        let count = findings.count
+        defer { for index in count..<findings.count { findings[index].isLoss = true } }
         if property.renamingIdentifier != property.name,
             let named = removed.first(where: { $0.name == property.renamingIdentifier && $0.kind == property.kind })
         {

@@ -166,11 +166,18 @@ import Testing
 }
 
 extension JSONObject {
-    /// A member as it is written.
+    /// An array as it is written, the members of its objects by name: those that are read have no order.
     func written(_ key: String) -> String? {
-        self[key].map { value in
-            let object: JSONObject = ["": value]
-            return String(object.text.dropFirst(4).dropLast())
+        guard case .array(let elements)? = self[key] else { return nil }
+        let texts = elements.map { element in
+            guard case .object(let object) = element else {
+                let single: JSONObject = ["": element]
+                return String(single.text.dropFirst(4).dropLast())
+            }
+            var sorted = JSONObject()
+            for member in object.members.sorted(by: { $0.key < $1.key }) { sorted[member.key] = member.value }
+            return sorted.text
         }
+        return "[\(texts.joined(separator: ","))]"
     }
 }
