@@ -103,7 +103,7 @@ struct SchemaChangeTests {
     @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"])
     func aKeyWithANulIsToldWhole(_ encoding: String) throws {
         let store = try Fixture(
-            "CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID", name: "n.sqlite"
+            "CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID", name: "n.sqlite", encoding: encoding
         )
         _ = try store.enable()
         try store.write(
