@@ -63,7 +63,7 @@ extension MigrationManager {
         }
         guard let first = steps.first, let obstacles = try StoreObstacles(reader, first) else { return }
         try obstacles.checkTables()
-        if let error = MigrationError(try obstacles.find(options)) { throw error }
+        if let error = MigrationError(try obstacles.find(options), in: reader.location.path) { throw error }
     }
 }
 

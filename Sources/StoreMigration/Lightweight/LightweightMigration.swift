@@ -49,7 +49,7 @@ struct LightweightMigration {
     mutating func run() throws {
         // Looked at anew: the copy may be of a later moment than the one that was checked.
         let obstacles = try StoreObstacles(schema, succession) { [store] in try store.integer($0) }.find(options)
-        if let error = MigrationError(obstacles) { throw error }
+        if let error = MigrationError(obstacles, in: store.path) { throw error }
         var history = HistoryMigration(store, schema, succession)
         try history.removeChangesOfRemoved()
         var objects = SchemaMigration(store, schema, succession, indexes)

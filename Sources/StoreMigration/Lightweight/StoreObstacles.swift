@@ -1,6 +1,8 @@
 import CoreDataStore
+import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
+import SystemPackage
 
 /// What of a store's content stands in the way of an inferred migration: the one judgement that `model check`, a dry run
 /// and the migration itself go by.
@@ -219,10 +221,11 @@ package struct StoreObstacles {
 
 extension MigrationError {
     /// Nil where nothing stands in the way.
-    init?(_ obstacles: [MigrationFinding]) {
+    init?(_ obstacles: [MigrationFinding], in store: FilePath) {
         guard let first = obstacles.first else { return nil }
         self.init(
-            first.code ?? CoreDataError.migration, "Cannot migrate store in-place: \(first.sentence)",
+            first.code ?? CoreDataError.migration,
+            "\(PrintablePath(store)): Cannot migrate store in-place: \(first.sentence)",
             remedy: first.remedy, findings: obstacles)
     }
 }
