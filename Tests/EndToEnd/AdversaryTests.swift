@@ -5,15 +5,21 @@ import Testing
 /// A sample of the testers that were written from the documents alone: `Tests/Adversary`. `$GROUPSTORE_SEED` says which other
 /// rounds; `script/soak migrations` and `script/soak histories` run them for as long as is said.
 @Suite(.ownThreads) struct AdversaryTests {
-    @Test(arguments: [("migration", "60"), ("history", "6")])
-    func findsNothing(_ tester: String, _ rounds: String) throws {
+    /// Rounds of `kill` depend on the clock. What becomes of somebody else's indexes, triggers and views only the run finds
+    /// out: a dry run doesn't tell it.
+    private static let migration: [Word] = [
+        "--rounds", "60", "--only", "names,hierarchy,mapping,chain,doors,data", "--ignore", "dry-run-notes",
+    ]
+
+    @Test(arguments: [("migration", Self.migration), ("history", ["--rounds", "6"])])
+    func findsNothing(_ tester: String, _ options: [Word]) throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "1"
         let done = try run(
             "python3",
             [
                 Programs.source("Tests/Adversary/\(tester)/adversary.py"), Programs.groupstore, "--seed", Word(seed),
-                "--rounds", Word(rounds), "--seconds", "3000",
-            ], within: .ample * 10)
+                "--seconds", "3000",
+            ] + options, within: .ample * 10)
         #expect(done.status == 0, "\(done.output)\(done.errors)")
         #expect(done.output.contains("no problem"))
     }

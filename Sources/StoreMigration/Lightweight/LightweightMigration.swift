@@ -54,6 +54,7 @@ struct LightweightMigration {
         try history.removeChangesOfRemoved()
         var objects = SchemaMigration(store, schema, succession, indexes)
         try objects.dropTriggersAndViews()
+        try objects.dropIndexesInTheWay()
         try objects.dropSpatialIndexes(tables)
         var joins = JoinTableMigration(store, succession, temporaries)
         try joins.collect()

@@ -10,6 +10,7 @@ struct SchemaMigration {
     private let succession: ModelSuccession
     private let indexes: [StoreIndex]
     private var droppedIndexes: Set<String> = []
+    private var reindexedTables: Set<String> = []
     private var replacedTriggers: Set<String> = []
     private(set) var notes: [String] = []
     /// The indexes that Core Data has made for the source's model, in lower case.
@@ -21,9 +22,7 @@ struct SchemaMigration {
         self.indexes = indexes
         self.schema = schema
         self.succession = succession
-        // Core Data named them otherwise until 2017; a store may have been made then.
-        let expected = [0, StoreProperties.frameworkVersion].flatMap { succession.source.indexes(ofFramework: $0) }
-        expectedIndexes = Set(expected.map { $0.name.lowercased() })
+        expectedIndexes = succession.source.indexNames
     }
 
     // MARK: Before
@@ -50,6 +49,17 @@ struct SchemaMigration {
             try store.create(index)
             try store.execute(index.filling)
             replacedTriggers.formUnion(index.triggers.map(\.name))
+        }
+    }
+
+    /// Core Data's own index may have the name that a new table needs: it is made anew, with another one.
+    mutating func dropIndexesInTheWay() throws {
+        let destination = succession.destination
+        let wanted = Set((destination.tables.map(\.name) + destination.joinTables.map(\.name)).map { $0.lowercased() })
+        for index in indexes where wanted.contains(index.name.lowercased()) {
+            droppedIndexes.insert(index.name)
+            reindexedTables.insert(index.table)
+            try store.execute("DROP INDEX \(index.name.sqlName)")
         }
     }
 
@@ -105,7 +115,7 @@ struct SchemaMigration {
     /// Those of tables that were touched, or whose entities have another hash; others keep what they have.
     private mutating func restoreIndexes(_ tables: [TableMigration], _ joins: Set<String>) throws {
         let touched = Set(tables.filter { !$0.isUnchanged || $0.isTransformed }.map(\.destination.name))
-        let changed = touched.union(joins)
+        let changed = touched.union(joins).union(reindexedTables)
         let version = try store.properties()?.frameworkVersion ?? StoreProperties.frameworkVersion
         let wanted = succession.destination.indexes(ofFramework: version).filter { changed.contains($0.table) }
         for index in try StoreIndex.all(store, try StoreSchema(store)) where changed.contains(index.table) {

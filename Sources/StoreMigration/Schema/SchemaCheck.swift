@@ -13,7 +13,11 @@ extension StoreSchema {
         }
         let known = Set(source.tables.map(\.name) + source.joinTables.map(\.name))
         let wanted = destination.tables.map(\.name) + destination.joinTables.map(\.name)
-        let others = objects.filter { ($0.kind == .table || $0.kind == .index) && !known.contains($0.name) }
+        let ownIndexes = source.indexNames
+        let others = objects.filter { object in
+            object.kind == .table && !known.contains(object.name)
+                || object.kind == .index && !ownIndexes.contains(object.name.lowercased())
+        }
         let names = Dictionary(others.map { ($0.name.lowercased(), $0) }, uniquingKeysWith: { first, _ in first })
         guard let taken = wanted.lazy.compactMap({ names[$0.lowercased()] }).first else { return }
         throw MigrationError(
@@ -22,5 +26,13 @@ extension StoreSchema {
                 ? "the store has a table \(taken.name) that isn't Core Data's, and the new model needs one"
                 : "the store has an index \(taken.name), and the new model needs a table of the name",
             remedy: "rename the \(taken.kind.rawValue), or drop it")
+    }
+}
+
+extension StoreLayout {
+    /// The indexes that Core Data has made for the model, in lower case. It named them otherwise until 2017, and a store may
+    /// have been made then.
+    var indexNames: Set<String> {
+        Set([0, StoreProperties.frameworkVersion].flatMap { indexes(ofFramework: $0) }.map { $0.name.lowercased() })
     }
 }
