@@ -20,12 +20,14 @@ final class Fixture {
         location = StoreLocation(
             directory: try Directory(directory.path),
             name: try #require(FilePath.Component(name).flatMap(StoreName.init)))
-        // GRDB reads the file as soon as it has opened it, and then it is too late.
-        var configuration = Configuration()
-        configuration.prepareDatabase { try $0.execute(sql: "PRAGMA encoding = '\(encoding)'") }
-        let queue = try DatabaseQueue(path: location.path.string, configuration: configuration)
-        defer { try? queue.close() }
-        try queue.writeWithoutTransaction { try $0.execute(sql: "PRAGMA journal_mode = WAL; \(sql)") }
+        if encoding != "UTF-8" {
+            // GRDB reads the file as soon as it has opened it, and then it is too late for PRAGMA encoding. In a file
+            // without text it is one byte (https://sqlite.org/fileformat.html#text_encoding).
+            try write("PRAGMA user_version = 1")
+            let file = try FileDescriptor.open(location.path, .writeOnly)
+            try file.closeAfter { _ = try file.writeAll(toAbsoluteOffset: 59, encoding == "UTF-16le" ? [2] : [3]) }
+        }
+        try write("PRAGMA journal_mode = WAL; \(sql)")
     }
 
     func write(_ sql: String) throws {

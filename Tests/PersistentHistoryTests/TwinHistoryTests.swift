@@ -5,7 +5,7 @@ import Testing
 @testable import PersistentHistory
 
 /// One store with history and one without, written by the same statements: each must end alike, whatever the schema
-/// becomes. A third store has triggers that do nothing: where SQLite itself does otherwise as soon as a table has triggers
+/// becomes. A third store has triggers that only write a row elsewhere: where SQLite itself does otherwise as soon as a table has triggers
 /// (the order of an UPDATE's rows, for one), history may do as that one does. `GROUPSTORE_HISTORY_STATEMENTS` makes it longer, `GROUPSTORE_HISTORY_SEED` another one.
 struct TwinHistoryTests {
     private static func number(_ name: String, _ standard: UInt64) -> UInt64 {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PersistentHistory
 
-/// Stores with one schema: without history, with it, and with triggers that do nothing.
+/// Stores with one schema: without history, with it, and with triggers that only write a row elsewhere.
 final class Twins {
     struct Count: CustomStringConvertible {
         var (alike, failed, alterations, recorded, gaps, asTriggers) = (0, 0, 0, 0, 0, 0)
@@ -127,16 +127,17 @@ final class Twins {
         _ = try HistoryInstallation(recorded).enable()
         isStale = false
         schema.renamed = []
-        let former = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB 'nothing *'"
+        let former = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB 'other *'"
         for name in try String.fetchAll(stores[2], sql: former) {
             try stores[2].execute(sql: "DROP TRIGGER \"\(name)\"")
         }
+        try stores[2].execute(sql: "CREATE TABLE IF NOT EXISTS GS_OTHER (x)")
         for (place, table) in try Self.tables(stores[2]).enumerated() {
             for event in ["INSERT", "UPDATE", "DELETE"] {
                 try stores[2].execute(
                     sql: """
-                        CREATE TRIGGER "nothing \(place) \(event)" AFTER \(event) ON \(schema.quoted(table.name)) \
-                        BEGIN SELECT 1; END
+                        CREATE TRIGGER "other \(place) \(event)" AFTER \(event) ON \(schema.quoted(table.name)) \
+                        BEGIN INSERT INTO GS_OTHER VALUES (1); END
                         """)
             }
         }
