@@ -34,6 +34,25 @@ struct LinkAuditTests {
         #expect(try (stores.audit() == nil) == isRight)
     }
 
+    /// The first relationship's table has the name that the second's could have.
+    @Test(arguments: [("(1, 2)", true), ("(2, 1)", false)])
+    func namesThatDifferInCaseOnly(_ now: String, _ isRight: Bool) throws {
+        let many = "toMany='YES'"
+        let entity =
+            "<entity name='A'>" + to("ITEM", "A", "b", many) + to("b", "A", "ITEM", many)
+            + to("item", "A", "children", many) + to("children", "A", "item", many) + "</entity>"
+        func tables(_ pairs: String) -> [String] {
+            [
+                "CREATE TABLE Z_1ITEM (Z_1B INTEGER, Z_1ITEM INTEGER, PRIMARY KEY (Z_1B, Z_1ITEM))",
+                "CREATE TABLE Z_1CHILDREN (Z_1ITEM1 INTEGER, Z_1CHILDREN INTEGER, PRIMARY KEY (Z_1ITEM1, Z_1CHILDREN))",
+                "INSERT INTO Z_1ITEM VALUES (1, 1)", "INSERT INTO Z_1CHILDREN VALUES " + pairs,
+            ]
+        }
+        let stores = try AuditedStores(
+            entity, entity, rows: [objects[0]], before: tables("(1, 2)"), after: tables(now))
+        #expect(try (stores.audit() == nil) == isRight)
+    }
+
     @Test(arguments: [
         ("(1, 1), (1, 2), (2, 2)", true), ("(1, 1), (1, 2)", false), ("(1, 1), (1, 2), (2, 1)", false),
         ("(1, 1), (1, 2), (2, 2), (2, 3)", false),
