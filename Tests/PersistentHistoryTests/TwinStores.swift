@@ -131,7 +131,7 @@ final class Twins {
         for name in try String.fetchAll(stores[2], sql: former) {
             try stores[2].execute(sql: "DROP TRIGGER \"\(name)\"")
         }
-        try stores[2].execute(sql: "CREATE TABLE IF NOT EXISTS GS_OTHER (x)")
+        try stores[2].execute(sql: "CREATE TABLE IF NOT EXISTS GS_OTHER (x NOT NULL)")
         for (place, table) in try Self.tables(stores[2]).enumerated() {
             for event in ["INSERT", "UPDATE", "DELETE"] {
                 try stores[2].execute(
