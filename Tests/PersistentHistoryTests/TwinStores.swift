@@ -137,7 +137,7 @@ final class Twins {
                 try stores[2].execute(
                     sql: """
                         CREATE TRIGGER "other \(place) \(event)" AFTER \(event) ON \(schema.quoted(table.name)) \
-                        BEGIN INSERT INTO GS_OTHER VALUES (1); END
+                        BEGIN INSERT INTO GS_OTHER VALUES (1); SELECT RAISE(ABORT, '') WHERE 0; END
                         """)
             }
         }
