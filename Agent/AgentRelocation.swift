@@ -1,4 +1,5 @@
 import AgentProtocol
+import Glibc
 import GroupStore
 import LinuxSystem
 import StorePreparation
@@ -16,25 +17,40 @@ struct AgentRelocation {
     /// Nil when no agent answers, or when it serves neither this group nor the one that the store is in: then the relocation
     /// is the command's own.
     init?(
-        _ request: RelocationRequest, _ migration: MigrationRequest?, dryRun: Bool, environment: [String: String]
+        _ request: RelocationRequest, _ migration: MigrationRequest?, dryRun: Bool, undo: Bool,
+        environment: [String: String]
     ) {
         guard let socket = try? AgentConnection.standardSocket(environment: environment),
-            let connection = try? AgentConnection(socket),
+            let connection = try? AgentConnection(socket, bell: Interruption.bell),
             let groups = try? ServedGroups(connection),
             [request.group, request.source.removingLastComponent()].contains(where: { groups.group(at: $0) != nil })
         else { return nil }
         self.connection = connection
         var operation = RelocateOperation(request, dryRun: dryRun)
+        operation.undo = undo
         if let migration { operation.add(migration) }
         self.operation = operation
     }
 
     /// The summary's members; nil when the agent can't do it after all, or died on the way. What it had begun, the
-    /// next run finds and finishes or undoes.
-    func run(_ progress: RelocationProgress) -> JSONObject? {
-        try? connection.request(.relocate(operation), deadline: Deadline(after: Self.patience)) { type, object in
-            progress.relay(type, object)
+    /// next run finds and finishes or undoes. Throws `RelocationFailure` when a signal ends it: the agent puts everything
+    /// back when the connection ends.
+    func run(_ progress: RelocationProgress) throws(RelocationFailure) -> JSONObject? {
+        do throws(AgentConnectionError) {
+            return try connection.request(
+                .relocate(operation), deadline: Deadline(after: Self.patience), passing: proof()
+            ) { progress.relay($0, $1) }
+        } catch {
+            guard case .interrupted = error else { return nil }
+            throw .cancelled(FilePath(bytes: operation.source) ?? "")
         }
+    }
+
+    /// For another user's agent: that this user may read and write the store. Closed as soon as it is sent, since a store that
+    /// is open can't be relocated.
+    private func proof() -> Descriptor? {
+        guard !connection.isOwn, geteuid() != 0, let source = FilePath(bytes: operation.source) else { return nil }
+        return try? Descriptor(opening: source, flags: O_RDWR | O_NONBLOCK)
     }
 }
 

@@ -12,7 +12,8 @@ struct ChangesCommand: ParsableCommand {
         abstract: "Print the rows that changed since a token, and end. Needs no agent.",
         discussion: """
             Reads the store's history: groupstore's own (see groupstore history enable), or Core Data's. The summary's \
-            token is what to ask with next; with more, there is more to be had at once. Where the token is worth nothing \
+            token is what to ask with next; with more, there is more to be had at once: a page ends after --limit changes, and \
+            after about 4 MiB of them. Where the token is worth nothing \
             any more, one reset is printed: read the store anew.
             """)
 
@@ -26,6 +27,10 @@ struct ChangesCommand: ParsableCommand {
     var now = false
 
     @OptionGroup var filter: HistoryFilterOptions
+
+    /// For the agent, whose lines have a limit, too.
+    @Flag(help: .hidden)
+    var wireLines = false
 
     @OptionGroup var outputOptions: OutputOptions
 
@@ -45,14 +50,23 @@ struct ChangesCommand: ParsableCommand {
     }
 
     private enum Answer {
-        case page(StoreHistory.Page)
+        /// The changes as lines: they may be much shorter than what they were read from.
+        case page([HistoryPrinter.Line], StoreHistory.PageEnd)
         case reset(StoreHistory.Discontinuity, HistoryToken)
     }
 
-    private func answer(_ history: StoreHistory, _ position: HistoryToken?) throws -> Answer {
+    /// Nothing is printed while the store is read: whoever takes the output slowly must not hold up its log's checkpoint.
+    private func answer(_ history: StoreHistory, _ position: HistoryToken?, _ output: Output) throws -> Answer {
         do {
             let start = try now ? history.current() : position ?? history.start()
-            return .page(try history.changes(after: start, limit: filter.limit, filter: filter.filter))
+            var lines: [HistoryPrinter.Line] = []
+            let end = try history.changes(after: start, limit: filter.limit, filter: filter.filter) { change in
+                var line = HistoryPrinter.line(change, json: output.json)
+                if wireLines { line.shorten() }
+                lines.append(line)
+                return wireLines ? min(change.size, WireLine.longest) : change.size
+            }
+            return .page(lines, end)
         } catch {
             guard let reason = error as? StoreHistory.Discontinuity else { throw error }
             return .reset(reason, try history.current())
@@ -60,11 +74,11 @@ struct ChangesCommand: ParsableCommand {
     }
 
     private func print(_ output: Output, _ position: HistoryToken?) throws {
-        let answer: Answer = try HistoryAccess.reading(store) { try self.answer($0, position) }
+        let answer: Answer = try HistoryAccess.reading(store) { try self.answer($0, position, output) }
         switch answer {
-        case .page(let page):
-            for change in page.changes { HistoryPrinter.print(change, output) }
-            HistoryPrinter.summarize("changes", page, output)
+        case .page(let lines, let end):
+            for line in lines { line.print(output) }
+            HistoryPrinter.summarize("changes", end, output)
         case .reset(let reason, let current):
             let token = current.description
             let reset: JSONObject = ["type": "reset", "reason": .string(reason.rawValue), "token": .string(token)]
@@ -147,7 +161,28 @@ struct HistoryFilterOptions: ParsableArguments {
 
 /// A change's line.
 enum HistoryPrinter {
-    static func print(_ change: HistoryChange, _ output: Output) {
+    /// What is printed of a change: one of the two.
+    struct Line {
+        private var json: JSONObject?
+        private let text: String
+
+        init(_ json: JSONObject) { (self.json, text) = (json, "") }
+        init(_ text: String) { (json, self.text) = (nil, text) }
+
+        /// To what a line of the wire may have.
+        mutating func shorten() {
+            guard let bytes = json.map({ WireLine.bytes($0) }),
+                case .object(let short)? = try? JSONValue(parsing: bytes)
+            else { return }
+            json = short
+        }
+
+        func print(_ output: Output) { output.record(json ?? [:], text) }
+    }
+
+    static func print(_ change: HistoryChange, _ output: Output) { line(change, json: output.json).print(output) }
+
+    static func line(_ change: HistoryChange, json: Bool) -> Line {
         // What may have been missed is no row.
         if change.operation == .gap {
             let reason = StoreHistory.Discontinuity.gap.rawValue
@@ -155,11 +190,12 @@ enum HistoryPrinter {
                 "type": "reset", "reason": .string(reason), "table": .string(change.table),
                 "number": .integer(change.number),
             ]
-            return output.record(token, "reset  \(reason)  \(change.table)")
+            return json ? Line(token) : Line("reset  \(reason)  \(change.table)")
         }
+        guard json else { return Line(line(change)) }
         var object: JSONObject = ["type": "row"]
         for member in change.json.members { object[member.key] = member.value }
-        output.record(object, line(change))
+        return Line(object)
     }
 
     private static func line(_ change: HistoryChange) -> String {
@@ -175,9 +211,9 @@ enum HistoryPrinter {
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 
-    static func summarize(_ outcome: String, _ page: StoreHistory.Page, _ output: Output) {
+    static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, _ output: Output) {
         var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
-        summary["changes"] = .integer(Int64(page.changes.count))
+        summary["changes"] = .integer(Int64(page.count))
         summary["more"] = .bool(!page.isLast)
         if page.isOutdated { summary["outdated"] = true }
         summary["token"] = .string(page.token.description)

@@ -21,12 +21,12 @@ struct CheckPrinter {
     /// A row for each older version: what becomes of its stores. Then what is to be said of each. `newer` are the versions
     /// that come after the current one.
     func print(all reports: [CheckReport], _ newer: [String]) {
-        if !output.json, format == .text { output.record([:], matrix(reports).joined(separator: "\n")) }
+        if !output.json, format == .text { output.record([:], lines: matrix(reports)) }
         for name in newer {
             let text = "\(name) is newer than the current version: its stores aren't migrated backwards"
             output.record(
                 ["type": "note", "version": .string(name), "text": .string(text)],
-                format == .github ? "::notice ::\(text)" : "\n" + text)
+                lines: format == .github ? ["::notice ::\(text)"] : ["", text])
         }
         for report in reports where output.json || format == .github || !report.findings.isEmpty || report.isRefused {
             if !output.json, format == .text { output.record([:], "") }
@@ -49,7 +49,7 @@ struct CheckPrinter {
     }
 
     func print(_ report: CheckReport) {
-        output.record(report.record, format == .github ? heading(report) : text(report))
+        output.record(report.record, lines: format == .github ? [heading(report)] : text(report))
         for finding in report.findings {
             switch (output.json, format) {
             case (true, _): output.record(report.record(of: finding), "")
@@ -81,7 +81,7 @@ struct CheckPrinter {
         "\(report.old.name) → \(report.new.name): \(report.sentence)"
     }
 
-    private func text(_ report: CheckReport) -> String {
+    private func text(_ report: CheckReport) -> [String] {
         var lines = [heading(report)]
         for finding in report.findings {
             let code = finding.code.map { "\($0) " } ?? ""
@@ -91,7 +91,7 @@ struct CheckPrinter {
             lines.append("           \(finding.remedy)")
         }
         if !report.check.differingEntities.isEmpty, report.isRefused { lines += incompatibility(report) }
-        return lines.joined(separator: "\n")
+        return lines
     }
 
     /// What Core Data's error holds when the store is opened without a migration.

@@ -30,6 +30,7 @@ struct DoctorCommand: ParsableCommand {
         let (configuration, configurationFinding) = configuration()
         let findings =
             SystemDiagnosis.findings() + InotifyDiagnosis().findings + [configurationFinding, socket(configuration)]
+            + feed(configuration) + agentProblems(configuration)
             + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() + HolderDiagnosis($0).findings() }
         for finding in findings { print(finding, output) }
         summarize(findings, output)
@@ -92,6 +93,47 @@ struct DoctorCommand: ParsableCommand {
         return SocketDiagnosis(path).finding()
     }
 
+    /// What the agent says that it can't follow; nothing without an agent.
+    private func feed(_ configuration: Configuration?) -> [Finding] {
+        guard let path = configuration?.socket ?? AgentSocket.path(environment: ProcessVariables.all),
+            let status = try? AgentStatus(socket: path)
+        else { return [] }
+        return status.rows.filter { $0.type == "store" }.compactMap(Self.finding) + Self.descriptors(status.summary)
+    }
+
+    private static func finding(_ row: StatusRow) -> Finding? {
+        guard let state = row.object.string("state"), ["unwatched", "unreadable"].contains(state) else { return nil }
+        let name = row.object.string("store") ?? "a store"
+        let message = "\(name) is not followed (\(state)): \(row.object.string("detail") ?? "no reason is known")"
+        return Finding(
+            "feed", state == "unwatched" ? .problem(.configuration) : .warning, message,
+            remedy: state == "unwatched" ? "the agent tries again by itself; kill -HUP makes it try now" : nil)
+    }
+
+    private static func descriptors(_ summary: JSONObject) -> [Finding] {
+        guard let found = summary.object("descriptors"), let open = found.integer("open"),
+            let limit = found.integer("limit"), limit > 0
+        else { return [] }
+        let message = "the agent has \(open) of \(limit) files open"
+        guard open * 5 >= limit * 4 else { return [Finding("agent_descriptors", .fine, message)] }
+        return [
+            Finding(
+                "agent_descriptors", .warning, message, remedy: "raise LimitNOFILE= of its unit, or ulimit -Hn")
+        ]
+    }
+
+    /// Of the places named, where there are such. Nothing without an agent: another check tells of that.
+    private func agentProblems(_ configuration: Configuration?) -> [Finding] {
+        var environment = ProcessVariables.all
+        if let socket = configuration?.socket?.utf8 { environment["GROUPSTORE_SOCKET"] = socket }
+        guard let status = try? AgentStatus(environment: environment) else { return [] }
+        let directories = paths.isEmpty ? nil : Set(directories(configuration))
+        return status.problems.filter { problem in
+            guard let directories, let path = problem.path else { return true }
+            return directories.contains(path.removingLastComponent())
+        }.map(Finding.init)
+    }
+
     private func print(_ finding: Finding, _ output: Output) {
         let padding = String(repeating: " ", count: 9 - finding.word.count)
         let line = finding.word + padding + finding.message + (finding.remedy.map { " (\($0))" } ?? "")
@@ -134,7 +176,22 @@ extension Finding {
         case .inputOutput: .inputOutput
         case .notPermitted: .notPermitted
         case .configuration: .configuration
+        case .conflict: .conflict
+        case .badData: .badData
         }
+    }
+
+    /// What the agent can't do.
+    fileprivate init(_ problem: AgentProblem) {
+        let cause: Cause =
+            switch ExitStatus(rawValue: problem.exitCode) {
+            case .conflict: .conflict
+            case .badData: .badData
+            case .notPermitted: .notPermitted
+            case .configuration: .configuration
+            default: .inputOutput
+            }
+        self.init(problem.check, .problem(cause), problem.message)
     }
 }
 

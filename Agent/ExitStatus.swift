@@ -22,12 +22,15 @@ struct CommandFailure: Error {
     /// A word that scripts can rely on, such as `no_agent`.
     let code: String
     let message: String
+    /// More of the message, a line each.
+    let reasons: [String]
     let remedy: String?
 
-    init(_ status: ExitStatus, code: String, _ message: String, remedy: String? = nil) {
+    init(_ status: ExitStatus, code: String, _ message: String, reasons: [String] = [], remedy: String? = nil) {
         self.status = status
         self.code = code
         self.message = message
+        self.reasons = reasons
         self.remedy = remedy
     }
 }

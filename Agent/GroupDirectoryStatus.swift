@@ -19,7 +19,7 @@ struct GroupDirectoryStatus {
         var group: JSONObject = [:]
         group.setPath("directory", bytes: path.bytes)
         rows.append(StatusRow("directory", group, PrintablePath(path).description))
-        if let journal = try container.journal() { add(journal) }
+        for journal in try container.journals() { add(journal) }
         let receipts = try container.receipts()
         let names = try container.directory.names().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
         for name in names {
@@ -52,10 +52,9 @@ struct GroupDirectoryStatus {
         row["journal_mode"] = .string(header.journalMode.rawValue)
         let last = receipts.last { $0.name.path == FilePath(root: nil, [name]) }
         row["last_relocation"] = last.map { .object($0.json) }
-        let relocation = last.map { "\n    \(AgentStatus.relocation($0.json))" } ?? ""
-        rows.append(
-            StatusRow(
-                "file", row, "  \(PrintablePath(name))  \(size) bytes, \(header.journalMode.rawValue)\(relocation)"))
+        let relocation = last.map { ["    \(AgentStatus.relocation($0.json))"] } ?? []
+        let file = "  \(PrintablePath(name))  \(size) bytes, \(header.journalMode.rawValue)"
+        rows.append(StatusRow("file", row, [file] + relocation))
     }
 
     /// Nil when it is no SQLite database, or can't be read without waiting.

@@ -9,13 +9,13 @@ import SystemPackage
 
 /// How the commands reach a store whose history they read or write.
 enum HistoryAccess {
-    /// Writes the store under a claim where it is in a group container: nobody relocates it meanwhile, and presenters
-    /// have let go. Throws as `body` does, and `FileCoordinationError`.
+    /// Writes the store under a claim where it is in a group container: nobody relocates it meanwhile. Presenters keep
+    /// it open: SQLite's own locks are enough between them. Throws as `body` does, and `FileCoordinationError`.
     static func writing<Result>(_ store: String, _ body: (StoreLocation) throws -> Result) throws -> Result {
         let location = try StoreArgument(store).location()
         let container = GroupContainer(directory: location.directory)
         guard try container.existingBookkeeping() != nil else { return try body(location) }
-        if let journal = try container.journal(), journal.transfer.name.path.lastComponent == location.name.database {
+        if try WithdrawnDatabase.isUnfinished(location.name.database, in: container) {
             throw CommandFailure(
                 .busy, code: "relocating",
                 "\(PrintablePath(location.path)) is being relocated, or that was interrupted",
@@ -23,7 +23,9 @@ enum HistoryAccess {
         }
         let url = URL(filePath: location.path.string, directoryHint: .notDirectory)
         let coordinator = FileCoordinator(in: container)
-        return try coordinator.coordinate(writingItemAt: url) { _ in try body(location) }
+        return try coordinator.coordinate(writingItemAt: url, options: .contentIndependentMetadataOnly) { _ in
+            try body(location)
+        }
     }
 
     /// Reads without a trace.

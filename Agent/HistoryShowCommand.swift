@@ -48,7 +48,7 @@ struct HistoryShowCommand: ParsableCommand {
         if summary.isOutdated {
             table.add(.text("outdated"), .text("the schema was changed since: groupstore history enable"))
         }
-        output.record(object, table.lines(indent: "").joined(separator: "\n"))
+        output.record(object, lines: table.lines())
         for subscriber in summary.subscribers {
             let time = WireTime.text(subscriber.time) ?? "no time"
             output.record(

@@ -37,7 +37,7 @@ struct InspectCommand: ParsableCommand {
                 for line in lines { output.record(line, "") }
             } else {
                 for line in description.lines(entities) { output.record([:], line) }
-                if let version { output.record([:], "\n" + version.sentence) }
+                if let version { output.record([:], lines: ["", version.sentence]) }
             }
         }
     }

@@ -7,6 +7,9 @@ import Synchronization
 /// process as it always did: the next run finds what was begun.
 enum Interruption {
     private static let isAskedFor = Atomic<Bool>(false)
+    /// Whether it is said on standard error at once, whatever the process is busy with.
+    private static let isAnnounced = Atomic<Bool>(false)
+    private static let isTerminal = isatty(STDERR_FILENO) == 1
 
     static var wasAskedFor: Bool { isAskedFor.load(ordering: .relaxed) }
 
@@ -14,10 +17,11 @@ enum Interruption {
     static let bell = gs_eventfd()
 
     /// From now on the first SIGINT, SIGTERM or SIGHUP is noted, unless it is ignored as `nohup` has it; and whoever reads
-    /// the output may go away in the middle, unless that `endsWithOutput`.
-    static func isNotedFromNowOn(endsWithOutput: Bool = false) {
+    /// the output may go away in the middle, unless that `endsWithOutput`. With `announcing`, a line says that it was noted.
+    static func isNotedFromNowOn(endsWithOutput: Bool = false, announcing: Bool = false) {
         // Made now: what makes them at their first use is not for a signal handler.
-        _ = (wasAskedFor, bell)
+        _ = (wasAskedFor, bell, isTerminal)
+        isAnnounced.store(announcing, ordering: .relaxed)
         for number in [SIGINT, SIGTERM, SIGHUP] {
             var action = sigaction()
             guard sigaction(number, nil, &action) == 0 else { continue }
@@ -37,8 +41,18 @@ enum Interruption {
         var one: UInt64 = 1
         let error = errno
         _ = write(bell, &one, 8)
+        if isAnnounced.load(ordering: .relaxed) {
+            // In place of a progress bar.
+            if isTerminal { say("\r\u{1B}[K") }
+            say("stopping\n")
+        }
         errno = error
     }
+}
+
+extension Interruption {
+    /// As a signal's handler may.
+    private static func say(_ text: StaticString) { _ = write(STDERR_FILENO, text.utf8Start, text.utf8CodeUnitCount) }
 }
 
 extension RelocationFailure {

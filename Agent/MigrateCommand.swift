@@ -91,7 +91,7 @@ struct MigrateCommand: ParsableCommand {
         let bytes = (try? job.location.bytesToArchive()) ?? 0
         return [
             "\(PrintablePath(job.location.path)) would be kept in \(PrintablePath(archive)) as it is, since the migration "
-                + "removes some of it; that takes \(bytes) bytes"
+                + "changes or removes some of it; that takes \(bytes) bytes"
         ]
     }
 
@@ -101,7 +101,7 @@ struct MigrateCommand: ParsableCommand {
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
         do throws(RelocationFailure) {
-            _ = try RelocationEngine(request).recover { _ in }
+            try RelocationEngine(request).finishInterrupted(of: location)
         } catch {
             throw CommandFailure(error)
         }
@@ -137,8 +137,9 @@ struct MigrateCommand: ParsableCommand {
         request.journalMode = journalMode?.mode
         request.transform = try modelOptions.transform(job)
         FileLease.ignoreBreakSignal()
+        Interruption.isNotedFromNowOn(announcing: true)
         let engine = RelocationEngine(
-            request,
+            request, isCancelled: { Interruption.wasAskedFor },
             report: { event in
                 switch event {
                 case .transforming(let fraction, let doing): reporter.report(fraction, doing)
@@ -152,7 +153,7 @@ struct MigrateCommand: ParsableCommand {
             let summary = try engine.transform()
             return Done(notes: summary.notes, losses: summary.losses, archive: summary.archive)
         } catch {
-            throw CommandFailure(error)
+            throw CommandFailure(error.markedIfInterrupted)
         }
     }
 
@@ -198,7 +199,7 @@ final class MigrationReporter {
         } else if isTerminal, !output.quiet {
             let filled = Int(fraction * 30)
             let bar = String(repeating: "█", count: filled) + String(repeating: "·", count: max(0, 30 - filled))
-            Self.write("\r\u{1B}[K\(bar) \(Int(fraction * 100)) % \(doing)")
+            Self.write("\r\u{1B}[K\(bar) \(Int(fraction * 100)) % \(PrintableText(doing))")
         }
     }
 

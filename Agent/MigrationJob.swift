@@ -46,14 +46,14 @@ struct MigrationModelOptions: ParsableArguments {
     func trace() throws -> StatementTrace? {
         guard let traceSql else { return nil }
         guard traceSql != "-" else {
-            return StatementTrace(level: traceLevel) { Output.write(Self.line($0, $1), to: STDERR_FILENO) }
+            return StatementTrace(level: traceLevel) { Output.write(lines: Self.lines($0, $1), to: STDERR_FILENO) }
         }
         let path = ArgumentBytes.path(traceSql)
         let file = try Descriptor(opening: path, flags: O_WRONLY | O_CREAT | O_APPEND, mode: 0o600)
         let raw = dup(file.raw)
         guard raw >= 0 else { throw SystemError.last("dup", path: path) }
         // Open until the process ends.
-        return StatementTrace(level: traceLevel) { Output.write(Self.line($0, $1), to: raw) }
+        return StatementTrace(level: traceLevel) { Output.write(lines: Self.lines($0, $1), to: raw) }
     }
 
     /// The same for a model that is read where the relocation is done.
@@ -77,12 +77,16 @@ struct MigrationModelOptions: ParsableArguments {
     func transform(_ job: MigrationJob) throws -> MigrationTransform {
         MigrationTransform(
             to: job.target, in: job.bundle, mappings: job.mappings, renamings: job.renamings,
-            options: MigrationOptions(allowsPartialHistory: allowPartialHistory), trace: try trace())
+            options: MigrationOptions(allowsPartialHistory: allowPartialHistory), trace: try trace(),
+            isCancelled: { Interruption.wasAskedFor })
     }
 
-    private static func line(_ sql: String, _ time: Duration) -> String {
+    /// A name in the statement may hold a newline, too: only the first line begins at the margin.
+    private static func lines(_ sql: String, _ time: Duration) -> [String] {
         let milliseconds = (time.seconds * 1_000_000).rounded() / 1000
-        return "\(milliseconds) ms  \(sql)"
+        var lines = sql.split(separator: "\n", omittingEmptySubsequences: false).map { "    " + $0 }
+        lines[0] = "\(milliseconds) ms  \(lines[0].dropFirst(4))"
+        return lines
     }
 }
 
@@ -98,6 +102,8 @@ struct MigrationJob {
     let manager: MigrationManager
     /// What the way removes from the store.
     let losses: StoreLosses
+    /// What it would tell, where it was tried.
+    let rehearsed: MigrationOutcome?
     let renamings: [ModelRenaming]
 
     /// Throws `MigrationError`, `StoreError`, `SystemError`, `CommandFailure`.
@@ -114,7 +120,7 @@ struct MigrationJob {
         self.target = target
         let renamings = try options.renameOptions.parsed()
         self.renamings = renamings
-        (fromName, manager, losses) = try StoreReader.read(location) { reader in
+        (fromName, manager, losses, rehearsed) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
                     .badData, code: "not_core_data", "\(PrintablePath(location.path)): this store is not Core Data's",
@@ -129,13 +135,15 @@ struct MigrationJob {
                 throw CommandFailure(renaming: fault)
             }
             try manager.check(reader)
-            if isDryRun { try MigrationRehearsal(manager)?.run(on: reader) }
-            return (bundle?.versionName(of: store), manager, try manager.losses(reader))
+            let rehearsed = isDryRun ? try MigrationRehearsal(manager)?.run(on: reader) : nil
+            return (bundle?.versionName(of: store), manager, try manager.losses(reader), rehearsed)
         }
     }
 
-    /// What a person should know of the way itself.
-    var notes: [String] { manager.remarks + losses.sentences }
+    /// What a person should know before it is done.
+    var notes: [String] {
+        losses.sentences + (rehearsed?.remarks ?? manager.remarks) + [rehearsed?.leftFiles].compactMap(\.self)
+    }
 
     /// What is done, or was.
     var sentence: String {
@@ -165,13 +173,13 @@ extension CommandFailure {
     }
 
     init(_ error: MigrationError) {
-        let reasons = error.findings.dropFirst().map { "\n  " + $0.sentence }.joined()
+        let reasons = error.findings.dropFirst().map { "  " + $0.sentence }
         let status: ExitStatus =
             switch error.code {
             case CoreDataError.migrationCancelled: .interrupted
             case CoreDataError.migration where error.isOfTheDisk: .inputOutput
             default: .badData
             }
-        self.init(status, code: error.word, error.description + reasons, remedy: error.remedy)
+        self.init(status, code: error.word, error.description, reasons: reasons, remedy: error.remedy)
     }
 }

@@ -17,7 +17,7 @@ struct ModelHashCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             let versions = try ModelArgument(model).versions(mergeOptions)
-            for version in versions { output.record(version.hashRecord, version.hashText) }
+            for version in versions { output.record(version.hashRecord, lines: version.hashText) }
             if output.json {
                 output.record(
                     ["type": "summary", "outcome": "hashed", "versions": .integer(Int64(versions.count))], "")
@@ -41,13 +41,12 @@ extension NamedModel {
         ]
     }
 
-    fileprivate var hashText: String {
+    fileprivate var hashText: [String] {
         var table = TextTable()
         for (name, hash) in hashes.sorted(by: { $0.key.precedes($1.key) }) {
             table.add(.text(name), .text(hash.hexadecimal))
         }
-        let lines = [name + (isCurrent ? " (current)" : ""), "  checksum " + checksum] + table.lines(indent: "  ")
-        return lines.joined(separator: "\n")
+        return [name + (isCurrent ? " (current)" : ""), "  checksum " + checksum] + table.lines(indent: "  ")
     }
 }
 

@@ -22,9 +22,9 @@ struct ModelShowCommand: ParsableCommand {
             let shown = try ModelArgument(model).version(named: version, mergeOptions)
             let model = try shown.knownModel
             output.record(
-                shown.record(model), ([shown.title] + model.facts.lines(indent: "  ")).joined(separator: "\n"))
+                shown.record(model), lines: [shown.title] + model.facts.lines(indent: "  "))
             for entity in model.entities {
-                output.record(entity.record, entity.text)
+                output.record(entity.record, lines: entity.text)
                 for property in entity.declaredProperties where output.json {
                     output.record(property.record(of: entity), "")
                 }
@@ -76,14 +76,14 @@ extension ManagedObjectModel {
 }
 
 extension EntityDescription {
-    fileprivate var text: String {
+    fileprivate var text: [String] {
         var table = TextTable()
         for property in declaredProperties {
             let name = property.kind == "attribute" ? property.name : property.name + " →"
             table.add(.text(name), .text(property.aspects.text))
         }
         let said = aspects.text
-        return (["", name + (said.isEmpty ? "" : "  " + said)] + table.lines(indent: "  ")).joined(separator: "\n")
+        return ["", name + (said.isEmpty ? "" : "  " + said)] + table.lines(indent: "  ")
     }
 
     fileprivate var record: JSONObject {

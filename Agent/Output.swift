@@ -1,6 +1,7 @@
 import AgentProtocol
 import ArgumentParser
 import Glibc
+import LinuxSystem
 import Synchronization
 
 /// What every command understands.
@@ -24,21 +25,25 @@ struct Output: Sendable {
     }
 
     /// One object under `--json`, else the line for people.
-    func record(_ object: JSONObject, _ line: @autoclosure () -> String) {
-        if json { Self.write(object.text, to: STDOUT_FILENO) } else if !quiet { Self.write(line(), to: STDOUT_FILENO) }
+    func record(_ object: JSONObject, _ line: @autoclosure () -> String) { record(object, lines: [line()]) }
+
+    /// The same with several lines.
+    func record(_ object: JSONObject, lines: @autoclosure () -> [String]) {
+        if json { Self.write(json: object) } else if !quiet { Self.write(lines: lines(), to: STDOUT_FILENO) }
     }
 
     /// Says why the command ends, on standard error and, under `--json`, as its last object too.
     func fail(_ failure: CommandFailure) {
         if json {
-            var error: JSONObject = ["code": .string(failure.code), "message": .string(failure.message)]
+            let message = ([failure.message] + failure.reasons).joined(separator: "\n")
+            var error: JSONObject = ["code": .string(failure.code), "message": .string(message)]
             if let remedy = failure.remedy { error["hint"] = .string(remedy) }
-            Self.write(
-                (["type": "summary", "outcome": "failed", "error": .object(error)] as JSONObject).text,
-                to: STDOUT_FILENO)
+            Self.write(json: ["type": "summary", "outcome": "failed", "error": .object(error)])
         }
         let remedy = failure.remedy.map { " (\($0))" } ?? ""
-        Self.write("groupstore: \(failure.message)\(remedy)", to: STDERR_FILENO)
+        var lines = ["groupstore: \(failure.message)"] + failure.reasons
+        lines[lines.count - 1] += remedy
+        Self.write(lines: lines, to: STDERR_FILENO)
     }
 
     /// Standard output has taken less than was printed: a full disk, or nobody reads it any more.
@@ -58,8 +63,19 @@ struct Output: Sendable {
         write("groupstore: all was done, but standard output can't be written to", to: STDERR_FILENO)
     }
 
-    static func write(_ line: String, to descriptor: CInt) {
-        var bytes = Array((line + "\n").utf8)[...]
+    /// A line for people. What it is about may come from a store, a path or another process, so nothing in it can act on a
+    /// terminal or begin a line of its own (`PrintableText`).
+    static func write(_ line: String, to descriptor: CInt) { write(lines: [line], to: descriptor) }
+
+    static func write(lines: [String], to descriptor: CInt) {
+        write(exactly: lines.map { PrintableText($0).description + "\n" }.joined(), to: descriptor)
+    }
+
+    /// An object on a line of its own, exactly as it is.
+    static func write(json object: JSONObject) { write(exactly: object.text + "\n", to: STDOUT_FILENO) }
+
+    private static func write(exactly text: String, to descriptor: CInt) {
+        var bytes = Array(text.utf8)[...]
         while !bytes.isEmpty {
             let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
             if count < 0, errno == EINTR { continue }

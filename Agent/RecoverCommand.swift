@@ -37,13 +37,13 @@ struct RecoverCommand: ParsableCommand {
         var request = RelocationRequest(source: group, group: group)
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
-        Interruption.isNotedFromNowOn()
-        let found: InterruptedTransfer?
+        Interruption.isNotedFromNowOn(announcing: true)
+        let found: [InterruptedTransfer]
         do throws(RelocationFailure) {
             let engine = RelocationEngine(
                 request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
             found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
-            if dryRun, let found { show(found, output) }
+            if dryRun { for transfer in found { show(transfer, output) } }
         } catch {
             let failure = error.markedIfInterrupted
             progress.fail(failure, source: group, seconds: 0)
@@ -66,12 +66,14 @@ struct RecoverCommand: ParsableCommand {
                 + "to \(found.remedy.rawValue)")
     }
 
-    private func finish(_ found: InterruptedTransfer?, _ group: FilePath, _ output: Output) {
-        let done = found.map { $0.remedy == .finish ? "finished" : "undone" } ?? "nothing_to_do"
+    /// The outcome is `finished` where one of several was.
+    private func finish(_ found: [InterruptedTransfer], _ group: FilePath, _ output: Output) {
+        let isFinished = found.contains { $0.remedy == .finish }
+        let done = found.isEmpty ? "nothing_to_do" : isFinished ? "finished" : "undone"
         var summary: JSONObject = ["type": "summary", "outcome": .string(done)]
         if dryRun { summary["dry_run"] = true }
         summary.setPath("directory", bytes: group.bytes)
-        let sentence = found == nil ? "nothing was interrupted in \(PrintablePath(group))" : done
-        output.record(summary, dryRun && found != nil ? "would be: \(done)" : sentence)
+        let sentence = found.isEmpty ? "nothing was interrupted in \(PrintablePath(group))" : done
+        output.record(summary, dryRun && !found.isEmpty ? "would be: \(done)" : sentence)
     }
 }

@@ -89,20 +89,21 @@ struct RelocateCommand: ParsableCommand {
         do {
             var request = try request()
             let migration = migration()
+            Interruption.isNotedFromNowOn(announcing: true)
             let agent = AgentRelocation(
-                request, migration, dryRun: dryRun, environment: ProcessVariables.all)
-            guard agent == nil || !undo else { throw Self.undoBesideAgent }
+                request, migration, dryRun: dryRun, undo: undo, environment: ProcessVariables.all)
             guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceBesideAgent }
-            if let summary = agent?.run(progress) {
+            if let summary = try agent?.run(progress) {
                 if !dryRun { tellOfMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
                 return try reporting(output, changing: !dryRun) { try progress.finish(summary) }
             }
             try reporting(output) {
                 let trace = try modelOptions.trace()
-                try migration.map { try request.migrate($0, trace: trace) }
+                try migration.map {
+                    try request.migrate($0, trace: trace, isCancelled: { Interruption.wasAskedFor })
+                }
             }
             FileLease.ignoreBreakSignal()
-            Interruption.isNotedFromNowOn()
             let engine = RelocationEngine(
                 request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
@@ -129,11 +130,6 @@ struct RelocateCommand: ParsableCommand {
         }
     }
 
-    /// Its configuration says that the store belongs into the group.
-    private static let undoBesideAgent = RelocationFailure(
-        .busy, code: "agent_serves", "an agent serves this group, and would relocate the store again at once",
-        remedy: "stop the agent, or take the legacy store out of its configuration, then run this again")
-
     /// The statements are run in the agent.
     private static let traceBesideAgent = RelocationFailure(
         .busy, code: "agent_serves", "an agent serves this group and does the migration: it can't be traced from here",
@@ -150,9 +146,10 @@ struct RelocateCommand: ParsableCommand {
 
     private func request() throws(RelocationFailure) -> RelocationRequest {
         let working = FilePath(workingDirectory())
+        // Not normalized: what ".." means behind a symbolic link, the kernel says.
         var request = RelocationRequest(
-            source: ArgumentBytes.path(sourceStore).absolute(in: working),
-            group: ArgumentBytes.path(groupDir).absolute(in: working))
+            source: working.pushing(ArgumentBytes.path(sourceStore)),
+            group: working.pushing(ArgumentBytes.path(groupDir)))
         if let name {
             guard let component = FilePath.Component(bytes: ArgumentBytes.path(name).bytes) else {
                 throw .badName(FilePath(name))

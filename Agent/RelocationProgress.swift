@@ -14,6 +14,8 @@ final class RelocationProgress {
     private var bar: ProgressBar?
     private var lastReported: Int64 = 0
     private var lastWaiting: String?
+    /// A relocation that waits looks again, and decides the same.
+    private var lastPlan: String?
 
     private let migration: MigrationReporter
 
@@ -24,7 +26,9 @@ final class RelocationProgress {
 
     func report(_ event: RelocationEvent) {
         switch event {
-        case .plan(let text, _), .recovered(let text), .note(let text): emit(event, text)
+        case .plan(let text, _):
+            if isNewPlan(text) { emit(event, text) }
+        case .recovered(let text), .note(let text): emit(event, text)
         case .waiting(let holders): waiting(holders, event)
         case .copied(let bytes, let total): copied(bytes, total)
         case .transforming(let fraction, let doing): migration.report(fraction, doing)
@@ -34,6 +38,8 @@ final class RelocationProgress {
 
     /// What an agent tells of a relocation that it does.
     func relay(_ type: String, _ object: JSONObject) {
+        if type == "plan", !isNewPlan(object.string("text") ?? "") { return }
+        if type == "waiting", !isNews(object.objects("holders").map(FileHolder.init)) { return }
         if output.json {
             var line: JSONObject = ["type": .string(type)]
             for member in object.members where member.key != "id" { line[member.key] = member.value }
@@ -41,6 +47,7 @@ final class RelocationProgress {
         }
         switch (type, object["text"], object["bytes"], object["of"]) {
         case ("progress", _, .integer(let bytes)?, .integer(let total)?): copied(bytes, total)
+        case ("waiting", _, _, _): say("waiting for \(object.objects("holders").map(FileHolder.init).names)")
         case (_, .string(let text)?, _, _): say(text)
         default: break
         }
@@ -57,11 +64,9 @@ final class RelocationProgress {
             if case .array(let notes)? = summary["notes"] {
                 for case .string(let note) in notes { report(.note(note)) }
             }
-            let from = PrintablePath(FilePath(bytes: summary.path("from") ?? []) ?? "")
-            let to = PrintablePath(FilePath(bytes: summary.path("to") ?? []) ?? "")
-            return output.record(summary, "\(summary.string("outcome") ?? ""): \(from) to \(to)")
+            return output.record(summary, sentence(summary))
         }
-        if output.json { Output.write(summary.text, to: STDOUT_FILENO) }
+        if output.json { Output.write(json: summary) }
         Output.write(
             "groupstore: \(error.string("message") ?? "") (\(error.string("hint") ?? ""))", to: STDERR_FILENO)
         describeSides(of: summary)
@@ -69,10 +74,17 @@ final class RelocationProgress {
     }
 
     private func waiting(_ holders: [FileHolder], _ event: RelocationEvent) {
-        let names = holders.names
-        guard names != lastWaiting else { return }
-        lastWaiting = names
-        emit(event, "waiting for \(names)")
+        if isNews(holders) { emit(event, "waiting for \(holders.names)") }
+    }
+
+    private func isNewPlan(_ text: String) -> Bool {
+        defer { lastPlan = text }
+        return lastPlan != text
+    }
+
+    private func isNews(_ holders: [FileHolder]) -> Bool {
+        defer { lastWaiting = holders.names }
+        return lastWaiting != holders.names
     }
 
     private func copied(_ bytes: Int64, _ total: Int64) {
@@ -107,29 +119,33 @@ final class RelocationProgress {
     func finish(_ summary: RelocationSummary, seconds: Double, dryRun: Bool) {
         clearBar()
         for note in summary.notes { report(.note(note)) }
-        output.record(
-            summary.members(seconds: seconds, dryRun: dryRun).typed("summary"), sentence(summary, dryRun))
+        let members = summary.members(seconds: seconds, dryRun: dryRun).typed("summary")
+        output.record(members, sentence(members))
     }
 
-    private func sentence(_ summary: RelocationSummary, _ dryRun: Bool) -> String {
-        let from = PrintablePath(summary.from)
-        let to = PrintablePath(summary.to)
-        if dryRun { return "would be: \(summary.outcome.rawValue)" }
-        switch summary.outcome {
+    /// The same words whoever did it: this program, or an agent.
+    private func sentence(_ summary: JSONObject) -> String {
+        let from = AgentStatus.printable("from", summary)
+        let to = AgentStatus.printable("to", summary)
+        let outcome = summary.string("outcome") ?? ""
+        if summary.bool("dry_run") == true { return "would be: \(outcome)" }
+        switch RelocationSummary.Outcome(rawValue: outcome) {
         case .relocated:
-            return "relocated \(from) to \(to) (\(summary.method?.rawValue ?? ""), \(ByteCount(summary.bytes)))"
+            let bytes = ByteCount(summary.integer("bytes") ?? 0)
+            return "relocated \(from) to \(to) (\(summary.string("method") ?? ""), \(bytes))"
         case .undone: return "undone: the store is \(to) again"
         case .alreadyRelocated: return "already relocated: \(to)"
         case .migrated: return "migrated \(to)"
-        case .setAside: return "set aside \(summary.setAside.map { "\(PrintablePath($0.store))" } ?? ""); \(to) is new"
+        case .setAside: return "set aside \(AgentStatus.printable("set_aside", summary)); \(to) is new"
         case .nothingToDo: return "nothing to do: no store at \(from)"
+        case nil: return "\(outcome): \(from) to \(to)"
         }
     }
 
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {
         clearBar()
         let summary = failure.members(source: source, seconds: seconds).typed("summary")
-        if output.json { Output.write(summary.text, to: STDOUT_FILENO) }
+        if output.json { Output.write(json: summary) }
         Output.write("groupstore: \(failure.message) (\(failure.remedy))", to: STDERR_FILENO)
         describeSides(of: summary)
     }
@@ -169,5 +185,22 @@ extension JSONObject {
             if !names.isEmpty { facts.append("model \(names.joined(separator: ", "))") }
         }
         return facts.joined(separator: "; ")
+    }
+}
+
+extension JSONObject {
+    /// The objects in a list; none where there is no list.
+    func objects(_ key: String) -> [JSONObject] {
+        guard case .array(let values)? = self[key] else { return [] }
+        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
+    }
+}
+
+extension FileHolder {
+    /// As a line on the wire has it.
+    init(_ object: JSONObject) {
+        self.init(
+            pid: Int32(clamping: object.integer("pid") ?? 0), program: object.string("program") ?? "?",
+            isElsewhere: object.bool("elsewhere") ?? false)
     }
 }

@@ -9,7 +9,10 @@ struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Show which stores there are, where they came from, and who is subscribed.",
-        discussion: "Of a group directory it tells without an agent too: what is in it, and what was done there.")
+        discussion: """
+            Of a group directory it tells without an agent too: what is in it, and what was done there. A conflict, a \
+            refusal or a configuration that the agent could not read is shown, and the exit code is that of the first one.
+            """)
 
     @Argument(help: "A group container's directory; without it, all that the agent serves.", completion: .directory)
     var groupDir: String?
@@ -19,13 +22,16 @@ struct StatusCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            if let groupDir { try show(ArgumentBytes.path(groupDir), output) } else { try showAgent(output) }
+            let status = try groupDir.map { try show(ArgumentBytes.path($0), output) } ?? showAgent(output)
+            if let problem = status?.problems.first { throw ExitCode(problem.exitCode) }
         }
     }
 
-    private func showAgent(_ output: Output) throws {
+    private func showAgent(_ output: Output) throws -> AgentStatus? {
         do throws(AgentConnectionError) {
-            show(try AgentStatus(environment: ProcessVariables.all), output)
+            let status = try AgentStatus(environment: ProcessVariables.all)
+            show(status, output)
+            return status
         } catch {
             switch error {
             case .noAgent, .noSocketPath, .lost:
@@ -38,22 +44,23 @@ struct StatusCommand: ParsableCommand {
     }
 
     private func show(_ status: AgentStatus, _ output: Output) {
-        for row in status.rows { output.record(row.object, row.line) }
+        for row in status.rows { output.record(row.object, lines: row.lines) }
         var summary: JSONObject = ["type": "summary", "outcome": "served"]
         for member in status.summary.members where member.key != "id" && member.key != "ok" {
             summary[member.key] = member.value
         }
+        summary["problems"] = .integer(Int64(status.problems.count))
         output.record(summary, status.summaryLine)
     }
 
-    private func show(_ directory: FilePath, _ output: Output) throws {
+    private func show(_ directory: FilePath, _ output: Output) throws -> AgentStatus? {
         do {
             let path = directory.absolute(in: FilePath(workingDirectory()))
             let contents = try GroupDirectoryStatus(path)
             // Who is subscribed only an agent knows; that there is none is no failure here.
             let agent = try? AgentStatus(environment: ProcessVariables.all, directory: path)
-            for row in contents.rows { output.record(row.object, row.line) }
-            for row in agent?.rows ?? [] where row.type != "group" { output.record(row.object, row.line) }
+            for row in contents.rows { output.record(row.object, lines: row.lines) }
+            for row in agent?.rows ?? [] where row.type != "group" { output.record(row.object, lines: row.lines) }
             var summary: JSONObject = ["type": "summary", "outcome": "read"]
             summary.setPath("directory", bytes: path.bytes)
             summary["stores"] = .integer(Int64(contents.storeCount))
@@ -61,6 +68,7 @@ struct StatusCommand: ParsableCommand {
             summary["agent"] = .bool(agent?.rows.isEmpty == false)
             output.record(
                 summary, agent?.rows.isEmpty == false ? agent?.summaryLine ?? "" : "no agent serves this directory")
+            return agent?.rows.isEmpty == false ? agent : nil
         } catch let error as SystemError {
             throw CommandFailure(error)
         } catch let error as UnreadableRecord {
@@ -74,17 +82,31 @@ struct StatusCommand: ParsableCommand {
 struct StatusRow {
     let type: String
     let object: JSONObject
-    let line: String
+    let lines: [String]
 
-    init(_ type: String, _ members: JSONObject, _ line: String) {
+    init(_ type: String, _ members: JSONObject, _ lines: String...) { self.init(type, members, lines) }
+
+    init(_ type: String, _ members: JSONObject, _ lines: [String]) {
         self.type = type
-        self.line = line
+        self.lines = lines
         var object: JSONObject = ["type": .string(type)]
         for member in members.members where member.key != "type" && member.key != "id" {
             object[member.key] = member.value
         }
         self.object = object
     }
+}
+
+/// Something that the agent can't do, and tells of for as long as it can't.
+struct AgentProblem {
+    /// A word for scripts.
+    let check: String
+    /// Where it is; nil where it is no matter of one place.
+    let path: FilePath?
+    /// With what would help.
+    let message: String
+    /// Of a command that came to the same end.
+    let exitCode: Int32
 }
 
 /// What the agent tells of itself.
@@ -94,43 +116,75 @@ struct AgentStatus {
 
     /// `directory`: only of the group that has it; no rows when none has.
     init(environment: [String: String], directory: FilePath? = nil) throws(AgentConnectionError) {
-        let connection = try AgentConnection(AgentConnection.standardSocket(environment: environment))
+        try self.init(socket: AgentConnection.standardSocket(environment: environment), directory: directory)
+    }
+
+    /// As the other one, of the agent at that socket.
+    init(socket: FilePath, directory: FilePath? = nil) throws(AgentConnectionError) {
+        let connection = try AgentConnection(socket)
         let only = try directory.map { directory throws(AgentConnectionError) in
             try ServedGroups(connection).group(at: directory) ?? ""
         }
         var found: [StatusRow] = []
         summary = try connection.request(.status(group: only), deadline: Deadline(after: .seconds(10))) { type, row in
-            found.append(StatusRow(type, row, Self.line(type, row)))
+            found.append(StatusRow(type, row, Self.lines(type, row)))
         }
         rows = found
     }
 
+    /// What a person should do something about: stores in conflict, refused or failed, and a configuration that can't be
+    /// read.
+    var problems: [AgentProblem] {
+        let stores = rows.filter { $0.type == "legacy" }.compactMap { row -> AgentProblem? in
+            guard let code = row.object.integer("exit") else { return nil }
+            return AgentProblem(
+                check: "relocation", path: row.object.path("path").flatMap { FilePath(bytes: $0) },
+                message: row.object.string("detail") ?? row.object.string("state") ?? "",
+                exitCode: Int32(clamping: code))
+        }
+        let reload = summary.object("reload_failed").map {
+            AgentProblem(
+                check: "reload", path: nil, message: Self.rejection($0),
+                exitCode: ExitStatus.configuration.rawValue)
+        }
+        return stores + [reload].compactMap { $0 }
+    }
+
+    private static func rejection(_ object: JSONObject) -> String {
+        "the agent keeps its old configuration since \(object.string("at") ?? "?"): \(object.string("message") ?? "") "
+            + "(\(object.string("hint") ?? ""))"
+    }
+
     var summaryLine: String {
         let socket = Self.printable("socket", summary)
-        return "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), socket \(socket), "
+        let reload = summary.object("reload_failed").map { Self.rejection($0) + "\n" } ?? ""
+        return reload
+            + "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), socket \(socket), "
             + "\(summary.integer("subscribers") ?? 0) subscribers"
     }
 
-    private static func line(_ type: String, _ row: JSONObject) -> String {
+    private static func lines(_ type: String, _ row: JSONObject) -> [String] {
         switch type {
         case "group":
             let missing = row.bool("exists") == false ? "  (not there yet)" : ""
-            return "\(row.string("group") ?? "")  \(printable("directory", row))\(missing)"
+            return ["\(row.string("group") ?? "")  \(printable("directory", row))\(missing)"]
         case "subscription":
             let behind = row.integer("behind") ?? 0
             let since = row.string("lagging_since").map { " since \($0)" } ?? ""
             let waiting = (row.integer("waiting_bytes") ?? 0) + (row.integer("unread_bytes") ?? 0)
             let holder = FileHolder(
                 pid: Int32(clamping: row.integer("pid") ?? 0), program: row.string("program") ?? "?")
-            return "    subscriber \(holder)  \(behind) behind\(since), \(waiting) bytes waiting"
+            return ["    subscriber \(holder)  \(behind) behind\(since), \(waiting) bytes waiting"]
         case "legacy":
             let detail = row.string("detail").map { ": \($0)" } ?? ""
-            return "    legacy \(printable("path", row))  \(row.string("state") ?? "")\(detail)"
+            return ["    legacy \(printable("path", row))  \(row.string("state") ?? "")\(detail)"]
         default:
-            let last = row.object("last_relocation").map { "\n    \(Self.relocation($0))" } ?? ""
-            return "  \(printable("store", row))  \(row.string("state") ?? "")  "
+            let detail = row.string("detail").map { ": \($0)" } ?? ""
+            let store =
+                "  \(printable("store", row))  \(row.string("state") ?? "")\(detail)  "
                 + "\(row.integer("subscribers") ?? 0) subscribers\(holders("presenters", row, ", presented by "))"
-                + (row.object("relocation").map { "\n    \(state(of: $0))" } ?? "") + last
+            let relocations = [row.object("relocation").map(state), row.object("last_relocation").map(Self.relocation)]
+            return [store] + relocations.compactMap(\.self).map { "    \($0)" }
         }
     }
 
@@ -146,13 +200,7 @@ struct AgentStatus {
 
     private static func holders(_ key: String, _ row: JSONObject, _ words: String) -> String {
         guard case .array(let values)? = row[key], !values.isEmpty else { return "" }
-        let holders = values.compactMap { value -> FileHolder? in
-            guard case .object(let holder) = value else { return nil }
-            return FileHolder(
-                pid: Int32(clamping: holder.integer("pid") ?? 0), program: holder.string("program") ?? "?",
-                isElsewhere: holder.bool("elsewhere") ?? false)
-        }
-        return words + holders.list
+        return words + row.objects(key).map(FileHolder.init).list
     }
 
     static func relocation(_ object: JSONObject) -> String {

@@ -1,3 +1,5 @@
+import LinuxSystem
+
 /// Rows whose columns line up. Numbers stand to the right.
 struct TextTable {
     private var rows: [[Cell]] = []
@@ -6,14 +8,10 @@ struct TextTable {
         case text(String)
         case number(String)
 
-        /// A store's own words can't move the cursor or change colours: control characters are escaped.
+        /// As it is printed, for its width.
         fileprivate var content: String {
             switch self {
-            case .text(let content), .number(let content):
-                content.unicodeScalars.map { scalar in
-                    scalar.properties.generalCategory == .control
-                        ? "\\u{\(String(scalar.value, radix: 16))}" : String(scalar)
-                }.joined()
+            case .text(let content), .number(let content): PrintableText(content).description
             }
         }
     }

@@ -32,11 +32,13 @@ import os
 import random
 import socket
 import sys
+import threading
 import time
 from dataclasses import asdict, dataclass
 from typing import List, Optional, Union
 
 LONGEST_LINE = 32768
+CONNECT_TIME = 5.0
 
 
 # --- What a subscriber is told ------------------------------------------------------------------------------------
@@ -109,10 +111,20 @@ class Reset:
 
 @dataclass(frozen=True)
 class Disconnected:
-    """There is no agent. It is looked for; nothing that happens meanwhile is missed without a Reset."""
+    """There is no agent. It is looked for; nothing that happens meanwhile is missed without a Reset.
+
+    Lasts until Connected or Reset.
+    """
 
 
-Event = Union[Changed, Relocating, Relocated, Migrated, Abandoned, Reset, Disconnected]
+@dataclass(frozen=True)
+class Connected:
+    """What Disconnected told of is over: what happened meanwhile comes next, as a Changed or as a Reset."""
+
+    token: str
+
+
+Event = Union[Changed, Relocating, Relocated, Migrated, Abandoned, Reset, Disconnected, Connected]
 
 
 class Refused(Exception):
@@ -230,9 +242,10 @@ class _Subscription:
         if message.get("ok") is False:
             raise Refused(message.get("error", {}))
         if message.get("ok") is True:
+            was_told = self.is_told
             self.is_told, self.failures = False, 0
             if self.token is not None:
-                return None
+                return Connected(self.token) if was_told else None
             self.token = message.get("token", "")
             return Reset(self.token, "subscribed")
         # A bookmark is no event, and moves the token all the same.
@@ -271,6 +284,7 @@ class Changes:
         self._socket = None
         self._unread = None
         self._is_closed = False
+        self._closing = threading.Event()
 
     @property
     def token(self) -> Optional[str]:
@@ -301,9 +315,12 @@ class Changes:
                 return None
             try:
                 if self._unread is None:
-                    self._connect()
+                    self._connect(left)
+                    left = None if deadline is None else max(0.001, deadline - time.monotonic())
                 event = self._receive(left)
             except socket.timeout:
+                if self._unread is None:
+                    self._drop()  # before all of the request was sent
                 return None
             except (OSError, ValueError):
                 if self._is_closed:
@@ -320,11 +337,14 @@ class Changes:
 
     def close(self):
         self._is_closed = True
+        self._closing.set()
         self._drop()
 
-    def _connect(self):
+    def _connect(self, left):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket = connection
+        # With a time-out it never waits: an agent that takes nobody is tried again, and close() ends that.
+        connection.settimeout(CONNECT_TIME if left is None else min(left, CONNECT_TIME))
         connection.connect(self._subscription.path)
         connection.sendall(self._subscription.request())
         self._unread = bytearray()
@@ -356,7 +376,7 @@ class Changes:
             pause = self._subscription.pause()
             if deadline is not None:
                 pause = min(pause, max(0, deadline - time.monotonic()))
-            time.sleep(pause)
+            self._closing.wait(pause)
         return event
 
     def _drop(self):
@@ -399,12 +419,15 @@ def ask(operation, timeout=30.0, path=None, **members):
 
 
 class AsyncChanges:
-    """As `Changes`, for `async for`. Cancel the task, or call `aclose`, to end it."""
+    """As `Changes`, for `async for`. `aclose`, or leaving an `async with`, ends it.
+
+    An `__anext__` that is cancelled, as by a time-out, ends nothing: the next one goes on.
+    """
 
     def __init__(self, store, since=None, tables=None, path=None, **wishes):
-        self._subscription = _Subscription(store, since, tables, path, wishes)
         self._reader = None
         self._writer = None
+        self._subscription = _Subscription(store, since, tables, path, wishes)
         self._is_closed = False
 
     @property
@@ -427,10 +450,13 @@ class AsyncChanges:
                 event = await self._step()
                 if event is not None:
                     return event
-        except (asyncio.CancelledError, Refused):
+        except Refused:
             await self.aclose()
             raise
         raise StopAsyncIteration
+
+    def __del__(self):
+        self._drop()
 
     async def aclose(self):
         self._is_closed = True
@@ -439,14 +465,18 @@ class AsyncChanges:
     async def _step(self):
         try:
             if self._reader is None:
-                self._reader, self._writer = await asyncio.open_unix_connection(
-                    self._subscription.path, limit=2 * LONGEST_LINE
+                self._reader, self._writer = await asyncio.wait_for(
+                    asyncio.open_unix_connection(self._subscription.path, limit=2 * LONGEST_LINE), CONNECT_TIME
                 )
+                if self._is_closed:
+                    self._drop()
+                    return None
                 self._writer.write(self._subscription.request())
-                await self._writer.drain()
             return self._subscription.take(_parse(await self._reader.readline()))
-        except (OSError, ValueError):
+        except (OSError, ValueError, asyncio.TimeoutError):
             self._drop()
+            if self._is_closed:
+                return None
             event = self._subscription.lost()
             if event is None:
                 await asyncio.sleep(self._subscription.pause())
@@ -455,7 +485,10 @@ class AsyncChanges:
     def _drop(self):
         writer, self._reader, self._writer = self._writer, None, None
         if writer is not None:
-            writer.close()
+            try:
+                writer.close()
+            except RuntimeError:
+                pass  # the event loop has gone, and the connection with it
 
 
 # --- As a program --------------------------------------------------------------------------------------------------

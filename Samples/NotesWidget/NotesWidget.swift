@@ -33,6 +33,8 @@ struct NotesWidget {
         case .abandoned(let outcome, let message, _): say("not relocated: \(outcome): \(message)")
         case .reset(let reason, _): say("reset (\(reason)): what is shown must be read anew")
         case .disconnected: say("no agent: changes are not heard of until there is one")
+        case .notServed(let message): say("not served: \(message)")
+        case .connected: say("connected again")
         }
     }
 }

@@ -39,6 +39,8 @@ package struct RelocateOperation: Sendable, Equatable {
     /// Seconds.
     package var deadline: Double?
     package var dryRun = false
+    /// Takes the store's last relocation back.
+    package var undo = false
     package var opaque = false
     package var assumeClosed = false
     /// As on the command line; nil: as it is.
@@ -79,6 +81,8 @@ extension RelocateOperation {
             throw WireError(code: "bad_request", "deadline is 0 to 86400 seconds")
         }
         dryRun = object.bool("dry_run") ?? false
+        undo = object.bool("undo") ?? false
+        guard !undo || !dryRun else { throw WireError(code: "bad_request", "undo has no dry_run") }
         opaque = object.bool("opaque") ?? false
         assumeClosed = object.bool("assume_closed") ?? false
         journalMode = object.string("journal_mode")
@@ -147,7 +151,8 @@ extension RelocateOperation {
         object["on_conflict"] = onConflict.map { .string($0) }
         object["retire"] = retire.map { .string($0) }
         object["deadline"] = deadline.map { .number($0) }
-        for (key, flag) in [("dry_run", dryRun), ("opaque", opaque), ("assume_closed", assumeClosed)] where flag {
+        for (key, flag) in [("dry_run", dryRun), ("undo", undo), ("opaque", opaque), ("assume_closed", assumeClosed)]
+        where flag {
             object[key] = true
         }
         object["journal_mode"] = journalMode.map { .string($0) }

@@ -17,6 +17,7 @@ package enum StoreEvent: Sendable, Equatable {
     case change(ChangedTables)
     /// A legacy store is about to become this one; who still has it open.
     case relocating(waitingFor: [Holder])
+    /// `from` is empty for those who may not know it.
     case relocated(from: [UInt8], to: [UInt8])
     /// The store is of another version of its model: what was known of it is stale. Without `fromModel` it was of no known
     /// version.
@@ -49,6 +50,16 @@ package enum StoreEvent: Sendable, Equatable {
         case unconfigured
     }
 
+    /// The same for a user who may read the store, and perhaps not the places that it comes from.
+    package var withoutPlaces: StoreEvent {
+        switch self {
+        case .relocated(_, let to): .relocated(from: [], to: to)
+        case .abandoned(let outcome, _):
+            .abandoned(outcome: outcome, message: "the relocation moved nothing: \(outcome)")
+        case .change, .relocating, .migrated, .reset: self
+        }
+    }
+
     private static let mostHolders = 32
 
     /// The event's line.
@@ -61,7 +72,7 @@ package enum StoreEvent: Sendable, Equatable {
         case .relocating(let holders):
             object["waiting_for"] = Self.json(of: holders)
         case .relocated(let from, let to):
-            object.setPath("from", bytes: from)
+            if !from.isEmpty { object.setPath("from", bytes: from) }
             object.setPath("to", bytes: to)
         case .migrated(let fromModel, let toModel):
             object["from_model"] = fromModel.map { .string($0) }

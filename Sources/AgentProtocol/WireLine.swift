@@ -10,6 +10,11 @@ package enum WireLine {
     /// longest member that isn't needed to understand the line gives way, and `truncated` says so.
     package static func bytes(_ object: JSONObject) -> [UInt8] {
         var shortened = object
+        // What is longer by itself can't stay, and isn't written out only to be measured.
+        for (key, value) in object.members where !needed.contains(key) && value.isLonger(than: longest) {
+            shortened[key] = nil
+            shortened["truncated"] = true
+        }
         while true {
             var line: [UInt8] = []
             line.reserveCapacity(256)
@@ -34,6 +39,20 @@ package enum WireLine {
         var bytes: [UInt8] = []
         value.write(to: &bytes)
         return bytes.count
+    }
+}
+
+extension JSONValue {
+    /// False where that can't be said without writing it.
+    fileprivate func isLonger(than limit: Int) -> Bool { leastLength > limit }
+
+    private var leastLength: Int {
+        switch self {
+        case .null, .bool, .integer, .number: 1
+        case .string(let text): text.utf8.count
+        case .array(let values): values.reduce(0) { $0 + $1.leastLength }
+        case .object(let object): object.members.reduce(0) { $0 + $1.key.utf8.count + $1.value.leastLength }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -13,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -176,6 +178,99 @@ ssize_t gs_socket_receive(int descriptor, void *bytes, size_t length) {
     return recv(descriptor, bytes, length, 0);
 }
 
+int gs_socket_groups(int descriptor, gid_t *groups, int capacity) {
+    socklen_t length = (socklen_t)((size_t)capacity * sizeof *groups);
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERGROUPS, groups, &length) != 0) return -1;
+    return (int)(length / sizeof *groups);
+}
+
+ssize_t gs_socket_receive_passed(int descriptor, void *bytes, size_t length, int *passed, int capacity, int *count) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * 16)];
+        struct cmsghdr aligned;
+    } control;
+    struct iovec part = {.iov_base = bytes, .iov_len = length};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    *count = 0;
+    ssize_t received = recvmsg(descriptor, &message, MSG_CMSG_CLOEXEC);
+    if (received < 0) return received;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+        size_t found = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < found; i++) {
+            int one;
+            memcpy(&one, CMSG_DATA(header) + i * sizeof one, sizeof one);
+            if (*count < capacity) passed[(*count)++] = one;
+            else close(one);
+        }
+    }
+    return received;
+}
+
+ssize_t gs_socket_send_passing(int descriptor, const void *bytes, size_t length, int passed) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr aligned;
+    } control;
+    memset(&control, 0, sizeof control);
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = length};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof passed);
+    memcpy(CMSG_DATA(header), &passed, sizeof passed);
+    return sendmsg(descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static int ask(struct gs_access_question *question) {
+    int found = open(question->path, O_PATH | O_CLOEXEC);
+    if (found < 0) return errno;
+    struct stat status;
+    int error = fstat(found, &status) == 0 ? 0 : errno;
+    if (error == 0) {
+        question->device = status.st_dev;
+        question->inode = status.st_ino;
+        // Of the file that was looked at, whatever its name has come to mean. A kernel before 5.8 only knows names.
+        if (syscall(SYS_faccessat2, found, "", question->mode, AT_EMPTY_PATH) != 0) error = errno;
+        if (error == ENOSYS || error == EINVAL || error == EPERM)
+            error = access(question->path, question->mode) == 0 ? 0 : errno;
+    }
+    close(found);
+    return error;
+}
+
+// Only calls that are safe in a child of a process with several threads (signal-safety(7)). The raw ones: glibc's would
+// make all threads of the parent change, too, of which the child has none.
+static _Noreturn void ask_as(uid_t user, gid_t group, const gid_t *groups, int group_count,
+                             struct gs_access_question *answers, int count) {
+    if (syscall(SYS_setgroups, (size_t)group_count, groups) != 0 || syscall(SYS_setresgid, group, group, group) != 0 ||
+        syscall(SYS_setresuid, user, user, user) != 0 || getuid() != user || geteuid() != user)
+        _exit(1);
+    for (int i = 0; i < count; i++) answers[i].error = ask(&answers[i]);
+    _exit(0);
+}
+
+int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, struct gs_access_question *questions,
+                 int count) {
+    size_t length = (size_t)count * sizeof *questions;
+    struct gs_access_question *answers =
+        mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (answers == MAP_FAILED) return -1;
+    memcpy(answers, questions, length);
+    pid_t child = fork();
+    if (child == 0) ask_as(user, group, groups, group_count, answers, count);
+    int status = 1;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    if (status == 0) memcpy(questions, answers, length);
+    munmap(answers, length);
+    if (child > 0 && status == 0) return 0;
+    if (child > 0) errno = EPERM;
+    return -1;
+}
+
 int gs_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
 
 const int gs_epoll_add = EPOLL_CTL_ADD;
@@ -235,6 +330,10 @@ ssize_t gs_get_attribute(int descriptor, const char *name, void *value, size_t s
     return fgetxattr(descriptor, name, value, size);
 }
 
+ssize_t gs_get_path_attribute(const char *path, const char *name, void *value, size_t size) {
+    return getxattr(path, name, value, size);
+}
+
 int gs_remove_attribute(int descriptor, const char *name) { return fremovexattr(descriptor, name); }
 
 int gs_set_attribute(int descriptor, const char *name, const void *value, size_t size) {
@@ -271,9 +370,59 @@ int gs_close_elsewhere(int descriptor) {
     return -1;
 }
 
+#ifndef STATX_ATTR_MOUNT_ROOT
+#define STATX_ATTR_MOUNT_ROOT 0x00002000
+#endif
+
+int gs_is_mount_point(int directory, const char *name) {
+    struct statx found, parent;
+    int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+    if (statx(directory, name, flags, STATX_TYPE, &found) != 0) return -1;
+    if (found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) return (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+    // Before Linux 5.8. The files of an overlay may have other devices than its directories.
+    if (!S_ISDIR(found.stx_mode)) return 0;
+    if (statx(directory, "", AT_EMPTY_PATH, STATX_TYPE, &parent) != 0) return -1;
+    return found.stx_dev_major != parent.stx_dev_major || found.stx_dev_minor != parent.stx_dev_minor;
+}
+
 int64_t gs_birth_time(int directory, const char *name) {
     struct statx found;
     if (statx(directory, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &found) != 0) return -1;
     if (!(found.stx_mask & STATX_BTIME)) return -1;
     return (int64_t)found.stx_btime.tv_sec * 1000000000 + found.stx_btime.tv_nsec;
+}
+
+#ifndef STATX_ATTR_MOUNT_ROOT
+#define STATX_ATTR_MOUNT_ROOT 0x00002000
+#endif
+
+static bool is_side_file(const char *name) {
+    static const char *const endings[] = {"-wal", "-shm", "-journal"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t ending = strlen(endings[i]);
+        if (length > ending && strcmp(name + length - ending, endings[i]) == 0) return true;
+    }
+    return false;
+}
+
+int gs_lasting_name(int directory, char *name, size_t length) {
+    int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (own < 0) return -1;
+    DIR *names = fdopendir(own);
+    if (names == NULL) {
+        close(own);
+        return -1;
+    }
+    int found = 0;
+    struct dirent *entry;
+    while ((entry = readdir(names)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        if (found && is_side_file(entry->d_name)) continue;
+        snprintf(name, length, "%s", entry->d_name);
+        found = 1;
+        if (!is_side_file(name)) break;
+    }
+    closedir(names);
+    return found;
 }

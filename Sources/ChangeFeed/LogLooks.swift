@@ -8,6 +8,8 @@ extension StoreObserver {
     func lookAtWriteAhead(_ files: StoreFiles) throws -> Observation {
         // The counter counts again when rollback mode comes back.
         known.changeCounter = try files.header()?.changeCounter
+        settledStamp = nil
+        bracket = JournalBracket()
         // A journal in this mode: somebody wrote the store in the other one, and came back before it was looked at.
         if usesJournal {
             usesJournal = false
@@ -28,8 +30,14 @@ extension StoreObserver {
     /// read.
     private func lookWithoutIndex(_ files: StoreFiles) throws -> Observation {
         guard files.isLockedExclusively() else {
+            lockedCommits = nil
+            if let rest = leftLog.rest { return Observation(.unchanged, lookAgain: rest) }
             defer { isUnreadable = false }
             backoff = LookDelay()
+            if let left = try leftLog.commit(otherThan: known.commit, in: files) {
+                take(left)
+                return Observation(.changed)
+            }
             guard isUnreadable else {
                 return try lookAtRest(files, wasWritten: files.log == nil && sessions.isModified)
             }
@@ -37,8 +45,23 @@ extension StoreObserver {
             tracker.addUnknown()
             return Observation(.changed)
         }
-        // The last program to close a store locks it for a moment too, with its log gone already.
-        return stillLocked()
+        // The last program to close a store locks it too, with its log gone already or about to go.
+        if lockedCommits == nil, leftLog.rest == nil,
+            try leftLog.commit(otherThan: known.commit, in: files) != nil
+        {
+            lockedCommits = LockedCommits(stamp: nil)
+        }
+        return lockedCommits == nil ? awaitUnlocking() : stillLocked()
+    }
+
+    /// A commit that no index told of.
+    private func take(_ commit: LogPosition) {
+        leaveRest()
+        known.commit = commit
+        // The next session's index begins with it.
+        indexHasCommitted = true
+        tracker.addUnknown()
+        forgetTables(Unattributable.gap)
     }
 
     /// Where nobody has the store open, SQLite writes nothing: somebody has written another store over it, a backup. Or a
@@ -86,15 +109,34 @@ extension StoreObserver {
         }
         // In exclusive mode nobody takes the log's lock, and nobody else can read.
         if files.isLockedExclusively() {
-            guard isNew, !isUnreadable else { return stillLocked() }
+            guard isNew, !isUnreadable else { return try stillExclusive(files) }
+            lockedCommits = LockedCommits(stamp: try files.stamp(), count: (lockedCommits?.count ?? 0) + 1)
             backoff = LookDelay()
             return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
         }
+        lockedCommits = nil
         // It may have been committed between the last look and the lock's release.
         if try hasCommitted(files) { hasChanged = true }
+        if !hasChanged, !isNew, let index = try files.index(),
+            let left = try leftLog.commit(beyond: index, known.commit, in: files)
+        {
+            take(left)
+            hasChanged = true
+        }
         backoff = LookDelay()
         defer { isUnreadable = false }
         return Observation(hasChanged || isUnreadable ? .changed : .unchanged)
+    }
+
+    /// Each commit is seen in the index, so nothing is unknown as long as none comes: the last program to close a store
+    /// keeps everybody out while it checkpoints, which takes a slow disk seconds.
+    private func stillExclusive(_ files: StoreFiles) throws -> Observation {
+        guard let commits = lockedCommits, !isUnreadable else {
+            return isUnreadable ? stillLocked() : awaitUnlocking()
+        }
+        if commits.count > 1 { return stillLocked() }
+        // Committed just before that, perhaps. The database is written by a checkpoint.
+        return try commits.stamp == files.stamp() ? stillLocked(patience: .seconds(2)) : awaitUnlocking()
     }
 
     func awaitCommit(_ files: StoreFiles) throws -> Bool {

@@ -11,30 +11,59 @@ extension StoreObserver {
         // Here each commit is a write to the database: none of them was made between two sessions.
         sessions.observedWrite()
         forgetTables(Unattributable.gap)
-        guard try !files.isJournalHot() else { return Observation(.unchanged) }
+        lockedCommits = nil
+        // First: what is written after the counter was read has another one.
+        let stamp = try files.stamp()
+        guard try !files.isJournalHot() else {
+            bracket.sawHotJournal()
+            return Observation(.unchanged)
+        }
         guard let counter = try files.header()?.changeCounter, counter != known.changeCounter else {
-            let mayBeExclusive = usesJournal || isUnreadable || toldUnderLock != nil
-            if mayBeExclusive, files.waitForWriter() { return stillLocked() }
-            let wasWritten = try toldUnderLock.map { try files.stamp() != $0 } ?? false
-            toldUnderLock = nil
-            if wasWritten { tracker.addUnknown() }
-            return settled(wasWritten ? .changed : .unchanged)
+            return try lookUncounted(files, stamp)
         }
         // Without a journal on the disk, the database is written before the transaction is over.
-        let stamp = try files.stamp()
         let isLocked = files.waitForWriter()
         if isLocked, !usesJournal { return stillLocked() }
         guard try !files.isJournalHot(), try files.header()?.changeCounter == counter else {
             return Observation(.unchanged, lookAgain: backoff.next())
         }
         known.changeCounter = counter
+        // Whatever was written until now is told with this commit: what its transaction wrote since the look began, too.
+        let told = try files.stamp()
+        try settle(at: told, files)
         tracker.addUnknown()
         // Whoever reads now may have to wait: that what comes next isn't counted is noticed by the lock. And what is copied
         // over a store, without a journal or a lock, may have come in part.
         let mayGoOn = isLocked || !usesJournal
-        toldUnderLock = mayGoOn ? stamp : nil
+        toldUnderLock = mayGoOn ? told : nil
         let found = settled(.changed)
         return mayGoOn ? Observation(found.finding, lookAgain: isLocked ? backoff.next() : Self.settling) : found
+    }
+
+    /// The counter says that nothing was committed. But a program in exclusive mode counts its first commit only, and a store
+    /// that was copied over this one may have counted as far.
+    private func lookUncounted(_ files: StoreFiles, _ stamp: StoreFiles.Stamp) throws -> Observation {
+        let mayBeExclusive = usesJournal || isUnreadable || toldUnderLock != nil
+        if mayBeExclusive, files.waitForWriter() { return stillLocked() }
+        // With its journal in memory, a program writes before it commits, and has written all back when it doesn't.
+        if !mayBeExclusive, bracket.wasWrittenOutside, files.isLockedExclusively() {
+            bracket.wasLocked = true
+            return awaitUnlocking()
+        }
+        let wasWritten = toldUnderLock.map { $0 != stamp } ?? false
+        let isCopied = bracket.wasWrittenOutside && !bracket.wasLocked && stamp != settledStamp
+        toldUnderLock = nil
+        try settle(at: stamp, files)
+        guard wasWritten || isCopied else { return settled(.unchanged) }
+        tracker.addUnknown()
+        // It may have come in part.
+        if isCopied { toldUnderLock = stamp }
+        return Observation(settled(.changed).finding, lookAgain: isCopied ? Self.settling : nil)
+    }
+
+    private func settle(at stamp: StoreFiles.Stamp, _ files: StoreFiles) throws {
+        settledStamp = stamp
+        bracket.settle(hasJournal: try files.hasJournal())
     }
 
     func settled(_ finding: Observation.Finding) -> Observation {
@@ -45,15 +74,20 @@ extension StoreObserver {
         return Observation(isUnreadable ? .changed : finding)
     }
 
-    /// A commit takes no longer than this; a program in exclusive mode keeps its lock for good, and is noticed again
+    /// A commit takes no longer than `patience`; a program in exclusive mode keeps its lock for good, and is noticed again
     /// when it closes.
-    func stillLocked() -> Observation {
-        if let again = backoff.nextWithin(.milliseconds(500)) { return Observation(.unchanged, lookAgain: again) }
+    func stillLocked(patience: Duration = .milliseconds(500)) -> Observation {
+        if let again = backoff.nextWithin(patience) { return Observation(.unchanged, lookAgain: again) }
         defer { isUnreadable = true }
         // It may give exclusive mode up without writing or closing: no event would tell.
         return Observation(
             isUnreadable ? .unchanged : .discontinued(.unreadable), lookAgain: Self.untilUnlocked)
     }
 
-    private static let untilUnlocked = Duration.seconds(1)
+    /// No event tells when a lock is released; nothing is told meanwhile.
+    func awaitUnlocking() -> Observation {
+        Observation(.unchanged, lookAgain: backoff.nextWithin(.milliseconds(500)) ?? Self.untilUnlocked)
+    }
+
+    static let untilUnlocked = Duration.seconds(1)
 }

@@ -11,6 +11,8 @@ final class StoreFiles {
     private let identity: FileIdentity
     /// How many names the database has.
     private var nameCount: UInt64
+    /// The database alone is mounted here: what is written to it raises its events where it comes from.
+    private let isMountPoint: Bool
     private let database: SharedDescriptor
     private(set) var log: LogIndex?
     /// The log that belongs to the index; opened when its frames are wanted.
@@ -26,6 +28,7 @@ final class StoreFiles {
         let database = SharedDescriptor(try directory.open(name.database, flags: O_RDONLY))
         identity = try database.identity()
         nameCount = status.links
+        isMountPoint = (try? directory.isMountPoint(name.database)) ?? false
         self.directory = directory
         self.name = name
         self.database = database
@@ -44,7 +47,7 @@ final class StoreFiles {
     }
 
     /// The database, where it has other names: what is written through them raises no event in this directory.
-    var sharedIdentity: FileIdentity? { nameCount > 1 ? identity : nil }
+    var sharedIdentity: FileIdentity? { nameCount > 1 || isMountPoint ? identity : nil }
 
     /// What a subscriber that begins now knows.
     func baseline() throws -> Known {
@@ -53,12 +56,30 @@ final class StoreFiles {
         if let index = try index() {
             known.commit = LogPosition(index)
             known.commitCount = index.commitCount
-        } else if try directory.status(name.wal) != nil {
-            let log = try directory.open(name.wal, flags: O_RDONLY)
-            let left = try WriteAheadLog(log, path: directory.path.appending(name.wal))
-            known.commit = LogPosition(salt: left.salt, frame: left.lastFrame, checksum: left.checksum)
+        } else if let left = try leftCommit() {
+            known.commit = left
         }
         return known
+    }
+
+    /// The last commit in the log, read without its index, or beyond what an index tells of; nil when there is no log.
+    func leftCommit(beyond index: WriteAheadIndex? = nil) throws -> LogPosition? {
+        guard try directory.status(name.wal) != nil else { return nil }
+        do throws(SystemError) {
+            let log = try directory.open(name.wal, flags: O_RDONLY)
+            let left = try WriteAheadLog(log, path: directory.path.appending(name.wal), beyond: index)
+            guard left.lastFrame > 0 else { return nil }
+            return LogPosition(salt: left.salt, frame: left.lastFrame, checksum: left.checksum)
+        } catch {
+            // Removed between the two calls.
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+    }
+
+    /// Nil when there is no log.
+    func logStamp() throws(SystemError) -> Stamp? {
+        try directory.status(name.wal).map { Stamp(size: $0.size, modified: $0.modified) }
     }
 
     func header() throws(SystemError) -> DatabaseHeader? {
@@ -78,6 +99,8 @@ final class StoreFiles {
     }
 
     func isJournalHot() throws(SystemError) -> Bool { try RollbackJournal.isHot(name.journal, in: directory) }
+
+    func hasJournal() throws(SystemError) -> Bool { try directory.status(name.journal) != nil }
 
     // MARK: The log's index
 

@@ -26,6 +26,15 @@ package final class StoreObserver {
     /// When the database was written last, where its writer kept the lock after the commit that was told, or had no journal: in
     /// exclusive mode the change counter counts a program's first commit only.
     var toldUnderLock: StoreFiles.Stamp?
+    /// In rollback mode, when the database was written last, as of the last settled look.
+    var settledStamp: StoreFiles.Stamp?
+    var bracket = JournalBracket()
+    var leftLog = LeftLog()
+    /// The commits that were found while a program kept everybody else out.
+    var lockedCommits: LockedCommits?
+    /// Why the store can't be read; nil when it can, or a program's lock is the reason.
+    package private(set) var failure: SystemError?
+    private var failures = LookDelay(first: .seconds(1), longest: .seconds(60))
     /// The database's, of a store in WAL mode that nobody has open.
     var atRest: StoreFiles.Stamp?
     /// Until when the events are waited for that may tell why it is another one.
@@ -54,12 +63,39 @@ package final class StoreObserver {
     /// Takes what is there now as known. Until the first `attach`, and after `letGo`, nothing is open.
     package func attach() {
         letGo()
-        guard let opened = try? StoreFiles(directory, name) else { return }
-        files = opened
-        known = (try? opened.baseline()) ?? Known()
-        indexHasCommitted = known.commit.frame > 0
-        if opened.log == nil, (try? opened.header())??.journalMode == .writeAhead { atRest = try? opened.stamp() }
+        failure = nil
+        do {
+            guard let opened = try StoreFiles(directory, name) else { return }
+            let stamp = try opened.stamp()
+            // First: a commit that comes meanwhile is another one.
+            leftLog.known = try opened.logStamp()
+            known = try opened.baseline()
+            files = opened
+            takeMode(opened, stamp, try opened.header()?.journalMode)
+            failures = LookDelay(first: .seconds(1), longest: .seconds(60))
+        } catch {
+            isUnreadable = true
+            failure = error as? SystemError
+        }
     }
+
+    private func takeMode(_ files: StoreFiles, _ stamp: StoreFiles.Stamp, _ mode: DatabaseHeader.JournalMode?) {
+        indexHasCommitted = known.commit.frame > 0
+        switch mode {
+        case .writeAhead: if files.log == nil { atRest = stamp }
+        case .rollback:
+            settledStamp = stamp
+            // Of a program in exclusive mode, no further commit is counted.
+            if files.isLockedExclusively() { toldUnderLock = stamp }
+        case nil: break
+        }
+    }
+
+    /// False while a program's lock, a limit or a missing right is in the way.
+    package var isReadable: Bool { !isUnreadable }
+
+    /// How long until a limit that was in the way is tried again.
+    package var retryDelay: Duration? { failure.flatMap(ResourceLimit.init) == nil ? nil : failures.next() }
 
     /// Closes every descriptor: somebody here is about to open the store through SQLite, or to move it.
     package func letGo() {
@@ -72,16 +108,21 @@ package final class StoreObserver {
         isUnreadable = false
         ahead = .not
         toldUnderLock = nil
+        settledStamp = nil
+        bracket = JournalBracket()
+        leftLog = LeftLog()
+        lockedCommits = nil
         leaveRest()
     }
 
     /// Something happened to one of the store's parts. Cheap; `look` judges.
-    package func note(_ part: StorePart, created: Bool, modified: Bool, removed: Bool) {
+    package func note(_ part: StorePart, created: Bool, modified: Bool, removed: Bool, closed: Bool = false) {
         // A write to the log is what most events are, and needs the least looking.
         if part == .wal, !created, !removed { touched.insert(.wal) } else { touched.formUnion([part, .database]) }
         if part == .journal { usesJournal = true }
         events.note(part, created: created, modified: modified)
         sessions.note(part, created: created, modified: modified, removed: removed)
+        bracket.note(part, created: created, modified: modified, removed: removed, closed: closed)
     }
 
     /// What the next `look` need not do again.
@@ -121,16 +162,18 @@ package final class StoreObserver {
             if let files, files.log != nil, noted.isSubset(of: [.wal]) { return try lookAtLog(files) }
             return try lookAtAll()
         } catch {
-            return unreadable()
+            return unreadable(error)
         }
     }
 
-    /// It may be read again when its owner allows it, or when a lease on it is over.
-    private func unreadable() -> Observation {
+    /// It may be read again when its owner allows it, or when a lease on it is over. Of a limit that is no longer in the
+    /// way, nothing tells.
+    private func unreadable(_ error: any Error) -> Observation {
         defer { isUnreadable = true }
         forgetTables(Unattributable.gap)
         files = nil
-        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable))
+        failure = error as? SystemError
+        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable), lookAgain: retryDelay)
     }
 
     // MARK: Everything
@@ -141,11 +184,13 @@ package final class StoreObserver {
             files = nil
             sessions = SessionNotes()
             isUnreadable = false
+            failure = nil
             return Observation(hadStore ? .discontinued(.vanished) : .unchanged)
         }
         guard found === files else {
             let was = isUnreadable
             attach()
+            if let failure { throw failure }
             return Observation(was ? .changed : .discontinued(hadStore ? .replaced : .appeared))
         }
         let hasChanged = try lookAtSessions(found)
@@ -172,6 +217,7 @@ package final class StoreObserver {
         if hasEnded {
             sessions.observedOneEnded(hasCommitted: indexHasCommitted)
             indexHasCommitted = false
+            leftLog = LeftLog()
         }
         if try hasCommitted(files) { hasChanged = true }
         let isMissed = sessions.takeMissed()

@@ -42,6 +42,8 @@ package enum Notice: Sendable, Equatable {
     case directoryAppeared(FilePath)
     /// The directory was deleted, moved away or unmounted; it is waited for.
     case directoryVanished(FilePath)
+    /// The directory can't be followed any more, wherever it is: it is no longer watched.
+    case unwatchable(FilePath, SystemError)
     /// The kernel's queue overflowed: anything may have happened in any directory. All watches are in place again.
     case overflow
     /// `wake` was called.
@@ -59,11 +61,11 @@ package protocol EventSource: AnyObject {
     func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws
     /// Looks whether other directories have come to stand at the watched names without an event: file systems were mounted.
     /// What there is to tell is among the next notices.
-    func lookAtPlaces() throws
+    func lookAtPlaces()
     /// A number for writes to a file in a watched directory: `next` may say it, in place of an event. Nil ends that.
     func mark(_ name: FilePath.Component, in directory: FilePath, as number: Int?)
     /// Waits for at least one notice, and returns those that are there (a burst in parts), in order; empty when `timeout` is over first
-    /// (nil: no time-out).
+    /// (nil: no time-out), or the source had something to look at that is no matter of others.
     ///
     /// Where the first thing that comes is a write to a marked file, and no more than a write, `written` is called with its
     /// number before anything else is done, and it is no notice. It may call `next` itself. Nil: all comes as notices.

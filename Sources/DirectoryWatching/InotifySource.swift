@@ -27,7 +27,7 @@ package final class InotifySource: EventSource {
         try places.watch(name, in: directory, alone: alone)
     }
 
-    package func lookAtPlaces() throws { pending += try places.placeAll() }
+    package func lookAtPlaces() { pending += places.placeAll() }
 
     package func unwatch(_ directory: FilePath) { places.remove(directory) }
 
@@ -52,18 +52,20 @@ package final class InotifySource: EventSource {
         var notices = pending
         pending = []
         if notices.isEmpty {
-            switch try first(timeout, marks: written != nil) {
-            case .event(let event)?: notices += try take(event)
+            let revisit = places.timeUntilRevisit
+            switch try first([timeout, revisit].compactMap { $0 }.min(), marks: written != nil) {
+            case .event(let event)?: notices += take(event)
             case .marked(let number)?: written?(number)
             case nil: break
             }
+            if revisit != nil { notices += places.revisit() }
         }
         var previous: InotifyTools.Event?
         for _ in 0..<Self.batch {
             // What the kernel says again, it says because the first was read: somebody writes without rest, and what was
             // written is to be told.
             guard let event = try tools.next(waits: false), event != previous else { break }
-            notices += try take(event)
+            notices += take(event)
             previous = event
         }
         return notices
@@ -72,8 +74,8 @@ package final class InotifySource: EventSource {
     /// Events that are taken at once, at most.
     package static let batch = 256
 
-    private func take(_ event: InotifyTools.Event) throws -> [Notice] {
-        event.watch == bell.watch ? [.woken] : try places.notices(of: event)
+    private func take(_ event: InotifyTools.Event) -> [Notice] {
+        event.watch == bell.watch ? [.woken] : places.notices(of: event)
     }
 
     /// The library's time-outs are whole seconds, and ours are mostly shorter.

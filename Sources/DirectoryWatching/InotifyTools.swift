@@ -36,12 +36,14 @@ final class InotifyTools {
             return !taken
         }
         guard isFree else { throw SystemError("inotify_init", .resourceBusy) }
+        let others = Self.instances()
         guard inotifytools_initialize() != 0 else {
             let code = inotifytools_error()
             Self.isTaken.withLock { $0 = false }
             throw SystemError("inotify_init", Errno(rawValue: code))
         }
-        raw = Self.closeOnExec()
+        raw = Self.instances().subtracting(others).max()
+        if let raw { _ = fcntl(raw, F_SETFD, FD_CLOEXEC) }
         guard raw.map({ $0 < CInt(FD_SETSIZE) }) ?? true else {
             inotifytools_cleanup()
             Self.isTaken.withLock { $0 = false }
@@ -58,9 +60,10 @@ final class InotifyTools {
         Self.isTaken.withLock { $0 = false }
     }
 
-    private static func closeOnExec() -> CInt? {
-        guard let directory = try? Directory("/proc/self/fd"), let names = try? directory.names() else { return nil }
-        var found: CInt?
+    /// The inotify instances that this process has open. One may be inherited from the program that started it.
+    private static func instances() -> Set<CInt> {
+        guard let directory = try? Directory("/proc/self/fd"), let names = try? directory.names() else { return [] }
+        var found: Set<CInt> = []
         for name in names {
             var target = [CChar](repeating: 0, count: 32)
             let length = name.withPlatformString { name in
@@ -69,17 +72,9 @@ final class InotifyTools {
             guard length > 0, target.starts(with: "anon_inode:inotify".utf8.map(CChar.init)),
                 let raw = CInt(name.string)
             else { continue }
-            _ = fcntl(raw, F_SETFD, FD_CLOEXEC)
-            // Numbers grow: the newest is the library's.
-            found = max(found ?? raw, raw)
+            found.insert(raw)
         }
         return found
-    }
-
-    /// Watches what the descriptor leads to, for events of `mask` and no others, and returns the watch's number: the
-    /// one that it has, when it is watched already.
-    func watch(_ directory: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
-        return try add("/proc/self/fd/\(directory.raw)\(unused())/.", mask: mask, storedAs: "/", path: path)
     }
 
     /// "/" and "/." lead nowhere else, and spell a number: a name with them was never given to the library before.
@@ -88,7 +83,8 @@ final class InotifyTools {
         return String(generation, radix: 2).map { $0 == "0" ? "/" : "/." }.joined()
     }
 
-    /// As `watch`, of what is no directory.
+    /// Watches a file, no directory, that is open, and returns the watch's number: the one that it has, when it is watched
+    /// already.
     func watch(opened file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
         try add("/proc/self\(unused())/fd/\(file.raw)", mask: mask, storedAs: "", path: path)
     }
@@ -120,7 +116,8 @@ final class InotifyTools {
         if found != watch { end(found) }
     }
 
-    /// Watches what the descriptor leads to for events of `mask` and no others, until `end`.
+    /// Watches what the descriptor leads to, a symbolic link itself too, for events of `mask` and no others, until `end`.
+    /// Returns the number that the watch has already, where there is one.
     func watch(again file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
         guard let raw else { throw SystemError("inotify_add_watch", .badFileDescriptor, path: path) }
         let watch = inotify_add_watch(raw, "/proc/self/fd/\(file.raw)", mask)

@@ -4,29 +4,59 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Which directories are wanted, which are there, and by which of the kernel's watches they are followed.
+/// The directories that are wanted, whether they are there, and the kernel's watches by which they are followed.
 ///
-/// A directory that isn't there is waited for at its nearest parent that is; one that is there is also followed at its
-/// parent, so that another directory or link under its name is noticed. Two names may lead to one directory, which the
-/// kernel watches once.
+/// Each directory and each symbolic link on the way to one is watched for its own move and removal, and for nothing that
+/// happens inside it: work in a busy parent wakes nobody. A directory whose next name is missing is watched for that name
+/// to come (`AwaitedNames`). Two paths may lead through one directory, which the kernel watches once.
 final class WatchedPlaces {
-    private struct Watch {
+    /// One of the kernel's watches, and what it is there for.
+    struct Watch {
         let identity: FileIdentity
-        var mask: UInt32
+        let isDirectory: Bool
+        /// What the kernel was asked for.
+        var mask: UInt32 = 0
+        /// The wanted directories that it is, with the kinds of events that each is to hear of.
+        var targets: [FilePath: DirectoryEvent.Kinds] = [:]
+        /// Those whose way leads through it.
+        var passing: Set<FilePath> = []
+        /// Those whose way can go on, or end, with a name in it.
+        var awaiting: [FilePath: FilePath.Component] = [:]
+
+        var isUnused: Bool { targets.isEmpty && passing.isEmpty && awaiting.isEmpty }
+
+        var neededMask: UInt32 {
+            guard isDirectory else { return WatchedPlaces.ownEvents | UInt32(IN_ATTRIB) }
+            let kinds = targets.values.reduce(0) { $0 | $1.rawValue }
+            let names = targets.isEmpty && awaiting.isEmpty ? 0 : WatchedPlaces.nameEvents
+            return WatchedPlaces.ownEvents | names | kinds
+        }
     }
 
     /// One directory that was asked for.
-    private struct Wanted {
+    struct Wanted {
         var kinds: DirectoryEvent.Kinds
         /// The watch of the directory itself; nil while it isn't there.
         var target: CInt?
-        /// The watch of the directory where its coming or its replacement will be seen.
-        var parent: CInt?
+        /// All that are there for it.
+        var watches: Set<CInt> = []
+        /// A name in the last directory on the way, which can't be removed as long as it has one; nil when it is empty.
+        var lastingName: FilePath.Component?
+        var isEmpty: Bool { lastingName == nil && !isUnreadable }
+        /// Whether there are names in that directory can't be told.
+        var isUnreadable = false
     }
 
     let tools: InotifyTools
-    private var wanted: [FilePath: Wanted] = [:]
-    private var watches: [CInt: Watch] = [:]
+    var wanted: [FilePath: Wanted] = [:]
+    var watches: [CInt: Watch] = [:]
+    /// The watches by what they are of.
+    var numbers: [FileIdentity: CInt] = [:]
+    /// The directories that are looked for again at some time, since no event is sure to tell of them.
+    var revisits: [FilePath: ContinuousClock.Instant] = [:]
+    var awaitedNames = AwaitedNames()
+    /// Watches that may have to be ended.
+    var unused: Set<CInt> = []
     private var names = RecentNames()
     /// Files that are watched by themselves.
     private(set) var files = WatchedFiles()
@@ -36,23 +66,30 @@ final class WatchedPlaces {
 
     init(_ tools: InotifyTools) { self.tools = tools }
 
-    /// What tells that a directory is another one, or no longer one.
-    private static let structure =
-        UInt32(IN_CREATE) | UInt32(IN_DELETE) | UInt32(IN_MOVED_FROM) | UInt32(IN_MOVED_TO) | UInt32(IN_DELETE_SELF)
-        | UInt32(IN_MOVE_SELF)
+    static let ownEvents = UInt32(IN_DELETE_SELF) | UInt32(IN_MOVE_SELF)
+    static let nameEvents =
+        UInt32(IN_CREATE) | UInt32(IN_DELETE) | UInt32(IN_MOVED_FROM) | UInt32(IN_MOVED_TO)
 
-    func add(_ path: FilePath, _ kinds: DirectoryEvent.Kinds) throws -> [Notice] {
-        var entry = wanted[path] ?? Wanted(kinds: kinds)
+    func add(_ path: FilePath, _ kinds: DirectoryEvent.Kinds) throws(SystemError) -> [Notice] {
+        let before = wanted[path]
+        var entry = before ?? Wanted(kinds: kinds)
         entry.kinds.formUnion(kinds)
         entry.target = nil
         wanted[path] = entry
-        return try place(path)
+        do throws(SystemError) {
+            return try place(path)
+        } catch {
+            remove(path)
+            throw error
+        }
     }
 
     func remove(_ path: FilePath) {
+        withdraw(path)
         wanted[path] = nil
+        revisits[path] = nil
         marks.forgetFound()
-        releaseUnused()
+        endUnused()
     }
 
     func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {
@@ -65,104 +102,31 @@ final class WatchedPlaces {
         return (number, watch.identity, watch.mask)
     }
 
-    // MARK: Placing
-
-    /// Finds the directory, or where to wait for it, and tells when that changed. Watches first, then looks again,
-    /// so that nothing falls between.
-    private func place(_ path: FilePath) throws -> [Notice] {
-        guard let before = wanted[path]?.target else { return try placeAnew(path, was: nil) }
-        let identity = watches[before]?.identity
-        if let identity, FileStatus(following: path)?.identity == identity { return [] }
-        return [.directoryVanished(path)] + (try placeAnew(path, was: before))
-    }
-
-    private func placeAnew(_ path: FilePath, was: CInt?) throws -> [Notice] {
-        wanted[path]?.target = nil
-        marks.forgetFound()
-        defer { releaseUnused() }
-        // Each round but the last found that somebody changed the path meanwhile.
-        for _ in 0..<64 {
-            if let target = try watchIfThere(path, mask: mask(of: path)) {
-                wanted[path]?.target = target
-                wanted[path]?.parent = try watchIfThere(path.removingLastComponent(), mask: Self.structure)
-                if isThere(path, target) { return [.directoryAppeared(path)] }
-                continue
-            }
-            let parent = nearestParent(of: path)
-            guard let waiting = try watchIfThere(parent, mask: Self.structure) else { continue }
-            wanted[path]?.parent = waiting
-            // It, or a nearer parent, may have come before the watch was set.
-            if nearestParent(of: path) == parent, FileStatus(following: path)?.kind != .directory { return [] }
-        }
-        throw SystemError("inotify_add_watch", .permissionDenied, path: path)
-    }
-
-    private func isThere(_ path: FilePath, _ watch: CInt) -> Bool {
-        FileStatus(following: path)?.identity == watches[watch]?.identity
-    }
-
-    private func nearestParent(of path: FilePath) -> FilePath {
-        var parent = path
-        while parent.components.count > 0 {
-            parent = parent.removingLastComponent()
-            if FileStatus(following: parent)?.kind == .directory { return parent }
-        }
-        return "/"
-    }
-
-    private func mask(of path: FilePath) -> UInt32 {
-        Self.structure | (wanted[path]?.kinds.rawValue ?? 0)
-    }
-
-    /// Nil when there is no directory by that name, or it can't be reached.
-    private func watchIfThere(_ path: FilePath, mask: UInt32) throws -> CInt? {
-        do throws(SystemError) {
-            let directory = try Descriptor(opening: path, flags: gs_o_path | O_DIRECTORY)
-            let identity = try directory.status().identity
-            let known = watches.first { $0.value.identity == identity }
-            let whole = mask | (known?.value.mask ?? 0)
-            if let known, known.value.mask == whole { return known.key }
-            let watch = try tools.watch(directory, mask: whole, path: path)
-            watches[watch] = Watch(identity: identity, mask: whole)
-            return watch
-        } catch {
-            switch error.errno {
-            case .noSuchFileOrDirectory, .notDirectory, .permissionDenied, .tooManySymbolicLinkLevels: return nil
-            default: throw error
-            }
-        }
-    }
-
-    private func releaseUnused() {
-        let used = Set(wanted.values.flatMap { [$0.target, $0.parent].compactMap { $0 } })
-        for watch in watches.keys where !used.contains(watch) {
-            watches[watch] = nil
-            tools.remove(watch)
-        }
-    }
-
     // MARK: Events
 
-    func notices(of event: InotifyTools.Event) throws -> [Notice] {
-        if event.mask & UInt32(IN_Q_OVERFLOW) != 0 { return try placeAll() + [.overflow] }
+    func notices(of event: InotifyTools.Event) -> [Notice] {
+        if event.mask & UInt32(IN_Q_OVERFLOW) != 0 { return placeAll() + [.overflow] }
         if let notices = files.notices(of: event) { return notices }
         if let file = restingFiles[event.watch] {
             if event.mask & UInt32(IN_IGNORED) != 0 { restingFiles[event.watch] = nil }
             guard event.mask == UInt32(IN_MODIFY) else { return [] }
-            return try notices(of: InotifyTools.Event(watch: file.directory, mask: event.mask, name: file.name))
+            return notices(of: InotifyTools.Event(watch: file.directory, mask: event.mask, name: file.name))
         }
-        guard watches[event.watch] != nil else { return [] }
-        if event.mask & UInt32(IN_IGNORED) != 0 { return try ended(event.watch) }
-        var notices: [Notice] = []
-        if let name = names.name(event.name) {
-            for (path, entry) in wanted where entry.target == event.watch {
-                let kinds = entry.kinds.intersection(DirectoryEvent.Kinds(rawValue: event.mask))
-                if !kinds.isEmpty { notices.append(.event(DirectoryEvent(directory: path, name: name, kinds: kinds))) }
-            }
-            note(event, notices)
+        guard let watch = watches[event.watch] else { return [] }
+        if event.mask & UInt32(IN_IGNORED) != 0 { return ended(event.watch) }
+        guard let name = names.name(event.name) else {
+            // A link that has lost its name has other attributes: how many names it has.
+            let own = watch.isDirectory ? Self.ownEvents : Self.ownEvents | UInt32(IN_ATTRIB)
+            return event.mask & own == 0 ? [] : place(all: watch)
         }
-        if event.mask & Self.structure != 0 { notices += try structureChanged(event) }
-        return notices
+        var found: [Notice] = []
+        for (path, asked) in watch.targets {
+            let kinds = asked.intersection(DirectoryEvent.Kinds(rawValue: event.mask))
+            if !kinds.isEmpty { found.append(.event(DirectoryEvent(directory: path, name: name, kinds: kinds))) }
+        }
+        note(event, found)
+        if event.mask & Self.nameEvents != 0 { found += namesChanged(event, name, watch) }
+        return found
     }
 
     private func note(_ event: InotifyTools.Event, _ notices: [Notice]) {
@@ -172,33 +136,12 @@ final class WatchedPlaces {
         marks.note(event, number)
     }
 
-    /// A name came or went where a wanted directory may be, or a watched directory itself went.
-    private func structureChanged(_ event: InotifyTools.Event) throws -> [Notice] {
-        let isOfItself = event.name.isEmpty
-        let concerned = wanted.filter { _, entry in
-            entry.parent == event.watch || (isOfItself && entry.target == event.watch)
-        }
-        return try concerned.keys.sorted { $0.string < $1.string }.flatMap { try place($0) }
-    }
-
-    /// The kernel ended the watch: its directory is gone, or its file system.
-    private func ended(_ watch: CInt) throws -> [Notice] {
-        watches[watch] = nil
-        var notices: [Notice] = []
-        for path in wanted.keys.sorted(by: { $0.string < $1.string }) {
-            if wanted[path]?.target == watch {
-                notices.append(.directoryVanished(path))
-                notices += try placeAnew(path, was: nil)
-            } else if wanted[path]?.parent == watch {
-                wanted[path]?.parent = nil
-                notices += wanted[path]?.target == nil ? try placeAnew(path, was: nil) : try place(path)
-            }
-        }
-        return notices
-    }
-
-    /// Looks whether the names lead to other directories than they did.
-    func placeAll() throws -> [Notice] {
-        try wanted.keys.sorted { $0.string < $1.string }.flatMap { try place($0) }
+    /// The kernel ended the watch: its directory or link is gone, or its file system.
+    private func ended(_ number: CInt) -> [Notice] {
+        guard let watch = watches.removeValue(forKey: number) else { return [] }
+        if numbers[watch.identity] == number { numbers[watch.identity] = nil }
+        let gone = watch.targets.keys.filter { wanted[$0]?.target == number }
+        for path in gone { wanted[path]?.target = nil }
+        return gone.sorted { $0.string < $1.string }.map { .directoryVanished($0) } + place(all: watch)
     }
 }

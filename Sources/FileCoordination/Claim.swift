@@ -14,8 +14,9 @@ package final class Claim: Sendable {
     private struct Want {
         var writesItem: Bool?
         var writesContents: Bool?
+        var writesPresented: Bool?
 
-        var writes: Bool { writesItem == true || writesContents == true }
+        var writes: Bool { writesItem == true || writesContents == true || writesPresented == true }
 
         static func stronger(_ one: Bool?, _ other: Bool) -> Bool { (one ?? false) || other }
     }
@@ -25,11 +26,14 @@ package final class Claim: Sendable {
         let item: FilePath
         let writesItem: Bool?
         let writesContents: Bool?
+        let writesPresented: Bool?
         let writesLine: Bool
     }
 
     private let container: GroupContainer
     private let place: ClaimLock.Place
+    /// The row of the claimant's own presenter, which isn't in its way whatever the claim's purpose is.
+    private let presenterPlace: ClaimLock.Place
     private let locks: [Lock]
     private let notice: Notice?
     private let record: ClaimRecord
@@ -47,14 +51,34 @@ package final class Claim: Sendable {
         func withdraw() { file.withLock { $0 = nil } }
     }
 
-    /// Throws `FileCoordinationError` where the locks can't be made, and `SystemError`.
-    package init(_ intents: [ClaimIntent], in container: GroupContainer, purpose: String? = nil) throws {
+    /// `presenterPurpose`: that of the claimant's own presenter. Throws `FileCoordinationError` where the locks can't
+    /// be made, and `SystemError`.
+    package convenience init(
+        _ intents: [ClaimIntent], in container: GroupContainer, purpose: String? = nil, presenterPurpose: String? = nil
+    ) throws {
+        try self.init(Self.wants(intents), intents, container, purpose, presenterPurpose)
+    }
+
+    /// The claim of somebody who is about to open the item, and keeps it open: `enter`, then `keepOnlyPresented`.
+    package convenience init(presenting item: ClaimedItem, in container: GroupContainer, purpose: String) throws {
+        let intent = ClaimIntent(item, .read(.immediatelyAvailableMetadataOnly))
+        var wants = Self.wants([intent])
+        wants[item.path]?.writesPresented = false
+        try self.init(wants, [intent], container, purpose, nil)
+    }
+
+    private init(
+        _ wants: [FilePath: Want], _ intents: [ClaimIntent], _ container: GroupContainer, _ purpose: String?,
+        _ presenterPurpose: String?
+    ) throws {
         self.container = container
         place = ClaimLock.Place(purpose: purpose)
-        locks = try Self.wants(intents).map { path, want in
+        presenterPlace = presenterPurpose.map { ClaimLock.Place(purpose: $0) } ?? place
+        locks = try wants.map { path, want in
             Lock(
                 file: try ClaimLock(path, in: container, writes: want.writes), item: path,
-                writesItem: want.writesItem, writesContents: want.writesContents, writesLine: want.writes)
+                writesItem: want.writesItem, writesContents: want.writesContents,
+                writesPresented: want.writesPresented, writesLine: want.writes)
         }.sorted { $0.file.identity < $1.file.identity }
         record = ClaimRecord(
             process: .current, purpose: purpose,
@@ -69,6 +93,7 @@ package final class Claim: Sendable {
             let path = intent.item.path
             wants[path, default: Want()].writesItem = Want.stronger(wants[path]?.writesItem, intent.writes)
             if intent.coversContents { wants[path]?.writesContents = true }
+            if intent.displacesPresenters { wants[path]?.writesPresented = true }
             var above = path
             while above.removeLastComponent() {
                 wants[above, default: Want()].writesContents = Want.stronger(wants[above]?.writesContents, false)
@@ -93,6 +118,9 @@ package final class Claim: Sendable {
             if let writes = lock.writesContents {
                 try wait.until { try lock.file.enter(.contents, place, writes: writes) }
             }
+            if let writes = lock.writesPresented {
+                try wait.until { try lock.file.enter(.presented, presenterPlace, writes: writes) }
+            }
         }
         for lock in locks { lock.file.leave(.line) }
         guard try locks.allSatisfy({ try $0.file.isNamed() }) else {
@@ -105,10 +133,15 @@ package final class Claim: Sendable {
         try notice?.update(granted)
     }
 
+    /// Lets readers and writers in again, but for those for whom presenters let go of the item.
+    package func keepOnlyPresented() {
+        for lock in locks { lock.file.leave(.item) }
+    }
+
     /// Gives up all that is held, at once: closing alone would wait for whoever keeps this value.
     package func leave() {
         for lock in locks {
-            for region in [ClaimLock.Region.line, .item, .contents] { lock.file.leave(region) }
+            for region in [ClaimLock.Region.line, .item, .contents, .presented] { lock.file.leave(region) }
         }
         notice?.withdraw()
     }
@@ -145,6 +178,9 @@ package struct ClaimWait: Sendable {
     }
 
     package var isCancelledNow: Bool { isCancelled() }
+
+    /// The same wait with another deadline.
+    func until(_ duration: Duration) -> ClaimWait { ClaimWait(Deadline(after: duration), isCancelled: isCancelled) }
 
     /// Tries until it succeeds. The kernel tells nobody with a deadline when a lock is free: a try costs microseconds,
     /// and they come seldomer with time, at odd intervals so that two don't keep step. Throws `TimedOut`, `Cancelled`.

@@ -98,6 +98,12 @@ extension ClaimBoard {
         return actions
     }
 
+    /// It presents another item from now on.
+    package mutating func move(_ number: PresenterNumber, to item: ClaimedItem) {
+        guard let presenter = presenters[number] else { return }
+        presenters[number] = Presenter(item: item, holder: presenter.holder)
+    }
+
     package func item(of number: PresenterNumber) -> ClaimedItem? { presenters[number]?.item }
 
     /// Who presents the item itself.
@@ -207,7 +213,7 @@ extension ClaimBoard {
 
 extension ClaimBoard.Outcome.Move {
     /// Where an item is afterwards; nil when the move doesn't touch it.
-    fileprivate func destination(of item: ClaimedItem) -> ClaimedItem? {
+    package func destination(of item: ClaimedItem) -> ClaimedItem? {
         if item == from { return to }
         guard item.isInside(from) else { return nil }
         var path = to.path

@@ -30,7 +30,8 @@ extension FileCoordinator {
         public static let forMerging = WritingOptions(rawValue: 1 << 2)
         /// Another item takes its place: as `forDeleting`.
         public static let forReplacing = WritingOptions(rawValue: 1 << 3)
-        /// Only metadata that doesn't depend on the content is written: file presenters are asked for nothing.
+        /// Only metadata that doesn't depend on the content is written, or the item is one that presenters need not let
+        /// go of, as a database that SQLite writes: they are asked for nothing, other claims are waited for.
         public static let contentIndependentMetadataOnly = WritingOptions(rawValue: 1 << 4)
     }
 }
@@ -77,6 +78,9 @@ package struct ClaimIntent: Hashable, Sendable {
 
     /// Whether file presenters are told of it when it is over.
     var changesContent: Bool { writes && !metadataOnly }
+
+    /// The item's presenters let go of it meanwhile.
+    var displacesPresenters: Bool { writes && !metadataOnly }
 
     private var metadataOnly: Bool {
         switch access {

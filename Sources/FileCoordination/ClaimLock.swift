@@ -3,10 +3,10 @@ import GroupContainer
 import LinuxSystem
 import SystemPackage
 
-/// The lock file of one item, `.groupstore/claims/NAME.lock`: who reads or writes the item, who stands in line, and who
-/// is at work inside it when it is a directory.
+/// The lock file of one item, `.groupstore/claims/NAME.lock`: who reads or writes the item, who stands in line, who
+/// is at work inside it when it is a directory, and which presentations have it open.
 ///
-/// Each of the three is a *region* of byte ranges. A region has a row for each purpose and in each row a byte for each
+/// Each of the four is a *region* of byte ranges. A region has a row for each purpose and in each row a byte for each
 /// writer. Whoever enters locks all rows but its own, shared; a writer also locks its own byte in its own row,
 /// exclusively. So two claims are in each other's way exactly when one of them writes and their purposes differ, in
 /// any number of processes, with nothing but the kernel to decide it; and a process that may only read the file can
@@ -19,6 +19,9 @@ final class ClaimLock: Sendable {
         /// What is inside the item: entered by all who claim something there, and written by whoever moves or
         /// deletes the item itself.
         case contents = 2
+        /// Shared by presentations for as long as they have the item open, written by whoever asks them to let go: a
+        /// presentation that can't be asked is waited for.
+        case presented = 3
 
         private static let bits: Int64 = 60
 

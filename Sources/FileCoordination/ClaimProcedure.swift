@@ -9,26 +9,26 @@ package struct ClaimProcedure {
     package let registry: any PresenterRegistry
     /// The claimant's own presenter.
     package let own: UInt64?
-    /// That presenter is being asked something right now: who asks stands in line and waits for the answer, so this
-    /// claim goes past the line.
-    package let isAnswering: Bool
+    /// Somebody in the line waits for the claimant: its presenter is being asked something right now, or it already has
+    /// an access of the same purpose. This claim goes past the line.
+    package let passesLine: Bool
 
     package init(
         claim: Claim, intents: [ClaimIntent], registry: any PresenterRegistry, own: UInt64? = nil,
-        isAnswering: Bool = false
+        passesLine: Bool = false
     ) {
         self.claim = claim
         self.intents = intents
         self.registry = registry
         self.own = own
-        self.isAnswering = isAnswering
+        self.passesLine = passesLine
     }
 
     /// Returns the claim's number in the registry, for its end. Throws `FileCoordinationError`, `SystemError`; nothing
     /// is held then, and the presenters have been told to take their items back.
     package func run(_ wait: ClaimWait) throws -> UInt64 {
         do {
-            if !isAnswering { try claim.standInLine(wait) }
+            if !passesLine { try claim.standInLine(wait) }
             let number = try askPresenters(wait)
             do {
                 try claim.enter(wait)
@@ -51,11 +51,10 @@ package struct ClaimProcedure {
 
     private func askPresenters(_ wait: ClaimWait) throws -> UInt64 {
         let answers = Answers()
-        let number = try registry.begin(intents, own: own, deadline: wait.deadline.remaining ?? .seconds(86_400)) {
-            answers.settle($0)
-        }
+        let left = wait.deadline.remaining ?? .seconds(86_400)
+        let number = try registry.begin(intents, own: own, deadline: left) { answers.settle($0) }
         do {
-            switch try answers.wait(wait) {
+            switch try answers.wait(left < registry.answerTime ? wait.until(registry.answerTime) : wait) {
             case .granted: return number
             case .refused(let refusal):
                 throw FileCoordinationError(
@@ -67,9 +66,13 @@ package struct ClaimProcedure {
                 throw FileCoordinationError(.agent, reason, remedy: "see the agent's log, or groupstore doctor")
             }
         } catch {
-            let unanswered = registry.unanswered(number)
+            let (unanswered, silence) = (registry.unanswered(number), registry.silence(of: number))
             registry.end(number, ClaimBoard.Outcome(tookPlace: false))
             guard error is ClaimWait.TimedOut else { throw error }
+            if let silence, unanswered.isEmpty {
+                throw FileCoordinationError(
+                    .busy, silence, remedy: "is it stopped? look at its log, or start it anew; nothing was done")
+            }
             throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: unanswered)
         }
     }

@@ -43,13 +43,23 @@ extension GroupContainer {
 
     package func url(of item: ClaimedItem) -> URL { URL(path: directory.path.pushing(item.path)) }
 
-    /// What need not exist yet is taken as it is written.
+    /// Resolves name by name, as the kernel does: `..` behind a symbolic link is above what the link leads to. What
+    /// doesn't exist is taken as it is written.
     private static func resolved(_ path: FilePath, resolvesLink: Bool) -> FilePath? {
-        let path = path.lexicallyNormalized()
-        if resolvesLink, let real = real(path) { return real }
-        guard let last = path.lastComponent else { return real(path) }
-        let parent = path.removingLastComponent()
-        return (real(parent) ?? resolved(parent, resolvesLink: false))?.appending(last)
+        guard path.isAbsolute else { return nil }
+        var found: FilePath = "/"
+        var rest = Array(path.components)[...]
+        while let name = rest.popFirst() {
+            switch name.kind {
+            case .currentDirectory: continue
+            case .parentDirectory: found.removeLastComponent()
+            case .regular:
+                let next = found.appending(name)
+                let isResolved = resolvesLink || !rest.isEmpty
+                found = isResolved ? real(next) ?? next : next
+            }
+        }
+        return found
     }
 
     private static func real(_ path: FilePath) -> FilePath? {

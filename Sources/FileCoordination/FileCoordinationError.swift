@@ -69,7 +69,7 @@ extension FileCoordinationError {
             remedy: "name a file of the group container")
     }
 
-    static let cancelled = FileCoordinationError(
+    package static let cancelled = FileCoordinationError(
         .cancelled, "the coordinated access was cancelled", remedy: "nothing was done")
 
     /// `lockHolders` claim what is wanted; `presenters` did not answer.

@@ -15,10 +15,11 @@ public final class FileCoordinator: Sendable {
     private let container: GroupContainer
     private let seats: PresenterSeats
     private let presenter: (any FilePresenter)?
-    private let state = Mutex(State())
+    private let ownPurpose: String
+    private let state: Mutex<State>
 
     private struct State {
-        var purpose: String?
+        var purpose: String
         /// Counts cancellations: an access that began before one doesn't take place.
         var cancellations = 0
         var moves: [(from: URL, to: URL)] = []
@@ -36,14 +37,22 @@ public final class FileCoordinator: Sendable {
         self.container = container
         self.seats = seats
         presenter = filePresenter
+        ownPurpose = filePresenter.map { PresenterSeat.purpose(of: $0) } ?? Self.freshPurpose()
+        state = Mutex(State(purpose: ownPurpose))
     }
 
-    /// Accesses of coordinators with the same purpose don't wait for each other, in whatever process they are
-    /// (https://developer.apple.com/documentation/foundation/nsfilecoordinator/purposeidentifier). Nil, the default:
-    /// this coordinator's accesses have nothing to do with any other's.
+    private static func freshPurpose() -> String {
+        "coordinator-" + String(UInt64.random(in: 0...UInt64.max), radix: 36)
+    }
+
+    /// Accesses of coordinators with the same purpose don't wait for each other, in whatever process they are; nor do
+    /// those of one coordinator
+    /// (https://developer.apple.com/documentation/foundation/nsfilecoordinator/purposeidentifier). At first it is this
+    /// coordinator's own, or the one that all coordinators of its file presenter have; set to nil, it is that again.
+    /// Never nil when it is read.
     public var purposeIdentifier: String? {
         get { state.withLock { $0.purpose } }
-        set { state.withLock { $0.purpose = newValue } }
+        set { state.withLock { $0.purpose = newValue ?? ownPurpose } }
     }
 
     /// Ends the waiting of all accesses that this coordinator has begun and not yet been granted; they throw
@@ -53,11 +62,26 @@ public final class FileCoordinator: Sendable {
     // MARK: Presenters
 
     /// Registers the presenter for what is at its `presentedItemURL` now, until `removeFilePresenter`. When this
-    /// returns, nobody is at work on the item who would have asked it. Throws `FileCoordinationError`.
+    /// returns, nobody is at work on the item who would have asked it. Without an agent that serves the group, and
+    /// beside one that doesn't answer within two seconds, only this process asks it until there is one
+    /// (`registration`). A presenter that is added twice is added once.
+    ///
+    /// Throws `FileCoordinationError`, `agent` where the agent refuses; and `CancellationError`. It isn't added then.
     public static func addFilePresenter(
         _ presenter: any FilePresenter, in container: GroupContainer
     ) async throws {
-        try await PresenterSeats.process(container).add(presenter, in: container)
+        let seats = PresenterSeats.process(container)
+        let seat = try await seats.add(presenter, in: container)
+        guard case .refused(let reason) = seat.registration else { return }
+        seats.remove(presenter)
+        throw FileCoordinationError(.agent, reason, remedy: "see the agent's log, or groupstore doctor")
+    }
+
+    /// Who asks the presenter; nil when it isn't added.
+    public static func registration(
+        of presenter: any FilePresenter, in container: GroupContainer
+    ) -> FilePresenterRegistration? {
+        PresenterSeats.process(container).seat(of: presenter)?.registration
     }
 
     public static func removeFilePresenter(_ presenter: any FilePresenter, in container: GroupContainer) {
@@ -154,8 +178,10 @@ extension FileCoordinator {
         let intents: [FileAccessIntent]
         let claim: Claim
         let number: UInt64
+        let purpose: String
     }
 
+    /// An access that is given up before it is granted holds nothing.
     private func begin(
         _ intents: [FileAccessIntent], _ deadline: Duration, isCancelled: @escaping @Sendable () -> Bool
     ) throws(FileCoordinationError) -> Access {
@@ -166,18 +192,30 @@ extension FileCoordinator {
         do {
             let claimed = try intents.map { try claimIntent($0) }
             let seat = presenter.flatMap { seats.seat(of: $0) }
-            let claim = try Claim(claimed, in: container, purpose: purposeIdentifier)
+            let purpose = state.withLock { $0.purpose }
+            let claim = try Claim(
+                claimed, in: container, purpose: purpose,
+                presenterPurpose: presenter.map { PresenterSeat.purpose(of: $0) })
             let number = try ClaimProcedure(
                 claim: claim, intents: claimed, registry: seats.registry, own: seat?.number,
-                isAnswering: seat?.isAnswering == true
+                passesLine: seat?.isAnswering == true || hasAccess(purpose)
             ).run(wait)
+            seats.accesses.began(purpose)
             let urls = zip(intents, claimed).map {
                 FileAccessIntent(url: container.url(of: $1.item), access: $0.access)
             }
-            return Access(intents: urls, claim: claim, number: number)
+            return Access(intents: urls, claim: claim, number: number, purpose: purpose)
         } catch {
             throw FileCoordinationError(error)
         }
+    }
+
+    /// Whoever stands in line may wait for an access of this purpose, here or, where it was given a name, in another
+    /// process: one more of them must not wait for those in the line.
+    private func hasAccess(_ purpose: String) -> Bool {
+        seats.accesses.has(purpose)
+            || purpose != ownPurpose
+                && container.claimRecords().contains { $0.isGranted && $0.purpose == purpose }
     }
 
     private func end(_ access: Access) {
@@ -192,6 +230,7 @@ extension FileCoordinator {
             return ClaimBoard.Outcome.Move(from: from, to: to)
         }
         access.claim.leave()
+        seats.accesses.ended(access.purpose)
         seats.registry.end(access.number, ClaimBoard.Outcome(tookPlace: true, moves: known))
     }
 

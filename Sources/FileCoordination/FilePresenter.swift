@@ -7,6 +7,10 @@ public typealias Reacquirer = @Sendable () async -> Void
 /// (https://developer.apple.com/documentation/foundation/nsfilepresenter). All methods are called one after another,
 /// never two at once, after `FileCoordinator.addFilePresenter`.
 ///
+/// A class that is isolated to the main actor, in a program where that is the default too, is a presenter by
+/// `@MainActor final class Document: nonisolated FilePresenter` and a `nonisolated` `presentedItemURL`; its asynchronous
+/// methods run on the main actor. Nothing there may block in `coordinate`: its presenters could not answer meanwhile.
+///
 /// Whoever asks waits, up to its deadline: a presenter that can't do what it is asked throws, and the access does not
 /// take place.
 public protocol FilePresenter: AnyObject, Sendable {
@@ -22,7 +26,8 @@ public protocol FilePresenter: AnyObject, Sendable {
     func relinquishPresentedItemToReader() async throws -> Reacquirer?
 
     /// Somebody waits to write, move or delete the item: close it, and leave it alone until the reacquirer that is
-    /// returned is called.
+    /// returned is called. The task is cancelled when that access was given up: a presenter that has not let go yet may
+    /// throw, and go on with its item at once.
     func relinquishPresentedItemToWriter() async throws -> Reacquirer?
 
     /// Somebody wants the item as it is meant to be: write what isn't yet written. A write through a file coordinator
@@ -44,6 +49,10 @@ public protocol FilePresenter: AnyObject, Sendable {
     /// An item in the presented directory was written.
     func presentedSubitemDidChange(at url: URL) async
 
+    /// Others ask this presenter from now on, or don't any more: an agent came or went, serves the group now or refuses.
+    /// Called when it changes; `addFilePresenter` throws where it is refused at first.
+    func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async
+
     /// An item in the presented directory has another place or name.
     func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async
 }
@@ -57,6 +66,7 @@ extension FilePresenter {
     public func accommodatePresentedSubitemDeletion(at url: URL) async throws {}
     public func presentedItemDidMove(to newURL: URL) async {}
     public func presentedItemDidChange() async {}
+    public func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {}
     public func presentedSubitemDidChange(at url: URL) async {}
     public func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async {}
 }

@@ -6,6 +6,33 @@ package enum PresenterMessage: Sendable, Equatable {
     /// To be answered.
     case request(claim: UInt64, PresenterRequest)
     case notice(claim: UInt64, PresenterNotice)
+    /// Who asks it from now on.
+    case registration(FilePresenterRegistration)
+}
+
+/// Where a file presenter is known, and so who asks it.
+public enum FilePresenterRegistration: Sendable, Hashable {
+    /// All who coordinate are known here: it is asked by each of them.
+    case registered
+    /// Only this process asks it: no agent answers, or the agent doesn't serve the group. It is registered as soon as
+    /// that is otherwise. `reason`: what was in the way.
+    case waiting(reason: String)
+    /// Only this process asks it: the agent refused. It is asked again when the agent's configuration has changed.
+    case refused(reason: String)
+}
+
+/// What a registry answers to a presenter that comes.
+package struct PresenterAdmission: Sendable {
+    package let presenter: UInt64
+    /// The claims under way: the item is not to be touched until each of them is told to be over (`reacquire`).
+    package let waitsFor: [UInt64]
+    package let registration: FilePresenterRegistration
+
+    package init(presenter: UInt64, waitsFor: [UInt64], registration: FilePresenterRegistration) {
+        self.presenter = presenter
+        self.waitsFor = waitsFor
+        self.registration = registration
+    }
 }
 
 /// How the asking of a claim's presenters ended.
@@ -29,13 +56,11 @@ package struct PresenterDescription: Sendable, Equatable {
 /// Where file presenters are known. In the agent it holds those of all processes; in an app it speaks to the agent, or
 /// knows the process's own where there is none.
 package protocol PresenterRegistry: AnyObject, Sendable {
-    /// `receive` gets what the presenter is asked and told, in order, on any thread, and must return at once. Returns
-    /// the presenter's number and the claims under way: the item is not to be touched until each of them is told to be
-    /// over (`reacquire`).
+    /// `receive` gets what the presenter is asked and told, in order, on any thread, and must return at once.
     func add(
         _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>?,
         receive: @escaping @Sendable (PresenterMessage) -> Void
-    ) throws -> (presenter: UInt64, waitsFor: [UInt64])
+    ) throws -> PresenterAdmission
     func remove(_ presenter: UInt64)
     /// Those who present the item, as far as they are known here.
     func presenters(of item: ClaimedItem) -> [PresenterDescription]
@@ -51,7 +76,16 @@ package protocol PresenterRegistry: AnyObject, Sendable {
     ) throws -> UInt64
     /// Those who have not answered.
     func unanswered(_ claim: UInt64) -> [FileHolder]
+    /// Why nothing was heard of the claim's presenters: a sentence; nil where it is they who are waited for.
+    func silence(of claim: UInt64) -> String?
+    /// How long the registry itself may take to answer, however short a claim's deadline is.
+    var answerTime: Duration { get }
     func end(_ claim: UInt64, _ outcome: ClaimBoard.Outcome)
+}
+
+extension PresenterRegistry {
+    package func silence(of claim: UInt64) -> String? { nil }
+    package var answerTime: Duration { .zero }
 }
 
 /// The presenters of one process, or, in the agent, of all those that are connected.
@@ -90,7 +124,7 @@ package final class MemoryRegistry: PresenterRegistry {
     package func add(
         _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>? = nil,
         receive: @escaping @Sendable (PresenterMessage) -> Void
-    ) -> (presenter: UInt64, waitsFor: [UInt64]) {
+    ) -> PresenterAdmission {
         add(item, holder, versions: versions, receive: receive, announce: { _, _ in })
     }
 
@@ -100,14 +134,14 @@ package final class MemoryRegistry: PresenterRegistry {
         _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>? = nil,
         receive: @escaping @Sendable (PresenterMessage) -> Void,
         announce: (_ presenter: UInt64, _ waitsFor: [UInt64]) -> Void
-    ) -> (presenter: UInt64, waitsFor: [UInt64]) {
+    ) -> PresenterAdmission {
         state.withLock { state in
             let number = state.number()
             state.receivers[number] = receive
             state.versions[number] = versions
             let waitsFor = state.board.add(number, item, holder)
             announce(number, waitsFor)
-            return (number, waitsFor)
+            return PresenterAdmission(presenter: number, waitsFor: waitsFor, registration: .registered)
         }
     }
 
@@ -117,6 +151,11 @@ package final class MemoryRegistry: PresenterRegistry {
             state.versions[presenter] = nil
             state.perform(state.board.remove(presenter))
         }
+    }
+
+    /// It presents another item from now on.
+    package func move(_ presenter: UInt64, to item: ClaimedItem) {
+        state.withLock { $0.board.move(presenter, to: item) }
     }
 
     package func item(of presenter: UInt64) -> ClaimedItem? { state.withLock { $0.board.item(of: presenter) } }

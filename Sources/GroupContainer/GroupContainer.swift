@@ -6,6 +6,7 @@ import SystemPackage
 ///
 ///     .groupstore/lock          held by whoever moves a store (an open-file-description lock)
 ///     .groupstore/journal.json  the transfer under way; gone when it is over
+///     .groupstore/postponed/    journals of transfers that can't be brought to their end now
 ///     .groupstore/receipts/     one file a relocation done
 ///     .groupstore/staging/      copies not yet published
 ///     .groupstore/archive/      sets put aside, each in a directory with an `about.json`
@@ -18,6 +19,7 @@ public struct GroupContainer: Sendable {
     package static let bookkeepingName: FilePath.Component = ".groupstore"
     static let lockName: FilePath.Component = "lock"
     static let journalName: FilePath.Component = "journal.json"
+    static let postponedName: FilePath.Component = "postponed"
     static let receiptsName: FilePath.Component = "receipts"
     static let stagingName: FilePath.Component = "staging"
     static let archiveName: FilePath.Component = "archive"
@@ -134,6 +136,8 @@ public struct GroupContainer: Sendable {
                 // The umask must not shut out those whom the group directory lets in.
                 let given = try made.status().permissions
                 if given & mode != mode { try made.setPermissions(given | mode) }
+                // Whoever may write to the parent could have put another directory there meanwhile: a new one is empty.
+                if try made.names().isEmpty { parent.giveToOwner(made) }
                 try parent.synchronize()
             } catch {
                 if error.errno != .fileExists { throw error }

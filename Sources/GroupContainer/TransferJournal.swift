@@ -155,13 +155,17 @@ package struct UnreadableRecord: Error, CustomStringConvertible {
 extension GroupContainer {
     /// The transfer that was under way; nil when none was.
     package func journal() throws -> TransferJournal? {
-        guard let bookkeeping = try existingBookkeeping() else { return nil }
-        guard let (record, status) = try Record.readWithStatus(TransferJournal.self, Self.journalName, in: bookkeeping)
+        try existingBookkeeping().flatMap { try Self.journal(Self.journalName, in: $0) }
+    }
+
+    /// Nil when there is no such file.
+    static func journal(_ name: FilePath.Component, in directory: Directory) throws -> TransferJournal? {
+        guard let (record, status) = try Record.readWithStatus(TransferJournal.self, name, in: directory)
         else { return nil }
         // Who may write into it could have: then it is anybody's.
         guard status.permissions & 0o022 == 0 else {
             throw UnreadableRecord(
-                path: bookkeeping.path.appending(Self.journalName), reason: "others than its owner may write to it")
+                path: directory.path.appending(name), reason: "others than its owner may write to it")
         }
         var journal = record
         journal.writer = status.owner

@@ -7,19 +7,31 @@ package enum WithdrawnDatabase {
     /// Whether a store has just been published under that name, and only book-keeping is left to do, or was when it was
     /// interrupted: it may be opened.
     package static func hasPublished(_ name: FilePath.Component, in container: GroupContainer) throws -> Bool {
-        guard let journal = try container.journal(), case .publish(let published) = journal.transfer.purpose,
-            case .committing(let database, _, _) = journal.state
-        else { return false }
-        return try published.path == FilePath(root: nil, [name])
-            && container.directory.status(name)?.identity == database
+        try container.journals().contains { journal in
+            guard case .publish(let published) = journal.transfer.purpose,
+                case .committing(let database, _, _) = journal.state
+            else { return false }
+            return try published.path == FilePath(root: nil, [name])
+                && container.directory.status(name)?.identity == database
+        }
+    }
+
+    /// Whether a transfer that touches the group's store of that name is under way, or was interrupted.
+    package static func isUnfinished(_ name: FilePath.Component, in container: GroupContainer) throws -> Bool {
+        try container.journals().contains { $0.concerns(name, in: container.directory, of: container) }
     }
 
     /// Puts the database back where it was when its old name had been withdrawn and it has not arrived at its new
     /// place. The journal stays: whoever relocates next finds the database at its old name, and undoes the rest.
     ///
-    /// False when the transfer's support folder is on its way too, which is not a matter of one rename.
-    package static func returnDatabase(in container: GroupContainer) throws -> Bool {
-        guard let journal = try container.journal() else { return true }
+    /// False when the transfer's support folder is on its way too, which is not a matter of one rename. Transfers of the
+    /// group's other stores are left alone.
+    package static func returnDatabase(of name: FilePath.Component, in container: GroupContainer) throws -> Bool {
+        try container.journals().filter { $0.concerns(name, in: container.directory, of: container) }
+            .allSatisfy { try returnDatabase($0) }
+    }
+
+    private static func returnDatabase(_ journal: TransferJournal) throws -> Bool {
         if case .committing(_, .some, _) = journal.state { return false }
         let transfer = journal.transfer
         let directory = try journal.directory(transfer.directory.path)

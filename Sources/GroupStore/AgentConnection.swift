@@ -35,7 +35,7 @@ package enum AgentConnectionError: Error, Equatable {
         case .noSocketPath: "set GROUPSTORE_SOCKET to the agent's socket"
         case .noAgent(_, let error):
             error.errno == .permissionDenied
-                ? "the agent's owner can add this user to socket: allow-uids" : "start one: groupstore agent"
+                ? "the agent's owner can add this user to socket: allow" : "start one: groupstore agent"
         case .lost: "look at the agent's log, or start it: groupstore agent"
         case .timedOut: "is it stopped? look at its log"
         case .notUnderstood: "check GROUPSTORE_SOCKET, and that both are of the same version"
@@ -81,14 +81,18 @@ package final class AgentConnection {
         }
     }
 
-    /// Asks, and waits for the answer; lines that belong to it go to `part`. Events that come meanwhile are kept.
+    /// Whether the agent runs as this process's user: another user's wants proof of what this one may do.
+    package var isOwn: Bool { (try? UnixSocket.peer(of: wire.raw))?.uid == geteuid() }
+
+    /// Asks, and waits for the answer; lines that belong to it go to `part`. Events that come meanwhile are kept. `passing`: a
+    /// copy of it goes to the agent, and it is closed.
     package func request(
-        _ operation: AgentRequest.Operation, deadline: Deadline,
+        _ operation: AgentRequest.Operation, deadline: Deadline, passing descriptor: consuming Descriptor? = nil,
         part: (_ type: String, JSONObject) -> Void = { _, _ in }
     ) throws(AgentConnectionError) -> JSONObject {
         let id = JSONValue.integer(nextIdentifier)
         nextIdentifier += 1
-        try wire.send(AgentRequest(id: id, operation), deadline)
+        try send(AgentRequest(id: id, operation), deadline, passing: descriptor)
         while let message = try receive(deadline) {
             switch message {
             case .reply(id, let object): return object
@@ -99,6 +103,13 @@ package final class AgentConnection {
             }
         }
         throw .timedOut(socket)
+    }
+
+    private func send(
+        _ request: AgentRequest, _ deadline: Deadline, passing descriptor: consuming Descriptor?
+    ) throws(AgentConnectionError) {
+        guard let descriptor else { return try wire.send(request, deadline) }
+        try wire.send(request, deadline, passing: descriptor.raw)
     }
 
     /// The next event; nil when none came in time.

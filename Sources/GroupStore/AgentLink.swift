@@ -15,8 +15,19 @@ final class AgentLink: Sendable {
 
     typealias Completion = @Sendable (Result<JSONObject, AgentConnectionError>) -> Void
 
+    private enum Standing {
+        /// No try has ended yet, or an agent is there that doesn't answer.
+        case undecided
+        case up
+        /// No agent is there.
+        case down
+    }
+
     private struct State {
         weak var listener: (any Listener)?
+        var standing = Standing.undecided
+        /// Those who wait for an agent, or for there being none.
+        var waiting: [@Sendable () -> Void] = []
         var wire: AgentWire?
         var generation: UInt64 = 0
         var nextIdentifier: Int64 = 1
@@ -27,10 +38,12 @@ final class AgentLink: Sendable {
 
     private let socket: FilePath
     private let state = Mutex(State())
-    private let firstTry = DispatchSemaphore(value: 0)
     private let wake = DispatchSemaphore(value: 0)
 
-    private static let answerTime = Duration.seconds(10)
+    /// What an agent that lives takes to greet, at most.
+    private static let greetingTime = Duration.seconds(10)
+    /// Longer than that nobody who asks is held up by an agent that reads nothing.
+    private static let sendingTime = Duration.seconds(1)
     private static let longestWait = Duration.seconds(2)
 
     init(_ socket: FilePath) { self.socket = socket }
@@ -40,7 +53,7 @@ final class AgentLink: Sendable {
     /// Of the connection that is up; nil when none is.
     var generation: UInt64? { state.withLock { $0.wire == nil ? nil : $0.generation } }
 
-    /// Begins to keep the connection up. Returns when it is, or when there was no agent at the first try.
+    /// Begins to keep the connection up, and returns at once.
     func start() {
         let isFirst = state.withLock { state in
             defer { state.isStarted = true }
@@ -50,9 +63,28 @@ final class AgentLink: Sendable {
         do {
             _ = try SystemThread(name: "gs-link") { [self] in run() }
         } catch {
-            return state.withLock { $0.isStarted = false }
+            state.withLock { $0.isStarted = false }
+            decide(.down)
         }
-        _ = firstTry.wait(timeout: .now() + .nanoseconds(Int(Self.answerTime.nanoseconds)))
+    }
+
+    /// Calls `body` once, now or on the link's thread, when there is a connection or no agent. An agent that is there and
+    /// doesn't answer is waited for: it may know presenters that must be asked.
+    func whenDecided(_ body: @escaping @Sendable () -> Void) {
+        let isDecided = state.withLock { state in
+            if state.standing == .undecided { state.waiting.append(body) }
+            return state.standing != .undecided
+        }
+        if isDecided { body() }
+    }
+
+    private func decide(_ standing: Standing) {
+        let waiting = state.withLock { state in
+            state.standing = standing
+            defer { if standing != .undecided { state.waiting = [] } }
+            return standing == .undecided ? [] : state.waiting
+        }
+        for body in waiting { body() }
     }
 
     func stop() {
@@ -72,7 +104,7 @@ final class AgentLink: Sendable {
         }
         guard let wire else { return completion(.failure(.lost(socket))) }
         do {
-            try wire.send(AgentRequest(id: .integer(id), operation), Deadline(after: Self.answerTime))
+            try wire.send(AgentRequest(id: .integer(id), operation), Deadline(after: Self.sendingTime))
         } catch {
             wire.end()
             state.withLock { $0.pending.removeValue(forKey: id) }?(.failure(error))
@@ -84,27 +116,34 @@ final class AgentLink: Sendable {
     private func run() {
         var patience = Duration.milliseconds(20)
         while !state.withLock({ $0.isStopped }) {
-            if let connection = try? AgentConnection(socket, deadline: Deadline(after: Self.answerTime)) {
+            do throws(AgentConnectionError) {
+                let connection = try AgentConnection(socket, deadline: Deadline(after: Self.greetingTime))
                 patience = .milliseconds(20)
                 serve(connection)
+            } catch {
+                if case .timedOut = error { decide(.undecided) } else { decide(.down) }
             }
-            firstTry.signal()
             _ = wake.wait(timeout: .now() + .nanoseconds(Int(patience.nanoseconds)))
             patience = min(patience * 2, Self.longestWait)
         }
     }
 
     private func serve(_ connection: AgentConnection) {
-        let (generation, listener) = state.withLock { state in
+        let generation = state.withLock { state -> UInt64? in
+            guard !state.isStopped else { return nil }
             state.generation += 1
-            state.wire = state.isStopped ? nil : connection.wire
-            return (state.generation, state.listener)
+            state.wire = connection.wire
+            return state.generation
         }
-        listener?.linkConnected(generation: generation)
-        firstTry.signal()
+        guard let generation else { return }
+        // What the listener sends goes before what those send who wait. It is held no longer than for the call.
+        state.withLock { $0.listener }?.linkConnected(generation: generation)
+        decide(.up)
         while let message = try? connection.receive(.none) { dispatch(message, generation) }
         let pending = state.withLock { state in
             state.wire = nil
+            // Another agent may be there at once.
+            state.standing = .undecided
             defer { state.pending = [:] }
             return state.pending
         }

@@ -25,13 +25,17 @@ final class AgentWire: Sendable {
     }
 
     /// Sends a whole line: no other thread's comes between its bytes.
-    func send(_ request: AgentRequest, _ deadline: Deadline) throws(AgentConnectionError) {
+    /// `passing`: a copy of it travels with the line.
+    func send(
+        _ request: AgentRequest, _ deadline: Deadline, passing descriptor: CInt? = nil
+    ) throws(AgentConnectionError) {
         let bytes = WireLine.bytes(request.json)
         let failure = sending.withLock { _ -> AgentConnectionError? in
             var rest = bytes[...]
             while !rest.isEmpty {
                 do {
-                    rest = rest.dropFirst(try UnixSocket.send(rest, on: raw))
+                    let passed = rest.count == bytes.count ? descriptor : nil
+                    rest = rest.dropFirst(try UnixSocket.send(rest, passing: passed, on: raw))
                     if !rest.isEmpty, try !wait(for: Int16(POLLOUT), deadline) { return .timedOut(socket) }
                 } catch {
                     return .lost(socket)

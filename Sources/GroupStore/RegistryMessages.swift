@@ -44,6 +44,7 @@ extension PresenterMessage {
         switch self {
         case .request(let claim, let request): .request(claim: number(claim), request)
         case .notice(let claim, let notice): .notice(claim: number(claim), notice)
+        case .registration: self
         }
     }
 }

@@ -152,6 +152,8 @@ extension RowChange.Value {
         case .integer(let number): self = .integer(number)
         case .number(let number): self = .real(number)
         case .string(let text): self = .text(text)
+        case .object(let object) where object["real"] != nil:
+            self = object.string("real").flatMap(Double.init).map { .real($0) } ?? .null
         case .object(let object):
             self = .blob(object.string("base64").flatMap { Data(base64Encoded: $0) }.map { Array($0) } ?? [])
         case .null, .bool, .array: self = .null

@@ -73,10 +73,10 @@ public final class SharedStore: Sendable {
 
     /// Where it is when nobody is moving it. Waits, on the calling thread, until a relocation under way is over; one
     /// that was interrupted is undone as far as it is needed. Throws `GroupStoreError`.
-    func settledURL(_ deadline: Deadline) throws -> URL {
+    func settledURL(_ deadline: Deadline, isCancelled: () -> Bool = { false }) throws -> URL {
         var wait = Duration.milliseconds(1)
         while true {
-            let isQuiet = try whereabouts != .moving && container.journal() == nil
+            let isQuiet = try whereabouts != .moving && !WithdrawnDatabase.isUnfinished(component, in: container)
             if try isQuiet || WithdrawnDatabase.hasPublished(component, in: container) { return url }
             do {
                 if let lock = try container.lock() {
@@ -88,6 +88,7 @@ public final class SharedStore: Sendable {
                 // A reader can't lock; it waits for those who can.
                 if whereabouts != .moving { return url }
             }
+            guard !isCancelled() else { throw FileCoordinationError.cancelled }
             guard !deadline.hasPassed else {
                 throw GroupStoreError(
                     .busy, "\(name) is being relocated (process \(container.lockHolder()))",
@@ -98,9 +99,32 @@ public final class SharedStore: Sendable {
         }
     }
 
+    /// Where it is, and a lock under which it may be opened there: nobody moves or replaces it meanwhile. Waits, on the
+    /// calling thread. Throws `GroupStoreError`, `FileCoordinationError`.
+    func lockedURL(
+        for presenter: any FilePresenter, _ deadline: Deadline, isCancelled: @escaping @Sendable () -> Bool
+    ) throws -> (URL, PresentedClaim) {
+        while true {
+            // First without the lock: whoever finishes a relocation claims the store.
+            _ = try settledURL(deadline, isCancelled: isCancelled)
+            let lock = try PresentedClaim(
+                item, in: container, of: presenter, ClaimWait(deadline, isCancelled: isCancelled))
+            do {
+                return (try settledURL(Deadline(after: .zero)), lock)
+            } catch let error as GroupStoreError where error.code == .busy && !deadline.hasPassed {
+                lock.leave()
+                // Somebody is at work on another store of the group, or has just begun: seldom, and soon over.
+                pause(.milliseconds(5))
+            } catch {
+                lock.leave()
+                throw error
+            }
+        }
+    }
+
     /// Nobody relocates now: what the journal tells of has ended in the middle.
     private func urlAfterInterruption() throws -> URL {
-        let isReturned = try WithdrawnDatabase.returnDatabase(in: container)
+        let isReturned = try WithdrawnDatabase.returnDatabase(of: component, in: container)
         guard isReturned, whereabouts != .moving else {
             throw GroupStoreError(
                 .interrupted, "a relocation of \(name) was interrupted",

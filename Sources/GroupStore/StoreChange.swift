@@ -28,16 +28,21 @@ public enum StoreChange: Sendable, Equatable {
     case abandoned(outcome: String, message: String, token: String)
     /// What the subscriber knows is stale: read everything anew. `reason`: a word such as `lagged`, `epoch`, `replaced`.
     case reset(reason: String, token: String)
-    /// There is no agent: nobody tells of changes until the next `reset`. It is looked for again.
+    /// There is no agent: nobody tells of changes until `connected` or the next `reset`. It is looked for again.
     case disconnected
+    /// The agent that there is doesn't serve the store's group; `message` is its word. Nobody tells of changes until
+    /// `connected` or the next `reset`: it is asked again when its configuration has changed.
+    case notServed(message: String)
+    /// What `disconnected` or `notServed` told of is over: what happened meanwhile comes next, as changes or as a `reset`.
+    case connected(token: String)
 
     /// What `changes(since:)` takes to go on after this; nil when there is none.
     public var token: String? {
         switch self {
         case .changed(_, _, _, let token), .relocating(_, let token), .relocated(_, _, let token),
-            .migrated(_, _, let token), .abandoned(_, _, let token), .reset(_, let token):
+            .migrated(_, _, let token), .abandoned(_, _, let token), .reset(_, let token), .connected(let token):
             token
-        case .disconnected: nil
+        case .disconnected, .notServed: nil
         }
     }
 }

@@ -20,7 +20,8 @@ public struct StoreChanges: AsyncSequence, Sendable {
 
         init(_ reader: ChangeReader) { self.reader = reader }
 
-        /// Throws `GroupStoreError` when the agent refuses the subscription.
+        /// Throws `GroupStoreError` when the agent refuses the subscription for another reason than that it doesn't
+        /// serve the group (`StoreChange.notServed`).
         public mutating func next() async throws -> StoreChange? { try await reader.next() }
     }
 }
@@ -143,7 +144,10 @@ final class ChangeReader: Sendable {
     private final class Feed {
         let socket: FilePath?
         var connection: AgentConnection?
+        /// The consumer knows that it hears of nothing.
         var wasTold = false
+        /// The agent doesn't serve the store: it says when that may be otherwise.
+        var isUnserved = false
         var patience = Duration.milliseconds(20)
 
         init(_ socket: FilePath?) { self.socket = socket }
@@ -154,11 +158,15 @@ final class ChangeReader: Sendable {
         while !state.withLock({ $0.isEnded }) {
             do throws(AgentConnectionError) {
                 guard let connection = feed.connection else {
-                    guard let token = try connect(feed) else { continue }
-                    deliver(.change(.reset(reason: "subscribed", token: token)))
+                    guard let change = try connect(feed) else { continue }
+                    deliver(.change(change))
                     return true
                 }
                 guard let (type, object) = try connection.event(deadline: .none) else { continue }
+                if feed.isUnserved {
+                    if type == AgentConfigured.type { feed.connection = nil }
+                    continue
+                }
                 guard object.store == subscription.store else { continue }
                 guard let change = StoreChange(type: type, object) else {
                     // A bookmark, or what a later agent may send.
@@ -169,6 +177,10 @@ final class ChangeReader: Sendable {
                 return true
             } catch {
                 feed.connection = nil
+                if feed.isUnserved {
+                    // The agent has gone: of that is told anew.
+                    (feed.isUnserved, feed.wasTold) = (false, false)
+                }
                 if case .refused = error {
                     deliver(.failure(GroupStoreError(error)))
                     return false
@@ -185,8 +197,8 @@ final class ChangeReader: Sendable {
         return false
     }
 
-    /// The token to begin from, where there was none to go on from.
-    private func connect(_ feed: Feed) throws(AgentConnectionError) -> String? {
+    /// What is to be told of it, if anything.
+    private func connect(_ feed: Feed) throws(AgentConnectionError) -> StoreChange? {
         guard let socket = feed.socket else { throw .noSocketPath }
         let connection = try AgentConnection(socket)
         state.withLock { $0.wire = connection.wire }
@@ -194,10 +206,19 @@ final class ChangeReader: Sendable {
         var wanted = subscription
         wanted.since = since
         wanted.wantsBookmarks = true
-        let reply = try connection.request(.subscribe(wanted), deadline: Deadline(after: SharedStore.answerTime))
-        feed.connection = connection
-        feed.wasTold = false
-        feed.patience = .milliseconds(20)
-        return since == nil ? reply.string("token") ?? "" : nil
+        let wasTold = feed.wasTold
+        do throws(AgentConnectionError) {
+            let reply = try connection.request(.subscribe(wanted), deadline: Deadline(after: SharedStore.answerTime))
+            (feed.connection, feed.wasTold, feed.isUnserved) = (connection, false, false)
+            feed.patience = .milliseconds(20)
+            guard let since else { return .reset(reason: "subscribed", token: reply.string("token") ?? "") }
+            return wasTold ? .connected(token: since) : nil
+        } catch {
+            guard case .refused(let refusal) = error, refusal.code == "unknown_store" else { throw error }
+            // Once, however often the configuration changes.
+            let isKnown = feed.isUnserved
+            (feed.connection, feed.wasTold, feed.isUnserved) = (connection, true, true)
+            return isKnown ? nil : .notServed(message: refusal.message)
+        }
     }
 }

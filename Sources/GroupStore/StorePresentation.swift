@@ -8,22 +8,13 @@ import Synchronization
 ///
 /// `close` and `open` are called one after another, never two at once: `open` first, with where the store is; `close`
 /// when somebody wants to move or replace it; `open` again, with where it is then. Ended by `end`.
+///
+/// While the store is open, nobody is granted a coordinated access that displaces presenters, even one who can't ask
+/// this one: such an access waits, and `busy` names this process.
 public final class StorePresentation: FilePresenter {
-    private struct State {
-        var url: URL
-        var isOpen = false
-        var isEnded = false
-    }
-
     private let store: SharedStore
     public let openableModelVersions: Set<String>?
-    private let open: @Sendable (URL) async throws -> Void
-    private let close: @Sendable () async throws -> Void
-    private let failed: @Sendable (any Error) async -> Void
-    private let state: Mutex<State>
-
-    /// How long one attempt to find the store waits for a relocation under way.
-    private static let patience = Duration.seconds(30)
+    private let runner: PresentationRunner
 
     init(
         _ store: SharedStore, _ versions: Set<String>?, open: @escaping @Sendable (URL) async throws -> Void,
@@ -32,41 +23,38 @@ public final class StorePresentation: FilePresenter {
     ) {
         self.store = store
         openableModelVersions = versions
-        self.open = open
-        self.close = close
-        self.failed = failed
-        state = Mutex(State(url: store.url))
+        runner = PresentationRunner(store, open: open, close: close, failed: failed)
     }
 
     /// Where the store was opened last.
-    public var url: URL { state.withLock { $0.url } }
+    public var url: URL { runner.url }
 
     /// False while it has let go.
-    public var isOpen: Bool { state.withLock { $0.isOpen } }
+    public var isOpen: Bool { runner.isOpen }
+
+    /// Who asks this process to let go; nil once it has ended. The store is protected all the same where nobody can.
+    public var registration: FilePresenterRegistration? {
+        FileCoordinator.registration(of: self, in: store.container)
+    }
 
     /// The place in the group container, which it is known by even before it is there.
     public var presentedItemURL: URL? { store.groupURL }
 
     func begin() async throws {
-        try await FileCoordinator.addFilePresenter(self, in: store.container)
+        let seat = try await PresenterSeats.process(store.container).add(self, in: store.container)
+        if case .refused(let reason) = seat.registration { await runner.report(refused: reason) }
         do {
-            try await openWhereItIs()
+            try await runner.begin(self)
         } catch {
+            try? await runner.end()
             FileCoordinator.removeFilePresenter(self, in: store.container)
             throw error
         }
     }
 
-    /// Closes the store, and presents it no longer.
-    public func end() async throws {
-        FileCoordinator.removeFilePresenter(self, in: store.container)
-        let wasOpen = state.withLock { state in
-            defer { state.isOpen = false }
-            state.isEnded = true
-            return state.isOpen
-        }
-        if wasOpen { try await close() }
-    }
+    /// Closes the store, and presents it no longer. What is under way is waited for. Where `close` throws, so does this:
+    /// the store then stays open and presented, and it can be ended once more.
+    public func end() async throws { try await runner.end() }
 
     // MARK: FilePresenter
 
@@ -76,50 +64,28 @@ public final class StorePresentation: FilePresenter {
     }
 
     public func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
-        if isOpen {
-            try await close()
-            state.withLock { $0.isOpen = false }
-        }
-        return { [self] in await reopen() }
+        try await runner.relinquish()
+        return { [runner] in runner.reacquire() }
     }
 
-    /// Tries until it is open again: an app that lost its store would be worse off than one that waits.
-    private func reopen() async {
-        var wait = Duration.milliseconds(20)
-        while !state.withLock({ $0.isEnded || $0.isOpen }) {
-            do {
-                return try await openWhereItIs()
-            } catch {
-                await failed(error)
-                // A task of its own: where this one is cancelled, the store comes back all the same, and not in a tight loop.
-                await Task { [wait] in try? await Task.sleep(for: wait) }.value
-                wait = min(wait * 2, .seconds(2))
-            }
-        }
-    }
-
-    private func openWhereItIs() async throws {
-        let url = try await SystemThread.run(name: "gs-find") { [store] in
-            try store.settledURL(Deadline(after: Self.patience))
-        }
-        // Whoever waits for the store goes on inside `open`, and may ask where it is.
-        state.withLock { $0.url = url }
-        try await open(url)
-        state.withLock { $0.isOpen = true }
+    public func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {
+        if case .refused(let reason) = registration { await runner.report(refused: reason) }
     }
 }
 
 extension SharedStore {
-    /// Opens the store and keeps it presented until `end` of what is returned. Without an agent it is opened all the
-    /// same, and presented as soon as there is one.
+    /// Opens the store and keeps it presented until `end` of what is returned. Without an agent that serves the group it
+    /// is opened all the same, and presented as soon as there is one. The task's cancellation ends the waiting.
     ///
     /// - Parameters:
     ///   - openableModelVersions: see `FilePresenter`: no migration locks this program out while it presents the store.
     ///   - open: opens the database at the URL.
-    ///   - close: closes it, all connections; what it throws fails the relocation, and the store stays open.
-    ///   - failed: told when the store could not be opened again after a relocation; it is tried again.
+    ///   - close: closes it, all connections; what it throws fails the relocation, and the store stays open. Its task is
+    ///     cancelled when whoever wanted the store gave up: it may throw then, and the store goes on being used at once.
+    ///   - failed: told when the store could not be opened again after a relocation, which is tried again; and when the
+    ///     agent refuses to know of this presenter (`registration`), so that others wait for it without asking.
     ///
-    /// Throws `GroupStoreError`, `FileCoordinationError`, and what `open` throws.
+    /// Throws `GroupStoreError`, `FileCoordinationError`, `CancellationError`, and what `open` throws.
     public func present(
         openableModelVersions: Set<String>? = nil,
         open: @escaping @Sendable (URL) async throws -> Void,

@@ -58,18 +58,20 @@ package final class Agent {
         FileLease.ignoreBreakSignal()
         // Before any thread is made: each keeps its maker's mask.
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
-        let isShared = !configuration.allowedUsers.isEmpty
+        let isShared = !configuration.allowed.isEmpty
         let instance = try AgentInstance(socket: socket, isShared: isShared)
         // select(2) inside libinotifytools takes no descriptor above 1023, so its comes before the limit is raised.
         let source = try parts.source(instance.makePrivateDirectory())
         defer { instance.removePrivateDirectory() }
-        DescriptorLimit.raise()
+        ResourceLimit.raiseDescriptors()
 
         let loop = try EventLoop()
         let hub = Hub(loop: loop)
+        hub.limits = configuration.subscriptions
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
-        let watch = Watch(source: source, log: log)
+        let descriptors = DescriptorBudget()
+        let watch = Watch(source: source, descriptors: descriptors, log: log)
         let feed = FeedControl(watch: watch)
         let presenters = PresenterDesk(hub: hub, configuration: current)
         let scheduler = try parts.scheduler(
@@ -81,6 +83,9 @@ package final class Agent {
         let history = HistoryDesk(
             hub: hub, configuration: current, states: states, feed: feed, program: parts.historyProgram, log: log)
         defer { history.stop() }
+        hub.checkReaders { [current] peer, store in
+            Asker(peer, current.value).mayOpen(store, current.value)
+        }
         hub.readHistories { [weak history] store in history?.readForSubscribers(of: store) }
         let requests = RequestHandler(
             hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
@@ -89,7 +94,7 @@ package final class Agent {
         let mounts = try? MountTable()
         let server = try Server(
             listener: instance.listen(isShared: isShared), loop: loop, hub: hub, requests: requests,
-            admission: Self.admission(configuration), log: log)
+            admission: Self.admission(configuration), descriptors: descriptors, log: log)
         defer { instance.removeSocket() }
 
         let failure = Mutex<(any Error)?>(nil)
@@ -110,14 +115,15 @@ package final class Agent {
             onSignal: {
                 while let signal = signals.next() {
                     if signal == SIGHUP {
-                        reload(server, watch, scheduler, current)
+                        reload(server, hub, watch, scheduler, current)
+                        requests.configurationChanged()
                         history.maintainAll()
                     } else {
                         isStopping = true
                     }
                 }
             },
-            onMount: { watch.perform { $0.mountsChanged() } },
+            onMount: { watch.perform { $0.examineAll() } },
             shouldStop: { isStopping || failure.withLock { $0 != nil } })
         withExtendedLifetime(mounts) {}
         notification.stopping()
@@ -130,7 +136,8 @@ package final class Agent {
 
     private static func admission(_ configuration: Configuration) -> Server.Admission {
         Server.Admission(
-            users: configuration.allowedUsers.union([geteuid()]), connectionsPerUser: configuration.connectionsPerUser)
+            users: Set(configuration.allowed.keys).union([geteuid(), 0]),
+            connectionsPerUser: configuration.connectionsPerUser)
     }
 
     private func announceReady(_ configuration: Configuration) {
@@ -142,35 +149,36 @@ package final class Agent {
 
     /// A configuration that is wrong changes nothing.
     private func reload(
-        _ server: Server, _ watch: Watch, _ scheduler: any RelocationScheduling, _ current: CurrentConfiguration
+        _ server: Server, _ hub: Hub, _ watch: Watch, _ scheduler: any RelocationScheduling,
+        _ current: CurrentConfiguration
     ) {
+        // Whatever becomes of the configuration: what is there is looked at.
+        defer {
+            watch.perform { $0.examineAll() }
+            scheduler.notice(.overflow)
+        }
         guard let reload = parts.reload else {
-            return log.notice("SIGHUP: configured on the command line, nothing to read anew")
+            return log.notice("SIGHUP: configured on the command line, nothing to read anew; all places are looked at")
         }
         notification.reloading()
         do {
             let new = try reload()
-            if new.socket != current.value.socket || new.allowedUsers.isEmpty != current.value.allowedUsers.isEmpty {
+            if new.socket != current.value.socket || new.allowed.isEmpty != current.value.allowed.isEmpty {
                 log.warning("the socket itself changes only when the agent is started anew")
             }
+            let restricted = current.value.allowed.filter { !$0.value.isSubset(of: new.allowed[$0.key] ?? []) }
             current.replace(with: new)
             server.admission = Self.admission(new)
+            server.close(connectionsOf: Set(restricted.keys).subtracting([geteuid(), 0]))
+            hub.limits = new.subscriptions
             watch.perform { $0.configure(new) }
             scheduler.configurationChanged(new)
             announceReady(new)
         } catch {
+            let remedy = (error as? ConfigurationError)?.remedy ?? "mend the file, then send SIGHUP again"
+            current.reject("\(error)", remedy: remedy)
             log.error("the configuration is kept as it was: \(error)")
             announceReady(current.value)
         }
-    }
-}
-
-enum DescriptorLimit {
-    /// As many descriptors as the system lets this process have.
-    static func raise() {
-        var limit = rlimit()
-        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
-        limit.rlim_cur = limit.rlim_max
-        _ = setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     }
 }

@@ -22,9 +22,13 @@ enum ChildProcess {
             throw error
         }
         let bytes = read(ends[0], deadline)
+        // What prints more than anything that is asked for waits for a reader.
+        if bytes.count > mostBytes { kill(child, SIGKILL) }
         end(child, deadline)
         return bytes
     }
+
+    private static let mostBytes = 64 << 20
 
     /// Waits for its end, until the deadline, and then makes it end.
     private static func end(_ child: pid_t, _ deadline: Deadline) {
@@ -79,6 +83,7 @@ enum ChildProcess {
             if length < 0, errno == EINTR { continue }
             guard length > 0 else { return bytes }
             bytes += buffer[..<length]
+            if bytes.count > mostBytes { return bytes }
         }
     }
 }

@@ -63,21 +63,22 @@ package struct Configuration: Sendable, Equatable {
 
     /// Nil: the place that `AgentSocket` finds.
     package var socket: FilePath?
-    /// Users who may connect besides the agent's own.
-    package var allowedUsers: Set<uid_t>
+    /// What users may ask for besides the agent's own and root, who may ask for everything.
+    package var allowed: [uid_t: Set<Role>]
     /// How many connections one user may have at a time.
     package var connectionsPerUser: Int
+    package var subscriptions = SubscriptionLimits()
     /// How long presenters get to let go of a store.
     package var claimDeadline: Duration
     package var groups: [Group]
 
     package init(
-        socket: FilePath? = nil, allowedUsers: Set<uid_t> = [],
+        socket: FilePath? = nil, allowed: [uid_t: Set<Role>] = [:],
         connectionsPerUser: Int = Self.defaultConnectionsPerUser, claimDeadline: Duration = .seconds(30),
         groups: [Group] = []
     ) {
         self.socket = socket
-        self.allowedUsers = allowedUsers
+        self.allowed = allowed
         self.connectionsPerUser = connectionsPerUser
         self.claimDeadline = claimDeadline
         self.groups = groups

@@ -88,7 +88,11 @@ package struct ConfigurationFile {
 
 extension ConfigurationFile {
     private func read(socket: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
-        let section = try section(socket, "socket", keys: ["path", "allow-uids", "connections-per-user"])
+        let section = try section(
+            socket, "socket",
+            keys: [
+                "path", "allow", "allow-uids", "connections-per-user", "subscriptions-per-connection", "subscriptions",
+            ])
         if let path = section["path"] { builder.configuration.socket = try absolute(path) }
         if let node = section["connections-per-user"] {
             guard let count = Int(try string(node, "connections-per-user")), (1...1_000_000).contains(count) else {
@@ -96,13 +100,47 @@ extension ConfigurationFile {
             }
             builder.configuration.connectionsPerUser = count
         }
+        if let users = section["allow"] { try read(users: users, &builder) }
+        if let node = section["subscriptions-per-connection"] {
+            builder.configuration.subscriptions.perConnection = try count(node, "subscriptions-per-connection")
+        }
+        if let node = section["subscriptions"] {
+            builder.configuration.subscriptions.total = try count(node, "subscriptions")
+        }
         guard let users = section["allow-uids"] else { return }
         for node in try list(users, "allow-uids") {
-            guard let uid = uid_t(try string(node, "allow-uids")) else {
-                throw invalid(node.line, "allow-uids holds something that is no user's number", "write numbers: id -u")
-            }
-            builder.configuration.allowedUsers.insert(uid)
+            builder.configuration.allowed[try user(node, "allow-uids"), default: []].insert(.subscribe)
         }
+    }
+
+    private func read(users: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
+        for entry in try list(users, "allow") {
+            let section = try section(entry, "an entry of allow", keys: ["uid", "may"])
+            let uid = try user(section.required("uid"), "uid")
+            guard builder.configuration.allowed[uid] == nil else {
+                throw invalid(entry.line, "user \(uid) is there twice", "put all that they may into one entry")
+            }
+            var roles: Set<Role> = section["may"] == nil ? [.subscribe] : []
+            if let may = section["may"] {
+                for role in try list(may, "may") { roles.insert(try choice(role, "may")) }
+                guard !roles.isEmpty else { throw invalid(may.line, "may is empty", "leave the entry out") }
+            }
+            builder.configuration.allowed[uid] = roles
+        }
+    }
+
+    private func user(_ node: Node, _ key: String) throws(ConfigurationError) -> uid_t {
+        guard let uid = uid_t(try string(node, key)), uid != .max else {
+            throw invalid(node.line, "\(key) holds something that is no user's number", "write numbers: id -u")
+        }
+        return uid
+    }
+
+    private func count(_ node: Node, _ key: String) throws(ConfigurationError) -> Int {
+        guard let count = Int(try string(node, key)), (1...1_000_000).contains(count) else {
+            throw invalid(node.line, "\(key) is no number of subscriptions", "write 1 to 1000000")
+        }
+        return count
     }
 
     private func read(group: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {

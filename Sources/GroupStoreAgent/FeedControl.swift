@@ -1,5 +1,6 @@
 import AgentProtocol
 import Dispatch
+import FoundationEssentials
 import LinuxSystem
 import Synchronization
 
@@ -73,11 +74,25 @@ private final class Promise: Sendable {
 
 /// The configuration that holds now.
 package final class CurrentConfiguration: Sendable {
-    private let current: Mutex<Configuration>
+    /// Why the last one that was read did not replace it.
+    package struct Rejection: Sendable {
+        package let message: String
+        package let remedy: String
+        package let at: Date
+    }
 
-    package init(_ configuration: Configuration) { current = Mutex(configuration) }
+    private let current: Mutex<(value: Configuration, rejection: Rejection?)>
 
-    package var value: Configuration { current.withLock { $0 } }
+    package init(_ configuration: Configuration) { current = Mutex((configuration, nil)) }
 
-    package func replace(with new: Configuration) { current.withLock { $0 = new } }
+    package var value: Configuration { current.withLock { $0.value } }
+
+    package func replace(with new: Configuration) { current.withLock { $0 = (new, nil) } }
+
+    /// Nil when the last one that was read holds.
+    package var rejection: Rejection? { current.withLock { $0.rejection } }
+
+    func reject(_ message: String, remedy: String) {
+        current.withLock { $0.rejection = Rejection(message: message, remedy: remedy, at: Date()) }
+    }
 }

@@ -15,14 +15,26 @@ extension FollowedStores {
 
     private func complete(_ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?) {
         let address = operation.store
+        // Again, now that no event can come before the subscription.
+        guard hub.mayRead(connection, address) else {
+            hub.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
+            return forgetIfUnused(address)
+        }
         follow(address)
         guard let store = stores[address] else {
-            return hub.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
+            let isServed = isFollowable(address)
+            let error: WireError = isServed ? .unwatchable(descriptors.shortage) : .unknownStore(address)
+            return hub.answer(connection, .failure(id: id, error), wasExpected: true)
         }
         // What could not be watched before perhaps can be now.
-        let failures = watched[store.directory] == nil ? refreshWatches() : []
+        if watched[store.directory] == nil { refreshWatches() }
         guard watched[store.directory] != nil else {
-            let reason = failures.first ?? "\(PrintablePath(store.directory)) can't be watched"
+            let reason = unwatchable[store.directory] ?? "\(PrintablePath(store.directory)) can't be watched"
+            hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
+            return forgetIfUnused(address)
+        }
+        if let limit = store.limit {
+            let reason = "\(PrintablePath(store.path)) can't be read: \(limit.message); \(limit.remedy)"
             hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
@@ -95,15 +107,6 @@ extension FollowedStores {
             if let store = stores[address] { look(store) }
             hub.publish(event, of: address)
         }
-    }
-
-    /// File systems came or went: where one stands over a directory, or over a store alone, no event says so.
-    func mountsChanged() {
-        do { try source.lookAtPlaces() } catch {
-            log.error("directories can't be watched anew: \(error)")
-            loseWatches()
-        }
-        for store in stores.values where store.note(.database, .attributes) { look(store) }
     }
 
     func letGoOfAll() { for store in stores.values { store.letGo() } }

@@ -13,6 +13,8 @@ package enum FollowingState: String, Sendable {
     case absent
     /// A program uses it in exclusive mode, or it may not be read.
     case unreadable
+    /// Its directory can't be watched, because of a limit or a missing right: commits go unnoticed. Tried again.
+    case unwatched
     /// Let go of, for the time of a relocation.
     case released
 }
@@ -20,12 +22,19 @@ package enum FollowingState: String, Sendable {
 /// The states, for those who ask from another thread.
 package final class FollowingStates: Sendable {
     private let states = Mutex<[StoreAddress: FollowingState]>([:])
+    /// Why stores are not followed, and what would help.
+    private let details = Mutex<[StoreAddress: String]>([:])
 
     package init() {}
 
     package subscript(store: StoreAddress) -> FollowingState? { states.withLock { $0[store] } }
 
-    func set(_ state: FollowingState?, of store: StoreAddress) { states.withLock { $0[store] = state } }
+    func detail(_ store: StoreAddress) -> String? { details.withLock { $0[store] } }
+
+    func set(_ state: FollowingState?, of store: StoreAddress, because detail: String? = nil) {
+        states.withLock { $0[store] = state }
+        details.withLock { if $0[store] != detail { $0[store] = detail } }
+    }
 }
 
 /// One store with its observer.
@@ -67,7 +76,17 @@ final class FollowedStore {
     /// Takes what is there now as known.
     func attach() {
         observer.attach()
-        state = current
+        state = observer.isReadable ? current : .unreadable
+        lookAt = observer.retryDelay.map { ContinuousClock.now.advanced(by: $0) }
+    }
+
+    /// The limit that keeps the store from being read.
+    var limit: ResourceLimit? { observer.failure.flatMap(ResourceLimit.init) }
+
+    /// Why it isn't followed.
+    var detail: String? {
+        guard state == .unreadable else { return nil }
+        return observer.failure?.advice ?? "a program uses it in exclusive mode, or its name is a symbolic link's"
     }
 
     func letGo() {
@@ -85,7 +104,9 @@ final class FollowedStore {
         let modified = kinds.contains(.modified)
         let mayMatter = kinds.contains(.closedAfterWriting) || kinds.contains(.attributes)
         guard created || modified || removed || mayMatter else { return false }
-        observer.note(part, created: created, modified: modified, removed: removed)
+        observer.note(
+            part, created: created, modified: modified, removed: removed,
+            closed: kinds.contains(.closedAfterWriting))
         return true
     }
 
@@ -183,10 +204,12 @@ final class FollowedStore {
     }
 
     private var current: FollowingState {
-        guard let directory = try? Directory(directory), let found = try? directory.status(name.database) else {
-            return .absent
+        do throws(SystemError) {
+            guard let found = try Directory(directory).status(name.database) else { return .absent }
+            // What is written through a symbolic link is written elsewhere.
+            return found.kind == .regular ? .following : .unreadable
+        } catch {
+            return [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) ? .absent : .unreadable
         }
-        // What is written through a symbolic link is written elsewhere.
-        return found.kind == .regular ? .following : .unreadable
     }
 }

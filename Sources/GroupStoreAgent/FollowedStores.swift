@@ -18,6 +18,11 @@ final class FollowedStores {
     let perform: @Sendable (@escaping Watch.Work) -> Void
     private let scheduler: (any RelocationScheduling)?
     let states: FollowingStates
+    let descriptors: DescriptorBudget
+    /// Configured stores that there are no descriptors for.
+    var starved: Set<StoreAddress> = []
+    /// When it was logged last that a subscription was refused for want of descriptors.
+    var shortageLoggedAt: ContinuousClock.Instant?
     /// Hears of what subscribers are told, after them.
     let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
     let log: Logger
@@ -30,11 +35,15 @@ final class FollowedStores {
     /// Of whose log's write alone is known that it was the first thing to come, and what was told for it.
     var ahead: (store: FollowedStore, told: StoreEvent?)?
     var watched: [FilePath: DirectoryEvent.Kinds] = [:]
-    private var legacyDirectories: Set<FilePath> = []
+    private(set) var legacyDirectories: Set<FilePath> = []
     /// When what can't be watched is tried again.
-    private var watchRetry: (at: ContinuousClock.Instant, wait: Duration)?
+    var watchRetry: (at: ContinuousClock.Instant, wait: Duration)?
+    /// The directories that can't be watched, and why.
+    var unwatchable: [FilePath: String] = [:]
     /// The stores that are to be looked at although no event may come.
     var expecting: Set<StoreAddress> = []
+    /// Those that a limit keeps from being read, as far as it was logged.
+    var limited: Set<StoreAddress> = []
     /// Let go of until `resume`, with what is to be told then.
     var released: [StoreAddress: [StoreEvent]] = [:]
     /// Of what looks found.
@@ -44,19 +53,14 @@ final class FollowedStores {
     /// Subscriptions that wait for a survey, so that the first change after the answer can say which tables.
     var waiting: [StoreAddress: WaitingAnswers] = [:]
 
-    private static let storeKinds: DirectoryEvent.Kinds = [
-        .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut, .attributes,
-    ]
-    private static let legacyKinds: DirectoryEvent.Kinds = [
-        .created, .deleted, .movedIn, .movedOut, .closedAfterWriting, .closedAfterReading, .opened,
-    ]
-
     init(
         source: any EventSource, hub: Hub, surveyor: Surveyor, scheduler: (any RelocationScheduling)?,
-        states: FollowingStates, log: Logger, onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void,
+        states: FollowingStates, descriptors: DescriptorBudget, log: Logger,
+        onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void,
         perform: @escaping @Sendable (@escaping Watch.Work) -> Void
     ) {
         self.source = source
+        self.descriptors = descriptors
         self.surveyor = surveyor
         self.onEvent = onEvent
         self.perform = perform
@@ -94,6 +98,9 @@ extension FollowedStores {
                     store.lostEvents()
                     touched.insert(store.address)
                 }
+                scheduler?.notice(notice)
+            case .unwatchable(let directory, let error):
+                lose(directory, error)
                 scheduler?.notice(notice)
             case .overflow:
                 overflowed = true
@@ -140,12 +147,22 @@ extension FollowedStores {
     }
 
     func publish(_ event: StoreEvent?, of store: FollowedStore) {
-        if let event {
-            toldCount &+= 1
-            hub.publish(event, of: store.address)
-            onEvent(event, store.address)
+        // First: who hears the event may ask for the status at once.
+        report(store)
+        guard let event else { return }
+        toldCount &+= 1
+        hub.publish(event, of: store.address)
+        onEvent(event, store.address)
+    }
+
+    /// What is known of the store to those who ask.
+    private func report(_ store: FollowedStore) {
+        noteLimit(of: store)
+        if let reason = unwatchable[store.directory], store.state != .released {
+            states.set(.unwatched, of: store.address, because: reason)
+        } else {
+            states.set(store.state, of: store.address, because: store.detail)
         }
-        states.set(store.state, of: store.address)
     }
 }
 
@@ -155,6 +172,7 @@ extension FollowedStores {
     /// Follows what is configured from now on, and no longer what was.
     func configure(_ new: Configuration) {
         configuration = new
+        starved = []
         legacyDirectories = Set(
             new.groups.flatMap(\.stores).flatMap(\.legacy).map { $0.removingLastComponent() })
         for store in stores.values where new.group(store.address.group)?.directory != store.directory {
@@ -169,22 +187,30 @@ extension FollowedStores {
         }
         for store in hub.subscribedStores().union(configured) { follow(store, wasSubscribed: true) }
         for address in Array(stores.keys) { forgetIfUnused(address) }
-        for failure in refreshWatches() { log.error("\(failure)") }
+        refreshWatches()
     }
 
     /// There, and not let go of.
     func isFollowed(_ address: StoreAddress) -> Bool { stores[address] != nil && released[address] == nil }
 
-    private func isConfigured(_ address: StoreAddress) -> Bool {
+    /// A store of a served group.
+    func isFollowable(_ address: StoreAddress) -> Bool {
+        let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
+        return name != nil && configuration.group(address.group) != nil
+    }
+
+    func isConfigured(_ address: StoreAddress) -> Bool {
         guard let name = FilePath.Component(bytes: address.name) else { return false }
         return configuration.group(address.group)?.store(named: name) != nil
     }
 
     /// `wasSubscribed`: subscribers may be there that believe to know the store.
     func follow(_ address: StoreAddress, wasSubscribed: Bool = false) {
-        guard stores[address] == nil, let group = configuration.group(address.group),
+        guard stores[address] == nil, isFollowable(address), let group = configuration.group(address.group),
             let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
         else { return }
+        guard descriptors.take(.store) else { return starve(address) }
+        starved.remove(address)
         let store = FollowedStore(address, directory: group.directory, name: name)
         stores[address] = store
         store.readsAhead { [unowned self, unowned store] in readAhead(of: store) }
@@ -193,10 +219,13 @@ extension FollowedStores {
         }
         hub.open(address)
         mark(store)
-        _ = refreshWatches()
-        let isReleased = released[address] != nil
-        if !isReleased { attach(store) }
-        states.set(isReleased ? .released : store.state, of: address)
+        refreshWatches()
+        if released[address] == nil {
+            attach(store)
+            report(store)
+        } else {
+            states.set(.released, of: address)
+        }
         if wasSubscribed, hub.subscribedStores().contains(address) {
             hub.publish(.reset(store.state == .absent ? .vanished : .appeared), of: address)
         }
@@ -209,6 +238,8 @@ extension FollowedStores {
         unmark(store)
         watchDatabase(of: store)
         stores[store.address] = nil
+        descriptors.giveBack(.store)
+        limited.remove(store.address)
         expecting.remove(store.address)
         for (file, _) in store.files {
             parts[store.directory]?[file]?.removeAll { $0.store === store }
@@ -224,50 +255,6 @@ extension FollowedStores {
             return
         }
         forget(store)
-        _ = refreshWatches()
-    }
-
-    /// Watches the directories that are needed and no others; returns why one can't be watched.
-    func refreshWatches() -> [String] {
-        var wanted: [FilePath: DirectoryEvent.Kinds] = [:]
-        for directory in parts.keys { wanted[directory, default: []].formUnion(Self.storeKinds) }
-        for directory in legacyDirectories { wanted[directory, default: []].formUnion(Self.legacyKinds) }
-        for directory in watched.keys where wanted[directory] == nil {
-            source.unwatch(directory)
-            watched[directory] = nil
-        }
-        var failures: [String] = []
-        for (directory, kinds) in wanted where watched[directory]?.isSuperset(of: kinds) != true {
-            do {
-                try source.watch(directory, for: kinds)
-                watched[directory, default: []].formUnion(kinds)
-            } catch {
-                failures.append("\(PrintablePath(directory)) can't be watched: \(error)")
-            }
-        }
-        if failures.isEmpty {
-            watchRetry = nil
-        } else if watchRetry == nil {
-            watchRetry = (.now.advanced(by: .seconds(1)), .seconds(1))
-        }
-        return failures
-    }
-
-    /// A limit may be raised, or a right given, without an event. The source tells of each directory that it watches anew.
-    private func watchAgain(_ wait: Duration) {
-        let before = Set(watched.keys)
-        let failures = refreshWatches()
-        for directory in watched.keys where !before.contains(directory) {
-            log.notice("\(PrintablePath(directory)) is watched now")
-        }
-        guard !failures.isEmpty else { return }
-        let longer = min(wait * 2, .seconds(300))
-        watchRetry = (.now.advanced(by: longer), longer)
-    }
-
-    /// None is followed any more as far as is known.
-    func loseWatches() {
-        watched = [:]
-        watchRetry = (.now, .milliseconds(500))
+        refreshWatches()
     }
 }

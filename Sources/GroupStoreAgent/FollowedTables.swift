@@ -84,7 +84,7 @@ extension FollowedStores {
                 for (followed, part) in parts[event.directory]?[event.name] ?? [] where followed === store {
                     found.note(part, event.kinds)
                 }
-            case .overflow, .directoryAppeared, .directoryVanished: return nil
+            case .overflow, .directoryAppeared, .directoryVanished, .unwatchable: return nil
             case .woken: break
             }
         }

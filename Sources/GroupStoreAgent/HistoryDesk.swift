@@ -20,6 +20,8 @@ package final class HistoryDesk: Sendable {
         /// Nil: the agent's own wish.
         let connection: UInt64?
         let store: StoreAddress
+        /// Asked before the answer is sent: another file may have come to the store's name since.
+        var mayRead: @Sendable () -> Bool = { true }
     }
 
     enum Task: Sendable {
@@ -50,6 +52,8 @@ package final class HistoryDesk: Sendable {
     private static let mostWaiting = 256
     /// How long one child may take.
     private static let patience = Duration.seconds(30)
+    /// Bytes of answers that a client hasn't taken.
+    private static let mostUnread = 8 << 20
     /// Rows in an answer that doesn't say how many.
     private static let pageLength: Int64 = 256
 
@@ -66,12 +70,16 @@ package final class HistoryDesk: Sendable {
     }
 
     /// The answer comes later, from the desk's thread. The store's group is served.
-    func perform(_ operation: HistoryOperation, id: JSONValue?, _ connection: UInt64) {
+    func perform(
+        _ operation: HistoryOperation, id: JSONValue?, _ connection: UInt64,
+        mayRead: @escaping @Sendable () -> Bool = { true }
+    ) {
         guard program != nil, let path = path(of: operation.store) else {
             return hub.answer(connection, .failure(id: id, .noHistoryHere))
         }
         let question = Question(
-            arguments: Self.arguments(operation, path), id: id, connection: connection, store: operation.store)
+            arguments: Self.arguments(operation, path), id: id, connection: connection, store: operation.store,
+            mayRead: mayRead)
         hub.expectAnswer(connection)
         if let refusal = enqueue(.question(question)) { answer(question, .failure(id: id, refusal)) }
     }
@@ -112,7 +120,7 @@ package final class HistoryDesk: Sendable {
         var words: [String]
         switch operation {
         case .changes(_, let since, let limit, let filter):
-            words = ["changes", "--json", "--limit=\(limit ?? pageLength)"]
+            words = ["changes", "--json", "--wire-lines", "--limit=\(limit ?? pageLength)"]
             if let since { words.append("--since=\(since)") }
             let lists = [
                 ("tables", filter.tables), ("entities", filter.entities), ("operations", filter.operations),
@@ -214,9 +222,16 @@ package final class HistoryDesk: Sendable {
         guard states[question.store] != .released else {
             return answer(question, .failure(id: question.id, .relocating))
         }
+        if let connection = question.connection, hub.waitingBytes(of: connection) > Self.mostUnread {
+            return answer(question, .failure(id: question.id, .unreadAnswers))
+        }
         do throws(SystemError) {
             var messages: [AgentMessage] = []
-            for (type, object) in try self.messages(question.arguments) {
+            let found = try self.messages(question.arguments)
+            guard question.mayRead() else {
+                return answer(question, .failure(id: question.id, .unknownStore(question.store)))
+            }
+            for (type, object) in found {
                 var object = object
                 if type == "summary" {
                     if let connection = question.connection { hub.send(connection, messages) }
@@ -247,6 +262,8 @@ extension WireError {
         code: "not_supported", "this agent reads no histories", hint: "groupstore changes STORE needs no agent")
     fileprivate static let tooManyQuestions = WireError(
         code: "busy", "too many questions about histories wait already", hint: "ask again when they are answered")
+    fileprivate static let unreadAnswers = WireError(
+        code: "busy", "earlier answers wait to be read", hint: "read them, then ask again")
     fileprivate static let relocating = WireError(
         code: "relocating", "the store is being relocated", hint: "ask again after relocated or abandoned")
     fileprivate static let noAnswer = WireError(

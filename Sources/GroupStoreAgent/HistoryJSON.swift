@@ -27,8 +27,8 @@ extension SQLiteValue {
     package var json: JSONValue {
         switch self {
         case .integer(let value): .integer(value)
-        // JSON has no word for the others.
-        case .real(let value): value.isFinite ? .number(value) : .string("\(value)")
+        // JSON has no number for infinity, and a text is another key.
+        case .real(let value): value.isFinite ? .number(value) : .object(["real": .string("\(value)")])
         case .text(let value): .string(value)
         case .blob(let bytes): .object(["base64": .string(Data(bytes).base64EncodedString())])
         case .null: .null

@@ -32,7 +32,7 @@ extension HistoryDesk {
         guard let path = path(of: store), program != nil else { return .none }
         guard states[store] != .released else { return .failed }
         let place = position.map { "--since=\($0)" } ?? "--now"
-        let words = ["groupstore", "changes", "--json", "--limit=\(Self.mostRead)", place, "--"]
+        let words = ["groupstore", "changes", "--json", "--wire-lines", "--limit=\(Self.mostRead)", place, "--"]
         do throws(SystemError) {
             let found = RowReading(try messages(words.map { Array($0.utf8) } + [path.bytes]))
             guard position == nil, let token = found.token else {

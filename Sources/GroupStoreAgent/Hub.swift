@@ -15,10 +15,22 @@ package final class Hub: Sendable {
     /// Has a store's history read, for the subscriptions that want it.
     private let historyReader = Mutex<(@Sendable (StoreAddress) -> Void)?>(nil)
 
-    /// More than this a connection may not have: each costs memory for as long as it is there.
-    package static let mostSubscriptions = 1024
+    /// How many subscriptions there may be: each costs memory for as long as it is there.
+    package var limits: SubscriptionLimits {
+        get { state.withLock { $0.limits } }
+        set { state.withLock { $0.limits = newValue } }
+    }
+
+    /// Whether a user may read a store.
+    let reading = Mutex<(@Sendable (PeerCredentials, StoreAddress) -> Bool)?>(nil)
 
     struct State {
+        /// Stores that users other than the agent's own are subscribed to, and when it was last looked whether they may read
+        /// them.
+        var readByOthers: [StoreAddress: ContinuousClock.Instant] = [:]
+        var limits = SubscriptionLimits()
+        /// Of all connections.
+        var subscriptionCount = 0
         var outlets: [UInt64: Outlet] = [:]
         var channels: [StoreAddress: Channel] = [:]
         /// By which changes become lines, of the stores that have a channel.
@@ -47,8 +59,9 @@ package final class Hub: Sendable {
         return String(repeating: "0", count: 12 - digits.count) + digits
     }
 
-    func line(_ event: Channel.Numbered, _ store: StoreAddress) -> [UInt8] {
-        var object = event.event.json(store: store, token: token(event.number, event.position))
+    func line(_ event: Channel.Numbered, _ store: StoreAddress, isOthers: Bool = false) -> [UInt8] {
+        let told = isOthers ? event.event.withoutPlaces : event.event
+        var object = told.json(store: store, token: token(event.number, event.position))
         if let rows = event.rows { object["rows"] = .array(rows.map { .object($0) }) }
         return WireLine.bytes(object)
     }
@@ -64,13 +77,15 @@ package final class Hub: Sendable {
     }
 
     /// Bounded by a backlog's length. Where a reset stands for what is left out, a relocation that lasts is named again.
-    func lines(_ events: [Channel.Numbered], _ store: StoreAddress, _ state: State) -> [UInt8] {
+    func lines(
+        _ events: [Channel.Numbered], _ store: StoreAddress, isOthers: Bool, _ state: State
+    ) -> [UInt8] {
         var events = events
         let lastWord = events.last { event in if case .change = event.event { false } else { true } }
         if case .reset? = lastWord?.event, let event = state.relocations[store]?.announcement, let last = events.last {
             events.append(Channel.Numbered(event: event, number: last.number, position: last.position))
         }
-        return events.flatMap { line($0, store) }
+        return events.flatMap { line($0, store, isOthers: isOthers) }
     }
 
     func token(_ number: UInt64, _ position: HistoryToken? = nil) -> String {
@@ -109,6 +124,7 @@ extension Hub {
 
     /// Numbers the event and sends it to all subscribers; nothing when the store isn't open.
     package func publish(_ event: StoreEvent, of store: StoreAddress) {
+        endUnreadable(of: store, before: event)
         let isHistoryWanted = state.withLock { state in
             // Most changes come while nothing is relocated.
             if case .change = event, state.relocations.isEmpty {
@@ -141,7 +157,9 @@ extension Hub {
             } else if subscription.rows != nil {
                 distribute(numbered, to: subscription, &state)
             } else {
-                subscription.outlet.send(numbered, line: line, of: subscription)
+                let isOthers = subscription.outlet.isOthers
+                let own = isOthers ? self.line(numbered, store, isOthers: true) : line
+                subscription.outlet.send(numbered, line: own, of: subscription)
                 note(subscription.outlet, &state)
             }
         }
@@ -209,13 +227,15 @@ extension Hub {
         state.withLock { state in
             if wasExpected { state.outlets[connection]?.unanswered -= 1 }
             guard let outlet = state.outlets[connection], let channel = state.channels[store] else { return }
-            guard outlet.subscriptions.count < Self.mostSubscriptions || outlet.subscriptions[store] != nil else {
-                return answer(.failure(id: id, .tooManySubscriptions), outlet, &state)
+            if outlet.subscriptions[store] == nil, let error = tooManySubscriptions(of: outlet, state) {
+                return answer(.failure(id: id, error), outlet, &state)
             }
             remove(store, of: outlet, &state)
             let subscription = Subscription(operation, outlet: outlet, number: channel.number)
             outlet.add(subscription)
+            state.subscriptionCount += 1
             state.subscribers[store, default: []].append(subscription)
+            if outlet.isOthers { state.readByOthers[store] = .now }
             if operation.readsHistory { return join(subscription, operation, channel, id: id, path: path, &state) }
             let missed = (token.map { channel.missed(since: $0, epoch: epoch) } ?? []).filter {
                 subscription.admits($0.event)
@@ -228,7 +248,7 @@ extension Hub {
                 Channel.Numbered(event: event, number: channel.number)
             }
             for event in missed + (lasting.map { [$0] } ?? []) {
-                outlet.send(event, line: line(event, store), of: subscription)
+                outlet.send(event, line: line(event, store, isOthers: outlet.isOthers), of: subscription)
             }
         }
         readHistories()
@@ -247,15 +267,40 @@ extension Hub {
         guard let subscription = outlet.subscriptions[store] else { return false }
         answerAll(of: subscription, &state)
         outlet.remove(subscription)
+        state.subscriptionCount -= 1
         state.subscribers[store]?.removeAll { $0 === subscription }
         if state.subscribers[store]?.isEmpty == true { state.subscribers[store] = nil }
+        if outlet.isOthers, state.subscribers[store]?.contains(where: \.outlet.isOthers) != true {
+            state.readByOthers[store] = nil
+        }
         if state.subscribers[store]?.contains(where: { $0.rows != nil }) != true { state.histories[store] = nil }
         return true
     }
 }
 
-extension WireError {
-    fileprivate static let tooManySubscriptions = WireError(
-        code: "too_many_subscriptions", "a connection has at most \(Hub.mostSubscriptions) subscriptions",
-        hint: "use another connection")
+/// How many subscriptions the agent lets there be.
+package struct SubscriptionLimits: Sendable, Equatable {
+    package var perConnection: Int
+    /// Of all connections together.
+    package var total: Int
+
+    package init(perConnection: Int = 1024, total: Int = 10_000) {
+        self.perConnection = perConnection
+        self.total = total
+    }
+}
+
+extension Hub {
+    private func tooManySubscriptions(of outlet: Outlet, _ state: State) -> WireError? {
+        let limits = state.limits
+        if outlet.subscriptions.count >= limits.perConnection {
+            return WireError(
+                code: "too_many_subscriptions", "a connection has at most \(limits.perConnection) subscriptions",
+                hint: "use another connection")
+        }
+        guard state.subscriptionCount >= limits.total else { return nil }
+        return WireError(
+            code: "too_many_subscriptions", "the agent has \(limits.total) subscriptions, and takes no more",
+            hint: "end some, or raise socket: subscriptions in its configuration")
+    }
 }

@@ -22,6 +22,9 @@ extension Hub {
     /// False once the connection was closed.
     func isConnected(_ connection: UInt64) -> Bool { state.withLock { $0.outlets[connection] != nil } }
 
+    /// Bytes of answers and events that its socket hasn't taken.
+    func waitingBytes(of connection: UInt64) -> Int { state.withLock { $0.outlets[connection]?.waitingBytes ?? 0 } }
+
     /// An answer is coming from another thread.
     package func expectAnswer(_ connection: UInt64) { state.withLock { $0.outlets[connection]?.unanswered += 1 } }
 
@@ -53,7 +56,7 @@ extension Hub {
             var told: [Subscription] = []
             outlet.flush { events, subscription in
                 told.append(subscription)
-                return lines(events, subscription.store, state)
+                return lines(events, subscription.store, isOthers: outlet.isOthers, state)
             }
             for subscription in told { answerBarriers(of: subscription, &state) }
             note(outlet, &state)

@@ -33,7 +33,10 @@ package final class LogQueue: TextOutputStream, Sendable {
                 state.dropped += 1
                 return false
             }
-            state.lines.append(line)
+            // Names of tables, programs and files are others' words.
+            let isWhole = line.hasSuffix("\n")
+            state.lines.append(
+                PrintableText(isWhole ? String(line.dropLast()) : line).description + (isWhole ? "\n" : ""))
             return true
         }
         if isTaken { arrived.signal() }

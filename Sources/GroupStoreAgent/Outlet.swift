@@ -1,4 +1,5 @@
 import AgentProtocol
+import Glibc
 import LinuxSystem
 
 /// The sending half of a connection. Guarded by the hub's lock.
@@ -21,6 +22,10 @@ final class Outlet {
     var peerIsSilent = false
     /// The peer is gone: nothing is sent any more.
     private(set) var isBroken = false
+    /// Closed once what waits is sent; nothing more is taken.
+    private(set) var isEnding = false
+    /// Of a user other than the agent's own, who may not know all that events say.
+    let isOthers: Bool
 
     /// Bytes of answers from which on no more requests are read, and progress is left out.
     private static let congestion = 65_536
@@ -28,6 +33,7 @@ final class Outlet {
     init(connection: UInt64, raw: CInt, peer: PeerCredentials?, loop: EventLoop) {
         self.connection = connection
         self.peer = peer
+        isOthers = peer.map { $0.uid != geteuid() && $0.uid != 0 } ?? false
         self.raw = raw
         self.loop = loop
     }
@@ -45,17 +51,27 @@ final class Outlet {
 
     /// Nothing will ever be sent or asked again: the connection can be closed.
     var isFinished: Bool {
-        isBroken || peerIsSilent && unanswered == 0 && subscriptions.isEmpty && isFlushed
+        isBroken || isEnding && unsent.isEmpty || peerIsSilent && unanswered == 0 && subscriptions.isEmpty && isFlushed
+    }
+
+    /// Sends a last line, and no event after it.
+    func end(with line: [UInt8]) {
+        lagging = []
+        send(answer: line)
+        isEnding = true
+        setReading(false)
     }
 
     /// Answers are kept until they are sent.
     func send(answer line: [UInt8]) {
+        guard !isEnding else { return }
         if unsent.isEmpty { transmit(line) } else { unsent += line }
         updateInterest()
     }
 
     /// `line` is the event's line, made once for all subscribers.
     func send(_ event: Channel.Numbered, line: [UInt8], of subscription: Subscription) {
+        guard !isEnding else { return }
         if isFlushed {
             transmit(line)
             subscription.wasTold(event.number)

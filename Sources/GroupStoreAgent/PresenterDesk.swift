@@ -18,6 +18,8 @@ package final class PresenterDesk: Sendable {
         let connection: UInt64
         let id: JSONValue?
         let deadline: ContinuousClock.Instant
+        /// Of a user who may not hear what presenters say to the agent's own.
+        let isOthers: Bool
         var isAnswered = false
     }
 
@@ -29,7 +31,7 @@ package final class PresenterDesk: Sendable {
     }
 
     /// More than this a connection may not have.
-    static let mostPresenters = 256
+    static let mostPresenters = 1024
 
     package init(hub: Hub, configuration: CurrentConfiguration) {
         self.hub = hub
@@ -65,8 +67,9 @@ package final class PresenterDesk: Sendable {
 
 extension PresenterDesk {
     func present(
-        _ operation: PresentOperation, id: JSONValue?, _ connection: UInt64, _ peer: PeerCredentials
+        _ operation: PresentOperation, id: JSONValue?, _ connection: UInt64, _ asker: Asker
     ) throws(WireError) {
+        let isOthers = !asker.isTrusted
         let item = try served(operation.item)
         guard state.withLock({ $0.presenters[connection, default: []].count < Self.mostPresenters }) else {
             throw WireError(
@@ -74,15 +77,16 @@ extension PresenterDesk {
                 hint: "use another connection")
         }
         let number = Mutex<UInt64>(0)
-        registry.add(item, Self.holder(operation, peer), versions: operation.models.map { Set($0) }) { [self] message in
-            if let line = event(message, to: number.withLock { $0 }, presented: operation.item) {
+        registry.add(item, Self.holder(operation, asker.peer), versions: operation.models.map { Set($0) }) {
+            [self] message in
+            if let line = event(message, to: number.withLock { $0 }, presented: operation.item, isOthers: isOthers) {
                 hub.send(connection, [line])
             }
         } announce: { presenter, waitsFor in
             number.withLock { $0 = presenter }
             state.withLock { _ = $0.presenters[connection, default: []].insert(presenter) }
             var reply: JSONObject = ["presenter": WireNumber(.presenter, presenter).json]
-            if let path = path(of: operation.item) { reply.setPath("path", bytes: path.bytes) }
+            if let path = path(of: operation.item, isOthers: isOthers) { reply.setPath("path", bytes: path.bytes) }
             if !waitsFor.isEmpty { reply["waits_for"] = .array(waitsFor.map { WireNumber(.claim, $0).json }) }
             hub.answer(connection, .reply(id: id, reply))
         }
@@ -134,7 +138,7 @@ extension PresenterDesk {
     }
 
     private func event(
-        _ message: PresenterMessage, to presenter: UInt64, presented: ItemAddress
+        _ message: PresenterMessage, to presenter: UInt64, presented: ItemAddress, isOthers: Bool
     ) -> AgentMessage? {
         let (claim, event) = PresenterEvent.of(message)
         guard let event else { return nil }
@@ -143,27 +147,26 @@ extension PresenterDesk {
         let until = state.withLock { $0.claims[claim]?.deadline }
         let seconds = until.map { max(0, ContinuousClock.now.duration(to: $0).seconds) }
         let line = event.json(
-            item: presented, presenter: presenter, claim: claim, path: path(of: place)?.bytes,
+            item: presented, presenter: presenter, claim: claim, path: path(of: place, isOthers: isOthers)?.bytes,
             deadline: event.wantsAnswer ? seconds ?? configuration.value.claimDeadline.seconds : nil)
         return .event(type: event.type, line)
     }
 
     /// Where the item is for the agent: for people. A store that is still to be relocated is at its legacy place.
-    private func path(of item: ItemAddress) -> FilePath? {
+    private func path(of item: ItemAddress, isOthers: Bool) -> FilePath? {
         guard let group = configuration.value.group(item.group), let relative = FilePath(bytes: item.path) else {
             return nil
         }
         let path = group.directory.pushing(relative)
-        guard FileStatus(following: path) == nil, let name = relative.lastComponent, relative.components.count == 1
+        guard !isOthers, FileStatus(following: path) == nil, let name = relative.lastComponent,
+            relative.components.count == 1
         else { return path }
         return group.store(named: name)?.legacy.first { FileStatus(following: $0) != nil } ?? path
     }
 
     private func served(_ address: ItemAddress) throws(WireError) -> ClaimedItem {
         guard configuration.value.group(address.group) != nil, let item = ClaimedItem(address) else {
-            throw WireError(
-                code: "unknown_store", "no group \(address.group) is served here",
-                hint: "name a group of the agent's configuration: GROUP_ID/NAME")
+            throw .unknownItem(of: address.group)
         }
         return item
     }
@@ -172,7 +175,9 @@ extension PresenterDesk {
 // MARK: - Claims
 
 extension PresenterDesk {
-    func claim(_ operation: ClaimOperation, id: JSONValue?, _ connection: UInt64) throws(WireError) {
+    func claim(
+        _ operation: ClaimOperation, id: JSONValue?, _ connection: UInt64, _ asker: Asker
+    ) throws(WireError) {
         var intents: [ClaimIntent] = []
         for intent in operation.intents { intents.append(try ClaimIntent(intent, served(intent.item))) }
         if let own = operation.presenter, state.withLock({ $0.presenters[connection]?.contains(own) }) != true {
@@ -181,7 +186,7 @@ extension PresenterDesk {
         hub.expectAnswer(connection)
         let claimant = Claimant(
             connection: connection, id: id,
-            deadline: .now.advanced(by: .milliseconds(Int64(operation.deadline * 1000))))
+            deadline: .now.advanced(by: .milliseconds(Int64(operation.deadline * 1000))), isOthers: !asker.isTrusted)
         registry.begin(intents, own: operation.presenter) { [self] number in
             state.withLock { $0.claims[number] = claimant }
         } settled: { [self] number, settlement in
@@ -203,9 +208,10 @@ extension PresenterDesk {
         let answer: AgentMessage =
             switch settlement {
             case .granted: .reply(id: claimant.id, ["claim": WireNumber(.claim, claim).json])
-            case .refused(let refusal): .failure(id: claimant.id, .refused(by: refusal))
+            case .refused(let refusal): .failure(id: claimant.id, .refused(by: refusal, isOthers: claimant.isOthers))
             case .unanswered(let holders): .failure(id: claimant.id, .unanswered(by: holders))
-            case .failed(let reason): .failure(id: claimant.id, WireError(code: "failed", reason))
+            case .failed(let reason):
+                .failure(id: claimant.id, WireError(code: "failed", claimant.isOthers ? "the claim failed" : reason))
             }
         hub.answer(claimant.connection, answer, wasExpected: true)
     }
@@ -252,9 +258,16 @@ extension WireError {
             hint: "give back what present answered")
     }
 
-    fileprivate static func refused(by refusal: ClaimBoard.Refusal) -> WireError {
+    static func unknownItem(of group: String) -> WireError {
         WireError(
-            code: "presenter_failed", "\(refusal.presenter) can't let go: \(refusal.message)",
+            code: "unknown_store", "no group \(group) is served here",
+            hint: "name a group of the agent's configuration: GROUP_ID/NAME")
+    }
+
+    fileprivate static func refused(by refusal: ClaimBoard.Refusal, isOthers: Bool) -> WireError {
+        let reason = isOthers ? "" : ": \(refusal.message)"
+        return WireError(
+            code: "presenter_failed", "\(refusal.presenter) can't let go\(reason)",
             hint: "see what that program says, then try again", holders: [.init(refusal.presenter)])
     }
 

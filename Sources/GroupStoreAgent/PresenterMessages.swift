@@ -54,6 +54,8 @@ extension PresenterEvent {
         case .notice(let claim, .didChange(let item)): (claim, .didChange(item.flatMap(ItemAddress.init)))
         case .notice(let claim, .didMove(let to, let subitem)):
             (claim, ItemAddress(to).map { .didMove(to: $0, subitem: subitem.flatMap(ItemAddress.init)) })
+        // Who registers a presenter is told by the reply.
+        case .registration: (0, nil)
         }
     }
 

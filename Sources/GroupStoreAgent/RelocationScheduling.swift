@@ -62,8 +62,16 @@ package struct LegacyStatus: Sendable {
     package let state: String
     /// A sentence, where there is more to say.
     package let detail: String?
+    /// Of a conflict, a refusal or a failure: the word for it, and what a command would exit with.
+    package let code: String?
+    package let exitCode: Int32?
 
-    package init(store: StoreAddress, path: FilePath, state: String, detail: String? = nil) {
+    package init(
+        store: StoreAddress, path: FilePath, state: String, detail: String? = nil, code: String? = nil,
+        exitCode: Int32? = nil
+    ) {
+        self.code = code
+        self.exitCode = exitCode
         self.store = store
         self.path = path
         self.state = state

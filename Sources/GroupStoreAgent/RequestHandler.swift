@@ -1,4 +1,5 @@
 import AgentProtocol
+import Glibc
 import LinuxSystem
 import Logging
 import PersistentStore
@@ -15,6 +16,9 @@ package final class RequestHandler {
     private let history: HistoryDesk
     private let version: String
     private let log: Logger
+    private let guesses = GuessLimit()
+    /// Connections that were refused what another configuration may grant.
+    private var hopeful: Set<UInt64> = []
 
     package init(
         hub: Hub, watch: Watch, configuration: CurrentConfiguration, scheduler: any RelocationScheduling,
@@ -36,21 +40,38 @@ package final class RequestHandler {
         .hello(protocol: WireLine.protocolVersion, agent: version, longestLine: Int64(WireLine.longest))
     }
 
-    func handle(_ line: [UInt8], of connection: UInt64, peer: PeerCredentials) {
+    /// `passed` takes the next file of which the peer has passed a descriptor.
+    func handle(
+        _ line: [UInt8], of connection: UInt64, peer: PeerCredentials, passed: () -> PassedFile? = { nil }
+    ) {
         do throws(RefusedLine) {
-            try perform(AgentRequest(parsing: line), connection, peer)
+            let request = try AgentRequest(parsing: line)
+            let asker = Asker(peer, configuration.value)
+            do throws(WireError) {
+                try asker.check(request.operation.role)
+            } catch {
+                throw RefusedLine(id: request.id, error: error)
+            }
+            try perform(request, connection, asker, passed)
         } catch {
+            if AgentConfigured.codes.contains(error.error.code) { hopeful.insert(connection) }
             hub.answer(connection, .failure(id: error.id, error.error))
         }
     }
 
+    /// Tells those who were refused that it is worth while to ask again.
+    func configurationChanged() {
+        for connection in hopeful { hub.send(connection, [.event(type: AgentConfigured.type, [:])]) }
+        hopeful = []
+    }
+
     private func perform(
-        _ request: AgentRequest, _ connection: UInt64, _ peer: PeerCredentials
+        _ request: AgentRequest, _ connection: UInt64, _ asker: Asker, _ passed: () -> PassedFile?
     ) throws(RefusedLine) {
         let id = request.id
         switch request.operation {
         case .subscribe(let subscribe):
-            guard isServed(subscribe.store) else {
+            guard isServed(subscribe.store, to: asker) else {
                 throw RefusedLine(id: id, error: .unknownStore(subscribe.store))
             }
             hub.expectAnswer(connection)
@@ -59,19 +80,29 @@ package final class RequestHandler {
             hub.expectAnswer(connection)
             watch.perform { $0.unsubscribe(connection, from: store, id: id) }
         case .status(let group):
-            hub.send(connection, status.rows(id: id, group: group))
-            hub.answer(connection, .reply(id: id, status.summary()))
-        case .relocate(let operation): relocate(operation, id, connection, peer)
+            let report = status.report(to: asker, id: id, group: group)
+            hub.send(connection, report.rows)
+            hub.answer(connection, .reply(id: id, report.summary))
+        case .relocate(let operation):
+            do throws(WireError) {
+                try relocate(operation, id, connection, asker, passed)
+            } catch {
+                throw RefusedLine(id: id, error: error)
+            }
         case .sync(let store):
-            guard isServed(store) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
+            guard isServed(store, to: asker) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
             hub.expectAnswer(connection)
             watch.perform { $0.sync(connection, store, id: id) }
         case .history(let operation):
-            guard isServed(operation.store) else { throw RefusedLine(id: id, error: .unknownStore(operation.store)) }
-            history.perform(operation, id: id, connection)
+            guard isServed(operation.store, to: asker, operation.mode) else {
+                throw RefusedLine(id: id, error: .unknownStore(operation.store))
+            }
+            history.perform(operation, id: id, connection) { [configuration] in
+                asker.mayOpen(operation.store, configuration.value, operation.mode)
+            }
         case .present, .unpresent, .answer, .claim, .release:
             do throws(WireError) {
-                try coordinate(request, connection, peer)
+                try coordinate(request, connection, asker)
             } catch {
                 throw RefusedLine(id: id, error: error)
             }
@@ -79,50 +110,72 @@ package final class RequestHandler {
     }
 
     private func coordinate(
-        _ request: AgentRequest, _ connection: UInt64, _ peer: PeerCredentials
+        _ request: AgentRequest, _ connection: UInt64, _ asker: Asker
     ) throws(WireError) {
         let id = request.id
+        for item in request.operation.items where !asker.mayOpen(item, configuration.value) {
+            throw .unknownItem(of: item.group)
+        }
         switch request.operation {
-        case .present(let operation): try presenters.present(operation, id: id, connection, peer)
+        case .present(let operation): try presenters.present(operation, id: id, connection, asker)
         case .unpresent(let presenter): try presenters.unpresent(presenter, id: id, connection)
         case .answer(let operation): try presenters.answer(operation, id: id, connection)
-        case .claim(let operation): try presenters.claim(operation, id: id, connection)
+        case .claim(let operation): try presenters.claim(operation, id: id, connection, asker)
         case .release(let operation): try presenters.release(operation, id: id, connection)
         case .subscribe, .unsubscribe, .status, .relocate, .history, .sync: break
         }
     }
 
     /// A peer that says nothing any more can't answer either.
-    func silenced(_ connection: UInt64) { presenters.forget(connection) }
+    func silenced(_ connection: UInt64) {
+        hopeful.remove(connection)
+        presenters.forget(connection)
+    }
 
     /// Until something is to be done although no request comes.
     func timeUntilDeadline() -> Duration? { presenters.timeUntilDeadline() }
 
     func expire() { presenters.expire() }
 
-    private func isServed(_ store: StoreAddress) -> Bool {
+    private func isServed(_ store: StoreAddress, to asker: Asker, _ mode: CInt = R_OK) -> Bool {
         let name = FilePath.Component(bytes: store.name).flatMap(StoreName.init)
-        return name != nil && configuration.value.group(store.group) != nil
-            && store.name != Array(".groupstore".utf8)
+        let isServed =
+            name != nil && configuration.value.group(store.group) != nil && store.name != Array(".groupstore".utf8)
+        // Asked in any case: how long an answer takes tells no more than what it says.
+        return asker.mayOpen(store, configuration.value, mode) && isServed
     }
 
     private func relocate(
-        _ operation: RelocateOperation, _ id: JSONValue?, _ connection: UInt64, _ peer: PeerCredentials
-    ) {
-        log.info("relocation asked for", metadata: ["pid": "\(peer.pid)", "uid": "\(peer.uid)"])
+        _ operation: RelocateOperation, _ id: JSONValue?, _ connection: UInt64, _ asker: Asker,
+        _ passed: () -> PassedFile?
+    ) throws(WireError) {
+        let file = passed()
+        log.info("relocation asked for", metadata: ["pid": "\(asker.peer.pid)", "uid": "\(asker.peer.uid)"])
+        try asker.checkRelocation(operation, configuration.value, source: file)
+        try guesses.begin()
         hub.expectAnswer(connection)
-        scheduler.relocate(operation, isAbandoned: { [hub] in !hub.isConnected(connection) }) { [hub] answer in
-            switch answer {
+        let isOthers = !asker.isTrusted
+        scheduler.relocate(operation, isAbandoned: { [hub] in !hub.isConnected(connection) }) {
+            [hub, log, guesses] answer in
+            switch isOthers ? answer.withoutPlaces : answer {
             case .progress(let type, var object):
                 if let id { object["id"] = id }
                 hub.send(connection, [.event(type: type, object)], optional: true)
             case .summary(var object):
+                guesses.wasRight()
+                if isOthers { log.notice("relocation for another user: \(Self.text(answer))") }
                 object["type"] = "summary"
                 hub.answer(connection, .reply(id: id, object), wasExpected: true)
             case .refused(let error):
+                if error.code != "not_visible" { guesses.wasRight() }
                 hub.answer(connection, .failure(id: id, error), wasExpected: true)
             }
         }
+    }
+
+    /// What the log says of an answer.
+    private static func text(_ answer: RelocateAnswer) -> String {
+        if case .summary(let object) = answer { object.text } else { "" }
     }
 
     /// The last subscriber of these stores has gone.
@@ -132,4 +185,32 @@ package final class RequestHandler {
             for store in stores { followed.forgetIfUnused(store) }
         }
     }
+}
+
+extension AgentRequest.Operation {
+    /// What a user must be allowed to ask it; nil: nothing.
+    fileprivate var role: Role? {
+        switch self {
+        case .subscribe, .unsubscribe, .sync, .history: .subscribe
+        case .present, .unpresent, .answer, .claim, .release: .present
+        case .relocate: .relocate
+        case .status: nil
+        }
+    }
+
+    /// What it presents or claims.
+    fileprivate var items: [ItemAddress] {
+        switch self {
+        case .present(let operation): [operation.item]
+        case .claim(let operation): operation.intents.map(\.item)
+        // Presenters of both are told.
+        case .release(let operation): operation.moves.flatMap { [$0.from, $0.to] }
+        default: []
+        }
+    }
+}
+
+extension HistoryOperation {
+    /// Who acknowledges writes into the store.
+    fileprivate var mode: CInt { if case .acknowledge = self { R_OK | W_OK } else { R_OK } }
 }

@@ -75,7 +75,8 @@ extension RowReading {
         if summary.object.string("outcome") == "reset" {
             let reason = messages.first?.object.string("reason").flatMap(StoreEvent.ResetReason.init)
             self = .discontinued(reason ?? .epoch, token)
-        } else if summary.object.bool("more") != false {
+        } else if summary.object.bool("more") != false || messages.contains(where: { $0.object["truncated"] != nil }) {
+            // A row that is longer than a line may be is told without, as are those that are too many.
             self = .tooMany(token)
         } else {
             self = .page(Self.page(messages.dropLast(), token, isOutdated: summary.object.bool("outdated") ?? false))

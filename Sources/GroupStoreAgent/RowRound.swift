@@ -83,7 +83,9 @@ extension Hub {
         let upTo = subscription.rows?.firstUntold.map { min($0 - 1, number) } ?? number
         let numbered = Channel.Numbered(
             event: event, number: upTo, position: subscription.rows?.position, rows: rows)
-        subscription.outlet.send(numbered, line: line(numbered, subscription.store), of: subscription)
+        let outlet = subscription.outlet
+        let line = line(numbered, subscription.store, isOthers: outlet.isOthers)
+        outlet.send(numbered, line: line, of: subscription)
         note(subscription.outlet, &state)
     }
 
@@ -198,7 +200,9 @@ extension Hub {
             if place < joining.events.count, place < events.count - 1 {
                 let early = Channel.Numbered(
                     event: event.event, number: min(beforeUntold, event.number), position: joining.position)
-                subscription.outlet.send(early, line: line(early, subscription.store), of: subscription)
+                let outlet = subscription.outlet
+                let line = line(early, subscription.store, isOthers: outlet.isOthers)
+                outlet.send(early, line: line, of: subscription)
             } else {
                 send(event.event, number: last, rows: event.rows, to: subscription, &state)
             }

@@ -24,6 +24,10 @@ package final class Server {
         var lines = LineBuffer()
         /// Its answers must be taken first.
         var isPaused = false
+        /// Files whose descriptors it has passed, in their order. The descriptors themselves are closed at once: nobody can
+        /// relocate a store that the agent has open.
+        var passed: [PassedFile] = []
+        static let mostPassed = 64
 
         init(_ socket: consuming Descriptor, _ peer: PeerCredentials) {
             self.socket = socket
@@ -36,6 +40,7 @@ package final class Server {
     private let requests: RequestHandler
     private let log: Logger
     private let listener: Descriptor
+    private let descriptors: DescriptorBudget
     private var connections: [UInt64: Connection] = [:]
     private var connectionCounts: [uid_t: Int] = [:]
     private var nextConnection = firstConnection
@@ -50,8 +55,9 @@ package final class Server {
 
     package init(
         listener: consuming Descriptor, loop: EventLoop, hub: Hub, requests: RequestHandler, admission: Admission,
-        log: Logger
+        descriptors: DescriptorBudget = .unlimited, log: Logger
     ) throws(SystemError) {
+        self.descriptors = descriptors
         self.loop = loop
         self.hub = hub
         self.requests = requests
@@ -107,7 +113,7 @@ extension Server {
             while let socket = try UnixSocket.accept(on: listener) { try admit(socket) }
         } catch {
             // Out of descriptors or memory: those who wait are taken when somebody leaves.
-            log.error("no more connections are taken for now: \(error)")
+            log.error("no more connections are taken for now: \(error.advice)")
             setAccepting(false)
         }
     }
@@ -126,11 +132,14 @@ extension Server {
             _ = try? UnixSocket.send(WireLine.bytes(AgentMessage.failure(id: nil, refusal).json)[...], on: socket.raw)
             return
         }
+        var isAdmitted = false
+        defer { if !isAdmitted { descriptors.giveBack(.connection) } }
         let token = nextConnection
         nextConnection += 1
         let connection = Connection(socket, peer)
         UnixSocket.limitUnread(connection.socket.raw, to: WireLine.longest)
         try loop.add(connection.socket.raw, token: token)
+        isAdmitted = true
         connections[token] = connection
         connectionCounts[peer.uid, default: 0] += 1
         hub.add(token, raw: connection.socket.raw, peer: connection.peer)
@@ -141,14 +150,24 @@ extension Server {
         guard admission.users.contains(peer.uid) else {
             return WireError(
                 code: "not_permitted", "user \(peer.uid) may not use this agent",
-                hint: "its owner can add the user to socket: allow-uids")
+                hint: "its owner can add the user to socket: allow")
         }
         guard connectionCounts[peer.uid, default: 0] < admission.connectionsPerUser else {
             return WireError(
                 code: "too_many_connections", "user \(peer.uid) has \(admission.connectionsPerUser) connections",
                 hint: "close some, or raise socket: connections-per-user; one connection can have many subscriptions")
         }
+        guard descriptors.take(.connection) else {
+            return WireError(
+                code: "too_many_connections", descriptors.shortage,
+                hint: "close some; one connection can have many subscriptions")
+        }
         return nil
+    }
+
+    /// Ends the connections of these users: what they may ask for has become less.
+    package func close(connectionsOf users: Set<uid_t>) {
+        for (token, connection) in connections where users.contains(connection.peer.uid) { close(token) }
     }
 
     private func close(_ token: UInt64) {
@@ -156,6 +175,7 @@ extension Server {
         // First out of the hub, by which its relocations are given up, too: nobody may send on the descriptor's number once it is another's.
         requests.abandon(hub.remove(token))
         guard let connection = connections.removeValue(forKey: token) else { return }
+        descriptors.giveBack(.connection)
         try? loop.remove(connection.socket.raw)
         let count = connectionCounts[connection.peer.uid, default: 1] - 1
         connectionCounts[connection.peer.uid] = count == 0 ? nil : count
@@ -179,7 +199,13 @@ extension Server {
     /// Reads once, so that one client's flood doesn't hold up the others; true when something came.
     private func read(_ connection: Connection, _ token: UInt64) -> Bool {
         do {
-            let count = try buffer.withUnsafeMutableBytes { try connection.socket.receive(into: $0) }
+            let count = try buffer.withUnsafeMutableBytes { bytes in
+                try connection.socket.receive(into: bytes) { descriptor in
+                    guard let file = PassedFile(descriptor) else { return }
+                    connection.passed.append(file)
+                    if connection.passed.count > Connection.mostPassed { connection.passed.removeFirst() }
+                }
+            }
             guard let count else { return false }
             if count == 0 {
                 requests.silenced(token)
@@ -202,7 +228,10 @@ extension Server {
             repeat {
                 connection.isPaused = hub.pausesIfCongested(token)
                 guard !connection.isPaused, let line = try connection.lines.next() else { return }
-                if !line.allSatisfy(Self.isBlank) { requests.handle(line, of: token, peer: connection.peer) }
+                guard !line.allSatisfy(Self.isBlank) else { continue }
+                requests.handle(line, of: token, peer: connection.peer) {
+                    connection.passed.isEmpty ? nil : connection.passed.removeFirst()
+                }
             } while true
         } catch {
             hub.answer(token, .failure(id: nil, .lineTooLong))

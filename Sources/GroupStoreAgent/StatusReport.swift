@@ -29,24 +29,58 @@ package struct StatusReport: Sendable {
         self.version = version
     }
 
-    /// One object a group, a store and a legacy store; `group` limits it to one.
-    func rows(id: JSONValue?, group only: String?) -> [AgentMessage] {
+    struct Report {
+        let rows: [AgentMessage]
+        let summary: JSONObject
+    }
+
+    /// One object a group, a store and a legacy store, those that the asker may see; `group` limits it to one.
+    func report(to asker: Asker, id: JSONValue?, group only: String?) -> Report {
         let feed = hub.status()
-        let legacy = scheduler?.statusRows() ?? []
+        let visible = Visible(configuration.value.groups.map { ($0, stores(of: $0, feed)) }, asker)
+        let legacy = asker.isTrusted ? scheduler?.statusRows() ?? [] : []
         var rows: [(String, JSONObject)] = []
-        for group in configuration.value.groups where only.map({ $0 == group.identifier.rawValue }) ?? true {
+        for (group, stores) in visible.groups where only.map({ $0 == group.identifier.rawValue }) ?? true {
             rows.append(("group", row(of: group)))
             let receipts = (try? GroupContainer(group.directory).receipts()) ?? []
-            for store in stores(of: group, feed) {
-                rows.append(("store", row(of: store, group, feed[store], receipts)))
-                rows += (feed[store]?.subscriptions ?? []).map { ("subscription", row(of: $0, store)) }
+            for store in stores {
+                rows.append(("store", row(of: store, group, feed[store], receipts, asker)))
+                let seen = (feed[store]?.subscriptions ?? []).filter {
+                    asker.isTrusted || $0.peer?.uid == asker.peer.uid
+                }
+                rows += seen.map { ("subscription", row(of: $0, store)) }
             }
             rows += legacy.filter { $0.store.group == group.identifier.rawValue }.map { ("legacy", row(of: $0)) }
         }
-        return rows.map { type, object in
+        let messages = rows.map { type, object in
             var object = object
             if let id { object["id"] = id }
-            return .event(type: type, object)
+            return AgentMessage.event(type: type, object)
+        }
+        let known = asker.isTrusted ? feed : feed.filter { visible.stores.contains($0.key) }
+        return Report(rows: messages, summary: summary(known, groups: visible.groups.count))
+    }
+
+    /// The groups and stores that the asker may know of.
+    private struct Visible {
+        var groups: [(Configuration.Group, [StoreAddress])] = []
+        var stores: Set<StoreAddress> = []
+
+        init(_ all: [(Configuration.Group, [StoreAddress])], _ asker: Asker) {
+            // All are asked for at once.
+            let mayEnter = asker.mayOpen(all.map(\.0.directory), X_OK)
+            let paths = all.flatMap { group, stores in
+                stores.map { store in FilePath.Component(bytes: store.name).map { group.directory.appending($0) } ?? "/"
+                }
+            }
+            var mayRead = asker.mayOpen(paths)[...]
+            for (place, (group, stores)) in all.enumerated() {
+                let seen = zip(stores, mayRead.prefix(stores.count)).filter(\.1).map(\.0)
+                mayRead = mayRead.dropFirst(stores.count)
+                guard mayEnter[place] else { continue }
+                groups.append((group, seen))
+                self.stores.formUnion(seen)
+            }
         }
     }
 
@@ -70,7 +104,7 @@ package struct StatusReport: Sendable {
 
     private func row(
         of store: StoreAddress, _ group: Configuration.Group, _ feed: Hub.StoreStatus?,
-        _ receipts: [RelocationReceipt]
+        _ receipts: [RelocationReceipt], _ asker: Asker
     ) -> JSONObject {
         var row = JSONObject()
         row.setPath("store", bytes: store.bytes)
@@ -80,15 +114,17 @@ package struct StatusReport: Sendable {
             row["exists"] = .bool((try? Directory(group.directory).status(name)).flatMap { $0 } != nil)
         }
         row["state"] = states[store].map { .string($0.rawValue) }
+        row["detail"] = states.detail(store).map { .string($0) }
         row["subscribers"] = .integer(Int64(feed?.subscriptions.count ?? 0))
         if let name {
             let item = ClaimedItem(container: store.group, path: FilePath(root: nil, [name]))
             row["presenters"] = .array(presenters.holders(presenting: item).map { .object($0.json) })
         }
-        row["relocation"] = feed?.relocation.map { .object($0.json) }
+        if asker.isTrusted { row["relocation"] = feed?.relocation.map { .object($0.json) } }
         row["token"] = feed.map { .string($0.token) }
         let last = receipts.last { receipt in name.map { receipt.name.path == FilePath(root: nil, [$0]) } ?? false }
-        row["last_relocation"] = last.map { .object($0.json) }
+        // It names the place that the store was at.
+        if asker.isTrusted { row["last_relocation"] = last.map { .object($0.json) } }
         return row
     }
 
@@ -105,18 +141,36 @@ package struct StatusReport: Sendable {
         row.setPath("path", bytes: legacy.path.bytes)
         row["state"] = .string(legacy.state)
         row["detail"] = legacy.detail.map { .string($0) }
+        row["code"] = legacy.code.map { .string($0) }
+        row["exit"] = legacy.exitCode.map { .integer(Int64($0)) }
         return row
     }
 
-    func summary() -> JSONObject {
-        let feed = hub.status()
+    private func summary(_ feed: [StoreAddress: Hub.StoreStatus], groups: Int) -> JSONObject {
         var summary: JSONObject = ["agent": .string(version), "pid": .integer(Int64(getpid()))]
         summary.setPath("socket", bytes: socket.bytes)
         summary["epoch"] = .string(hub.epoch)
-        summary["groups"] = .integer(Int64(configuration.value.groups.count))
+        summary["groups"] = .integer(Int64(groups))
         summary["stores"] = .integer(Int64(feed.count))
+        if let rejection = configuration.rejection {
+            let failed: JSONObject = [
+                "message": .string(rejection.message), "hint": .string(rejection.remedy),
+                "at": .string(rejection.at.formatted(.iso8601)),
+            ]
+            summary["reload_failed"] = .object(failed)
+        }
         summary["subscribers"] = .integer(Int64(feed.values.reduce(0) { $0 + $1.subscriptions.count }))
+        summary["descriptors"] = .object([
+            "open": .integer(Self.openDescriptors),
+            "limit": .integer(Int64(ResourceLimit.descriptors)),
+        ])
         return summary
+    }
+
+    /// Since Linux 6.2 the directory's size is their number (proc(5)); to list them takes long.
+    private static var openDescriptors: Int64 {
+        if let size = FileStatus(following: "/proc/self/fd")?.size, size > 0 { return Int64(size) }
+        return Int64((try? Directory("/proc/self/fd").names().count) ?? 0)
     }
 }
 

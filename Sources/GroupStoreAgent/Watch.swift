@@ -20,10 +20,12 @@ package final class Watch: Sendable {
     private let mailbox = Mutex(Mailbox())
     private let thread = Mutex<SystemThread?>(nil)
     private let surveyor = Surveyor()
+    private let descriptors: DescriptorBudget
     private let log: Logger
 
-    package init(source: any EventSource, log: Logger) {
+    package init(source: any EventSource, descriptors: DescriptorBudget = .unlimited, log: Logger) {
         self.source = source
+        self.descriptors = descriptors
         self.log = log
     }
 
@@ -43,8 +45,9 @@ package final class Watch: Sendable {
         let started = try SystemThread(name: "gs-watch") { [self] in
             wakeExactly()
             let stores = FollowedStores(
-                source: source, hub: hub, surveyor: surveyor, scheduler: scheduler, states: states, log: log,
-                onEvent: onEvent, perform: { [weak self] work in self?.perform(work) })
+                source: source, hub: hub, surveyor: surveyor, scheduler: scheduler, states: states,
+                descriptors: descriptors, log: log, onEvent: onEvent,
+                perform: { [weak self] work in self?.perform(work) })
             stores.configure(configuration)
             isConfigured.signal()
             do { try run(stores) } catch { failed(error) }

@@ -19,17 +19,23 @@ public final class SharedDatabasePool: Sendable {
         public var description: String { "\(store) is being relocated, and did not come back in time" }
     }
 
+    /// An access under way; what is called inside it knows it by this.
+    private final class Access: Sendable {}
+
+    /// Accesses that what runs now is inside of. A task that outlives the access that it was begun in has it here too.
+    @TaskLocal private static var outer: [Access] = []
+
     private struct State {
         var pool: DatabasePool?
         /// Accesses under way.
-        var users = 0
+        var accesses: Set<ObjectIdentifier> = []
         var isClosing = false
         var isEnded = false
         /// Those who wait for the pool, by number, so that one can give up.
         var waiting: [UInt64: CheckedContinuation<Void, Never>] = [:]
         var next: UInt64 = 0
-        /// Whoever closes the pool, once nobody uses it.
-        var closer: CheckedContinuation<Void, Never>?
+        /// Whoever closes the pool, once nobody uses it. Nobody closes it twice at once: its presentation sees to that.
+        var closer: CheckedContinuation<Void, any Error>?
         /// By number, with what ends them.
         var observers: [UInt64: (observer: any PoolObserving, onClose: @Sendable () -> Void)] = [:]
         /// Follows what other processes do.
@@ -87,17 +93,19 @@ public final class SharedDatabasePool: Sendable {
         try await withPool { try await $0.write(updates) }
     }
 
-    /// Runs `body` with the pool, which isn't closed meanwhile: keep it no longer. Throws what `body` throws, and
-    /// `Unavailable`.
+    /// Runs `body` with the pool, which isn't closed meanwhile: keep it no longer. Accesses inside `body` don't wait for a
+    /// relocation: it waits for this one. Throws what `body` throws, and `Unavailable`.
     public func withPool<Value: Sendable>(
         _ body: @Sendable (DatabasePool) async throws -> Value
     ) async throws -> Value {
-        let pool = try await take()
-        defer { giveBack() }
-        return try await body(pool)
+        let access = Access()
+        let pool = try await take(access)
+        defer { giveBack(access) }
+        return try await Self.$outer.withValue(Self.outer + [access]) { try await body(pool) }
     }
 
-    /// Closes the database, and presents the store no longer. Throws GRDB's errors.
+    /// Closes the database once the accesses under way have ended, and presents the store no longer. Throws GRDB's
+    /// errors: the database is open and presented then, without accesses, and can be closed once more.
     public func close() async throws {
         let (waiting, follower, observers) = state.withLock { state in
             state.isEnded = true
@@ -113,8 +121,7 @@ public final class SharedDatabasePool: Sendable {
             observer.pause()
             onClose()
         }
-        let ended = presentation.withLock { $0.take() }
-        try await ended?.end()
+        try await presentation.withLock { $0 }?.end()
     }
 }
 
@@ -135,28 +142,21 @@ extension SharedDatabasePool {
     }
 
     private func closePool() async throws {
-        await withCheckedContinuation { continuation in
-            let isFree = state.withLock { state in
-                state.isClosing = true
-                if state.users > 0 { state.closer = continuation }
-                return state.users == 0
-            }
-            if isFree { continuation.resume() }
-        }
         do {
-            let pool = state.withLock { state in
-                for (observer, _) in state.observers.values { observer.pause() }
-                return state.pool
+            try await untilUnused()
+            do {
+                try closeUnused()
+            } catch {
+                state.withLock { state in
+                    guard let pool = state.pool else { return }
+                    for (observer, _) in state.observers.values { observer.begin(on: pool) }
+                }
+                throw error
             }
-            // GRDB closes its readers last, and they may not empty the log: the writer is to be the last one.
-            pool?.invalidateReadOnlyConnections()
-            try pool?.close()
-            state.withLock { $0.pool = nil }
         } catch {
-            // It stays open, and whoever waits goes on.
+            // It stays open, as when whoever wanted it gave up: all that waits goes on.
             let waiting = state.withLock { state in
                 state.isClosing = false
-                if let pool = state.pool { for (observer, _) in state.observers.values { observer.begin(on: pool) } }
                 defer { state.waiting = [:] }
                 return state.waiting.values
             }
@@ -165,13 +165,48 @@ extension SharedDatabasePool {
         }
     }
 
-    private func take() async throws -> DatabasePool {
+    private func closeUnused() throws {
+        let pool = state.withLock { state in
+            for (observer, _) in state.observers.values { observer.pause() }
+            return state.pool
+        }
+        // GRDB closes its readers last, and they may not empty the log: the writer is to be the last one.
+        pool?.invalidateReadOnlyConnections()
+        try pool?.close()
+        state.withLock { $0.pool = nil }
+    }
+
+    /// Lets no access begin, and returns when none is under way. Throws `CancellationError`.
+    private func untilUnused() async throws {
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let result = state.withLock { state -> Result<Void, any Error>? in
+                    state.isClosing = true
+                    if state.accesses.isEmpty { return .success(()) }
+                    if Task.isCancelled { return .failure(CancellationError()) }
+                    state.closer = continuation
+                    return nil
+                }
+                if let result { continuation.resume(with: result) }
+            }
+        } onCancel: {
+            state.withLock { $0.closer.take() }?.resume(throwing: CancellationError())
+        }
+    }
+
+    var isClosed: Bool { state.withLock { $0.pool == nil } }
+
+    private func take(_ access: Access) async throws -> DatabasePool {
         let deadline = ContinuousClock.now.advanced(by: patience)
         while true {
             try Task.checkCancellation()
             let (pool, isEnded) = state.withLock { state -> (DatabasePool?, Bool) in
-                guard let pool = state.pool, !state.isClosing, !state.isEnded else { return (nil, state.isEnded) }
-                state.users += 1
+                // Whoever closes the pool waits for the outer access, and so for this one.
+                let isInside = Self.outer.contains { state.accesses.contains(ObjectIdentifier($0)) }
+                guard let pool = state.pool, isInside || !state.isClosing && !state.isEnded else {
+                    return (nil, state.isEnded)
+                }
+                state.accesses.insert(ObjectIdentifier(access))
                 return (pool, false)
             }
             if let pool { return pool }
@@ -207,10 +242,10 @@ extension SharedDatabasePool {
         alarm.cancel()
     }
 
-    private func giveBack() {
+    private func giveBack(_ access: Access) {
         state.withLock { state in
-            state.users -= 1
-            return state.users == 0 ? state.closer.take() : nil
+            state.accesses.remove(ObjectIdentifier(access))
+            return state.accesses.isEmpty ? state.closer.take() : nil
         }?.resume()
     }
 }
@@ -218,29 +253,52 @@ extension SharedDatabasePool {
 // MARK: - Other processes' commits
 
 extension SharedDatabasePool {
-    /// Why other processes' commits are not heard of for good: the agent refuses to tell of them. Nil while they are, and
-    /// while no agent runs: it is looked for.
+    /// Why other processes' commits are not heard of although an agent runs: it doesn't serve the store, or refuses to
+    /// tell of it. Nil while they are, and while no agent runs: it is looked for. What was refused is asked for again.
     public var followingError: (any Error)? { state.withLock { $0.followingError } }
+
+    /// The agent doesn't serve the store's group.
+    public struct NotFollowed: Error, CustomStringConvertible {
+        public let description: String
+    }
 
     private func follow() {
         let changes = store.changes()
         let task = Task { [weak self] in
-            do {
-                for try await change in changes {
-                    guard let region = ExternalChanges.region(of: change) else { continue }
-                    guard let self else { return }
-                    do {
-                        try await withPool { try await ExternalChanges.notify(region, $0) }
-                    } catch {
-                        // What can't be told, a fresh value makes up for, or the observation's own error.
-                        beginObservationsAnew()
+            var pause = Duration.seconds(1)
+            while !Task.isCancelled {
+                do {
+                    for try await change in changes {
+                        guard let self else { return }
+                        await heard(change)
+                        pause = .seconds(1)
                     }
+                } catch {
+                    self?.state.withLock { $0.followingError = error }
                 }
-            } catch {
-                self?.state.withLock { $0.followingError = error }
+                // Who may ask is a matter of the agent's configuration, which may be another one soon.
+                try? await Task.sleep(for: pause)
+                pause = min(pause * 2, .seconds(60))
             }
         }
         state.withLock { $0.follower = task }
+    }
+
+    private func heard(_ change: StoreChange) async {
+        state.withLock { state in
+            if case .notServed(let message) = change {
+                state.followingError = NotFollowed(description: message)
+            } else {
+                state.followingError = nil
+            }
+        }
+        guard let region = ExternalChanges.region(of: change) else { return }
+        do {
+            try await withPool { try await ExternalChanges.notify(region, $0) }
+        } catch {
+            // What can't be told, a fresh value makes up for, or the observation's own error.
+            beginObservationsAnew()
+        }
     }
 
     /// Where the pool is away they begin when it is opened.

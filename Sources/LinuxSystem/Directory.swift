@@ -67,6 +67,7 @@ package final class Directory: Sendable {
     package func openOwn(
         _ name: FilePath.Component, flags: CInt, mode: mode_t = 0
     ) throws(SystemError) -> Descriptor {
+        if flags & O_CREAT != 0, let made = try makeOwn(name, flags: flags, mode: mode) { return made }
         // Looked at first: opening a device may do something already.
         if let found = try status(name) { try Self.checkOwn(found, path.appending(name)) }
         let descriptor = try open(name, flags: flags, mode: mode)
@@ -74,6 +75,34 @@ package final class Directory: Sendable {
         try Self.checkOwn(found, path.appending(name))
         if flags & O_CREAT != 0, found.permissions != mode { _ = fchmod(descriptor.raw, mode) }
         return descriptor
+    }
+
+    /// Nil where there is a file of that name.
+    private func makeOwn(
+        _ name: FilePath.Component, flags: CInt, mode: mode_t
+    ) throws(SystemError) -> Descriptor? {
+        guard try status(name) == nil else { return nil }
+        do throws(SystemError) {
+            let made = try open(name, flags: flags | O_EXCL, mode: mode)
+            _ = fchmod(made.raw, mode)
+            giveToOwner(made)
+            return made
+        } catch {
+            if error.errno == .fileExists, flags & O_EXCL == 0 { return nil }
+            throw error
+        }
+    }
+
+    /// Gives a file that root has just made in here to the directory's owner and group: root must not lock them out of what
+    /// is theirs. Nothing for anybody else, and where the file system has no owners.
+    package func giveToOwner(_ made: borrowing Descriptor) { giveToOwner(made.raw) }
+
+    /// The same of a directory.
+    package func giveToOwner(_ made: Directory) { giveToOwner(made.raw) }
+
+    private func giveToOwner(_ made: CInt) {
+        guard geteuid() == 0, let own = try? status(), own.owner != 0 else { return }
+        _ = fchown(made, own.owner, own.group)
     }
 
     private static func checkOwn(_ status: FileStatus, _ path: FilePath) throws(SystemError) {
@@ -94,6 +123,19 @@ package final class Directory: Sendable {
             throw error
         }
         return FileStatus(result)
+    }
+
+    /// Whether this process may write to the file, as far as permissions go. It isn't opened.
+    package func mayWrite(_ name: FilePath.Component) throws(SystemError) -> Bool {
+        do {
+            try retrying("faccessat", path: path.appending(name)) {
+                name.withPlatformString { faccessat(raw, $0, W_OK, AT_EACCESS) }
+            }
+            return true
+        } catch {
+            if error.errno == .permissionDenied || error.errno == .readOnlyFileSystem { return false }
+            throw error
+        }
     }
 
     package func status() throws(SystemError) -> FileStatus { try descriptor.status(path: path) }
@@ -198,6 +240,8 @@ package final class Directory: Sendable {
     package func removeTree(_ name: FilePath.Component) throws(SystemError) {
         guard let found = try status(name) else { return }
         guard found.kind == .directory else { return try removeFile(name) }
+        // What is mounted there is somebody else's.
+        guard try !isMountPoint(name) else { throw SystemError("unlink", .resourceBusy, path: path.appending(name)) }
         let inside = try directory(name)
         // What its owner has closed to writing can't be emptied by them either.
         if found.permissions & 0o300 != 0o300, found.owner == geteuid() {

@@ -14,6 +14,7 @@ package enum DurableFile {
         let descriptor = try directory.open(temporary, flags: O_WRONLY | O_CREAT | O_EXCL, mode: mode)
         // Whatever the umask. Not every file system knows modes.
         _ = fchmod(descriptor.raw, mode)
+        directory.giveToOwner(descriptor)
         try descriptor.write(bytes, at: 0, path: directory.path.appending(temporary))
         try descriptor.synchronize(path: directory.path.appending(temporary))
         try directory.rename(temporary, to: name, in: directory, .replace)

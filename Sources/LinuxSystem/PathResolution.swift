@@ -100,7 +100,7 @@ struct PathResolution: ~Copyable {
 
 extension Descriptor {
     /// What a symbolic link, opened with O_PATH, says.
-    fileprivate func linkTarget(path: FilePath) throws(SystemError) -> FilePath {
+    package func linkTarget(path: FilePath) throws(SystemError) -> FilePath {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = try retrying("readlink", path: path) { readlinkat(raw, "", &buffer, buffer.count) }
         guard let target = FilePath(bytes: buffer.prefix(count).map { UInt8(bitPattern: $0) }), !target.isEmpty else {

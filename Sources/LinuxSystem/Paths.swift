@@ -1,18 +1,17 @@
 import Glibc
 import SystemPackage
 
-/// A path as a person reads it: bytes that are not UTF-8, and control characters, are escaped as `\xNN`.
+/// A path as a person reads it: bytes that are not UTF-8, and all of a path that `PrintableText` would escape something of, are escaped as `\xNN`.
 package struct PrintablePath: CustomStringConvertible, Sendable {
     private let bytes: [UInt8]
 
     package init(_ path: FilePath) { bytes = path.bytes }
     package init(_ name: FilePath.Component) { bytes = name.bytes }
+    package init(bytes: [UInt8]) { self.bytes = bytes }
 
     package var description: String {
         let plain = String(validating: bytes, as: UTF8.self)
-        if let plain, !plain.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
-            return plain
-        }
+        if let plain, PrintableText.isPlain(plain) { return plain }
         return bytes.map { byte in
             byte < 0x20 || byte >= 0x7F ? "\\x" + Self.hexadecimal(byte) : String(UnicodeScalar(byte))
         }.joined()

@@ -3,11 +3,20 @@ import Glibc
 import SystemPackage
 
 /// Who is at the other end of a Unix socket, as the kernel recorded it when the connection was made (`SO_PEERCRED`).
-package struct PeerCredentials: Sendable, Equatable {
+package struct PeerCredentials: Sendable, Hashable {
     /// 0 when the peer is in a PID namespace that can't be seen from here.
     package let pid: pid_t
     package let uid: uid_t
     package let gid: gid_t
+    /// Its other groups (`SO_PEERGROUPS`).
+    package let groups: [gid_t]
+
+    package init(pid: pid_t, uid: uid_t, gid: gid_t, groups: [gid_t] = []) {
+        self.pid = pid
+        self.uid = uid
+        self.gid = gid
+        self.groups = groups
+    }
 }
 
 /// Stream sockets in the Unix domain.
@@ -82,10 +91,36 @@ package enum UnixSocket {
     }
 
     package static func peer(of socket: borrowing Descriptor) throws(SystemError) -> PeerCredentials {
+        try peer(of: socket.raw)
+    }
+
+    /// Empty where the kernel can't tell: the peer may do less then, never more.
+    private static func groups(of raw: CInt) -> [gid_t] {
+        // As many as a process may have (NGROUPS_MAX of limits.h).
+        for capacity in [64, 65_536] {
+            var groups = [gid_t](repeating: 0, count: capacity)
+            let count = gs_socket_groups(raw, &groups, CInt(capacity))
+            if count >= 0 { return Array(groups.prefix(Int(count))) }
+            if errno != ERANGE { return [] }
+        }
+        return []
+    }
+
+    /// As `send`, with a copy of an open descriptor for the peer; it has gone when at least one byte has.
+    package static func send(
+        _ bytes: ArraySlice<UInt8>, passing descriptor: CInt?, on raw: CInt
+    ) throws(SystemError) -> Int {
+        guard let descriptor else { return try send(bytes, on: raw) }
+        return try untilFull {
+            bytes.withUnsafeBytes { gs_socket_send_passing(raw, $0.baseAddress, $0.count, descriptor) }
+        }
+    }
+
+    /// Who is at the other end of a socket that somebody else owns.
+    package static func peer(of raw: CInt) throws(SystemError) -> PeerCredentials {
         var found = gs_credentials()
-        let raw = socket.raw
         try retrying("getsockopt SO_PEERCRED") { gs_socket_peer(raw, &found) }
-        return PeerCredentials(pid: found.pid, uid: found.uid, gid: found.gid)
+        return PeerCredentials(pid: found.pid, uid: found.uid, gid: found.gid, groups: groups(of: raw))
     }
 }
 
@@ -99,6 +134,23 @@ extension Descriptor {
     package func receive(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int? {
         do {
             return try retrying("recv") { gs_socket_receive(raw, buffer.baseAddress, buffer.count) }
+        } catch {
+            if error.errno == .resourceTemporarilyUnavailable { return nil }
+            throw error
+        }
+    }
+
+    /// As `receive(into:)`; `taking` is given each descriptor that the peer has passed with these bytes.
+    package func receive(
+        into buffer: UnsafeMutableRawBufferPointer, taking: (consuming Descriptor) -> Void
+    ) throws(SystemError) -> Int? {
+        var passed = [CInt](repeating: -1, count: 16)
+        var count: CInt = 0
+        defer { for one in passed.prefix(Int(count)) { taking(Descriptor(owning: one)) } }
+        do {
+            return try retrying("recvmsg") {
+                gs_socket_receive_passed(raw, buffer.baseAddress, buffer.count, &passed, 16, &count)
+            }
         } catch {
             if error.errno == .resourceTemporarilyUnavailable { return nil }
             throw error

@@ -35,7 +35,7 @@ struct CoreDataHistory: HistorySource {
     }
 
     private static func columns(of table: String, _ reader: StoreReader) throws -> Set<String> {
-        let row = try reader.prepare("SELECT name FROM pragma_table_info(?)", [table])
+        let row = try reader.prepare("SELECT name FROM pragma_table_info(?)", [.text(table)])
         var names: Set<String> = []
         while try row.step() { names.insert(row.text(0) ?? "") }
         return names
@@ -72,7 +72,7 @@ struct CoreDataHistory: HistorySource {
         let before =
             try isEmpty
             ? reader.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT = \(Self.changeEntity)") ?? 0
-            : (reader.integer("SELECT min(Z_PK) FROM ACHANGE") ?? 1) - 1
+            : reader.integer("SELECT min(Z_PK) FROM ACHANGE").map { $0 == .min ? $0 : $0 - 1 } ?? 0
         return HistoryToken(history: identifier, number: before, nonce: 0)
     }
 
@@ -88,11 +88,15 @@ struct CoreDataHistory: HistorySource {
 
     private static func nonce(_ row: SQLiteStatement) -> Int64 { Int64(bitPattern: row.real(1).bitPattern) }
 
-    func changes(after number: Int64, limit: Int) throws -> [HistoryChange] {
-        let row = try reader.prepare("\(selection) WHERE c.Z_PK > \(number) ORDER BY c.Z_PK LIMIT \(limit)")
-        var found: [HistoryChange] = []
-        while try row.step() { found.append(change(row)) }
-        return found
+    func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws {
+        let row = try reader.prepare("\(selection) WHERE c.Z_PK >= \(number) ORDER BY c.Z_PK")
+        while try row.step() {
+            guard try body(change(row)) else { return }
+        }
+    }
+
+    func number(ofLast count: Int) throws -> Int64? {
+        try reader.integer("SELECT min(Z_PK) FROM (SELECT Z_PK FROM ACHANGE ORDER BY Z_PK DESC LIMIT \(count))")
     }
 
     /// `Z_ENT` of Core Data's own entity CHANGE.

@@ -30,6 +30,23 @@ package struct HistoryChange: Sendable, Equatable {
     package let transaction: Int64?
     /// What Core Data keeps of a deleted object, by attribute; by number where the model is not known.
     package let tombstone: [String: SQLiteValue]
+
+    /// About how many bytes it takes.
+    package var size: Int {
+        let texts = (columns ?? []) + [table, entity ?? "", author ?? ""] + tombstone.keys
+        let values = key + tombstone.values
+        return 128 + texts.reduce(0) { $0 + $1.utf8.count } + values.reduce(0) { $0 + $1.size }
+    }
+}
+
+extension SQLiteValue {
+    fileprivate var size: Int {
+        switch self {
+        case .null, .integer, .real: 16
+        case .text(let text): text.utf8.count
+        case .blob(let bytes): bytes.count
+        }
+    }
 }
 
 /// Of which changes to be told; nil: of all.

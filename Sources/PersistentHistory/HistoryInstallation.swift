@@ -36,7 +36,10 @@ package struct HistoryInstallation {
     /// Records changes from now on, or follows what became of the schema. Where changes may have been missed, a row of
     /// the history says so. Throws `StoreError`, `SystemError`, `HistoryError`; nothing has changed then.
     package func enable() throws -> Outcome {
-        try write { database in
+        if try kindWithoutHistory() == .coreData {
+            return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
+        }
+        return try write { database in
             if try HistoryTables.areCoreData(database) {
                 return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
             }
@@ -59,7 +62,8 @@ package struct HistoryInstallation {
 
     /// Takes everything of it out of the store. Throws as `enable` does.
     package func disable() throws -> Outcome {
-        try write { database in
+        if let kind = try kindWithoutHistory() { return Outcome(kind: kind, tables: [], unrecorded: [:], gaps: []) }
+        return try write { database in
             guard try HistoryTables.exist(database) else {
                 let isCoreData = try HistoryTables.areCoreData(database)
                 return Outcome(kind: isCoreData ? .coreData : .unchanged, tables: [], unrecorded: [:], gaps: [])
@@ -72,9 +76,32 @@ package struct HistoryInstallation {
         }
     }
 
+    /// What there is where the store keeps no history of ours, read without a trace; nil where it keeps one. Whoever has
+    /// nothing to write leaves no log behind in somebody else's store.
+    func kindWithoutHistory() throws -> Outcome.Kind? {
+        guard try location.directory.status(location.name.database) != nil else {
+            throw StoreError.missing(location.path)
+        }
+        do {
+            return try StoreReader.read(location) { reader -> Outcome.Kind? in
+                let named = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
+                if try reader.integer("\(named) ('GS_HISTORY')") == 1 { return nil }
+                return try reader.integer("\(named) ('ACHANGE', 'ATRANSACTION')") == 2 ? .coreData : .unchanged
+            }
+        } catch StoreError.busy {
+            // Whoever writes waits in SQLite's own way.
+            return nil
+        }
+    }
+
     func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
         guard try location.directory.status(location.name.database) != nil else {
             throw StoreError.missing(location.path)
+        }
+        // SQLite would find out only after it had made a log and an index of the log, which are this user's then.
+        guard try location.directory.mayWrite(location.name.database) else {
+            throw StoreError.sqlite(
+                code: 8, message: "attempt to write a readonly database", location.path)
         }
         let unopened = UnopenedStore(location)
         defer { unopened?.settle() }
@@ -82,6 +109,8 @@ package struct HistoryInstallation {
             let queue = try HistoryConnection.open(location, busyTimeout: busyTimeout)
             defer { try? queue.close() }
             return try queue.write(body)
+        } catch is RowDecodingError {
+            throw HistoryError.foreign("a value in one of the tables GS_…", location.path)
         } catch {
             guard let error = error as? DatabaseError else { throw error }
             throw StoreError(
@@ -163,10 +192,11 @@ enum HistoryTables {
         try Row.fetchAll(
             database, sql: "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid"
         ).compactMap { row in
-            guard let name = row["name"] as String?, HistorySchema.tableNumber(ofTrigger: name) != nil else {
+            guard let name = row.decoded("name", as: String.self), HistorySchema.tableNumber(ofTrigger: name) != nil
+            else {
                 return nil
             }
-            return Trigger(name: name, table: row["tbl_name"] ?? "", sql: row["sql"] ?? "")
+            return Trigger(name: name, table: row.decoded("tbl_name") ?? "", sql: row.decoded("sql") ?? "")
         }
     }
 
@@ -174,7 +204,8 @@ enum HistoryTables {
     static func foreignTriggers(_ database: Database) throws -> [ForeignTrigger] {
         try Row.fetchAll(database, sql: "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").compactMap {
             row in
-            HistorySchema.tableNumber(ofTrigger: row["name"] ?? "") == nil ? ForeignTrigger(sql: row["sql"] ?? "") : nil
+            HistorySchema.tableNumber(ofTrigger: row.decoded("name") ?? "") == nil
+                ? ForeignTrigger(sql: row.decoded("sql") ?? "") : nil
         }
     }
 }

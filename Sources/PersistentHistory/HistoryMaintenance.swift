@@ -37,12 +37,13 @@ package struct HistoryMaintenance {
         try write { database in
             let all = try count(database)
             let last = try Int64.fetchOne(database, sql: "SELECT max(number) FROM GS_CHANGE") ?? 0
-            var bound = min(try wanted(purge, database), last - 1)
+            // Numbers may be anything in a table that somebody else may write to.
+            var bound = min(try wanted(purge, database), last == .min ? last : last - 1)
             var holder: String?
             let slowest = try Row.fetchOne(
                 database, sql: "SELECT name, number FROM GS_SUBSCRIBER ORDER BY number, name LIMIT 1")
-            if let slowest, !purge.force, let number = slowest["number"] as Int64?, number < bound {
-                (bound, holder) = (number, slowest["name"])
+            if let slowest, !purge.force, let number = slowest.decoded("number", as: Int64.self), number < bound {
+                (bound, holder) = (number, slowest.decoded("name"))
             }
             // A change goes with the rows before it that say which columns it assigned.
             let trimmed = try Row.fetchOne(
@@ -51,7 +52,9 @@ package struct HistoryMaintenance {
                     SELECT number, nonce FROM GS_CHANGE WHERE number <= ? AND \(Self.isChange)
                     ORDER BY number DESC LIMIT 1
                     """, arguments: [bound])
-            if let trimmed, let number = trimmed["number"] as Int64?, let nonce = trimmed["nonce"] as Int64? {
+            if let trimmed, let number = trimmed.decoded("number", as: Int64.self),
+                let nonce = trimmed.decoded("nonce", as: Int64.self)
+            {
                 try database.execute(
                     sql: "UPDATE GS_HISTORY SET trimmed = ?, trimmed_nonce = ?", arguments: [number, nonce])
                 try database.execute(sql: "DELETE FROM GS_CHANGE WHERE number <= ?", arguments: [number])
@@ -123,19 +126,26 @@ package struct HistoryMaintenance {
 
     private func check(_ token: HistoryToken, _ database: Database) throws {
         let row = try Row.fetchOne(database, sql: "SELECT identifier, trimmed, trimmed_nonce FROM GS_HISTORY")
-        guard (row?["identifier"] as String?) == token.history else { throw StoreHistory.Discontinuity.epoch }
-        let trimmed = (row?["trimmed"] as Int64?) ?? 0
+        guard row?.decoded("identifier", as: String.self) == token.history else {
+            throw StoreHistory.Discontinuity.epoch
+        }
+        let trimmed = row?.decoded("trimmed", as: Int64.self) ?? 0
         if token.number < trimmed { throw StoreHistory.Discontinuity.trimmed }
         let nonce =
             token.number == trimmed
-            ? (row?["trimmed_nonce"] as Int64?) ?? 0
+            ? row?.decoded("trimmed_nonce", as: Int64.self) ?? 0
             : try Int64.fetchOne(
                 database, sql: "SELECT nonce FROM GS_CHANGE WHERE number = ?", arguments: [token.number])
         guard nonce == token.nonce else { throw StoreHistory.Discontinuity.epoch }
     }
 
     private func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
-        try installation.write { database in
+        switch try installation.kindWithoutHistory() {
+        case nil: break
+        case .coreData?: throw HistoryError.coreDatas(location.path)
+        default: throw HistoryError.disabled(location.path)
+        }
+        return try installation.write { database in
             guard try HistoryTables.exist(database) else {
                 let isCoreDatas = try HistoryTables.areCoreData(database)
                 throw isCoreDatas ? HistoryError.coreDatas(location.path) : HistoryError.disabled(location.path)

@@ -37,7 +37,7 @@ struct HistoryUpdate {
         }
         known = Dictionary(
             try Row.fetchAll(database, sql: "SELECT id, name FROM GS_TABLE WHERE installed = 1").map {
-                ($0["id"] ?? 0, $0["name"] ?? "")
+                ($0.decoded("id") ?? 0, $0.decoded("name") ?? "")
             }, uniquingKeysWith: { first, _ in first })
         wasMoved = try Int64.fetchOne(database, sql: "SELECT schema_version FROM GS_HISTORY") != schemaVersion()
         try upgrade()
@@ -99,9 +99,9 @@ struct HistoryUpdate {
                 WHERE s.type = 'table' AND s.rootpage > 0 AND s.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY s.name
                 """
         ).compactMap { row in
-            let name = (row["name"] as String?) ?? ""
-            guard (row["type"] as String?) == "table", !HistorySchema.isOwn(name) else { return nil }
-            return (name, (row["wr"] as Int?) == 0)
+            let name = row.decoded("name", as: String.self) ?? ""
+            guard row.decoded("type", as: String.self) == "table", !HistorySchema.isOwn(name) else { return nil }
+            return (name, row.decoded("wr", as: Int.self) == 0)
         }
     }
 
@@ -125,7 +125,8 @@ struct HistoryUpdate {
         let isWhole =
             wanted.essential.allSatisfy { present.contains($0.sql) }
             || isOlder && OlderTriggers(table: table, number: number, triggers: triggers).areWhole
-        if present == Set(wanted.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered {
+        let isInOrder = try !isOvertaken(number, table.name)
+        if present == Set(wanted.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered, isInOrder {
             known[number] = nil
             // A column that was renamed took its trigger along.
             try database.execute(
@@ -140,6 +141,19 @@ struct HistoryUpdate {
         // A table that was only renamed, or got or lost columns, was recorded all the time.
         if !isWhole || mayBeRenumbered { try noteGap(new, table.name) }
         try retire(number)
+    }
+
+    /// Returns whether the app has made a trigger of the table since ours. SQLite runs the newest first: what that one writes
+    /// would be recorded before the change that it ran for.
+    private func isOvertaken(_ number: Int64, _ table: String) throws -> Bool {
+        try Bool.fetchOne(
+            database,
+            sql: """
+                SELECT EXISTS (
+                    SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE
+                    AND name NOT GLOB ?2
+                    AND rowid > (SELECT min(rowid) FROM sqlite_schema WHERE type = 'trigger' AND name GLOB ?2))
+                """, arguments: [table, "GS_\(number)_*"]) ?? false
     }
 
     private mutating func install(_ table: RecordedTable) throws -> Int64 {

@@ -26,7 +26,7 @@ enum QuotedValues {
             rest = rest.dropFirst(2)
             let digits = rest.prefix { $0 != quote }
             rest = rest.dropFirst(digits.count + 1)
-            let nibbles = digits.map { UInt8(String(decoding: [$0], as: UTF8.self), radix: 16) ?? 0 }
+            let nibbles = digits.map(nibble)
             let bytes = stride(from: 0, to: nibbles.count - 1, by: 2).map { nibbles[$0] << 4 | nibbles[$0 + 1] }
             return letter == UInt8(ascii: "X") ? .blob(bytes) : .text(decoded(bytes, encoding: encoding))
         }
@@ -35,16 +35,28 @@ enum QuotedValues {
             rest = rest.dropFirst(word.utf8.count)
             return Int64(word).map { .integer($0) } ?? Double(word).map { .real($0) } ?? .null
         }
-        rest.removeFirst()
+        rest = rest.dropFirst()
+        // In whole parts: a value may have many millions of bytes.
         var bytes: [UInt8] = []
-        while let byte = rest.popFirst() {
-            if byte == quote {
-                guard rest.first == quote else { break }
-                rest.removeFirst()
-            }
-            bytes.append(byte)
+        while let end = rest.firstIndex(of: quote) {
+            bytes += rest[..<end]
+            rest = rest[(end + 1)...]
+            guard rest.first == quote else { return .text(String(decoding: bytes, as: UTF8.self)) }
+            bytes.append(quote)
+            rest = rest.dropFirst()
         }
+        bytes += rest
+        rest = []
         return .text(String(decoding: bytes, as: UTF8.self))
+    }
+
+    private static func nibble(_ digit: UInt8) -> UInt8 {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        default: 0
+        }
     }
 
     private static func decoded(_ bytes: [UInt8], encoding: String) -> String {

@@ -97,15 +97,23 @@ struct RecordedHistory: HistorySource {
         guard try row.step(), row.integer(0) == token.nonce else { throw StoreHistory.Discontinuity.epoch }
     }
 
-    func changes(after number: Int64, limit: Int) throws -> [HistoryChange] {
+    func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws {
         let row = try reader.prepare(
             """
             SELECT number, nonce, table_id, operation, key, \(Self.assigned), author, (time - 2440587.5) * 86400
-            FROM GS_CHANGE AS c WHERE number > \(number) AND \(Self.isChange) ORDER BY number LIMIT \(limit)
+            FROM GS_CHANGE AS c WHERE number >= \(number) AND \(Self.isChange) ORDER BY number
             """)
-        var found: [HistoryChange] = []
-        while try row.step() { found.append(try change(row)) }
-        return found
+        while try row.step() {
+            guard try body(change(row)) else { return }
+        }
+    }
+
+    func number(ofLast count: Int) throws -> Int64? {
+        try reader.integer(
+            """
+            SELECT min(number) FROM
+            (SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number DESC LIMIT \(count))
+            """)
     }
 
     private static let isChange = "operation <> \(HistorySchema.assignment)"

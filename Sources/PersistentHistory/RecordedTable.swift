@@ -61,35 +61,41 @@ extension RecordedTable {
         let information = try Row.fetchAll(
             database, sql: "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)",
             arguments: [name])
-        let all = information.map { ($0["name"] as String?) ?? "" }
-        columns = information.filter { ($0["hidden"] as Int?) == 0 }.map { ($0["name"] as String?) ?? "" }
+        let all = information.map { $0.decoded("name", as: String.self) ?? "" }
+        columns = information.filter { $0.decoded("hidden", as: Int.self) == 0 }.map {
+            $0.decoded("name", as: String.self) ?? ""
+        }
         let indexes = try UniqueIndex.all(of: name, in: database)
         if isRowid {
-            let primary = information.filter { ($0["pk"] as Int? ?? 0) > 0 }
+            let primary = information.filter { ($0.decoded("pk", as: Int.self) ?? 0) > 0 }
             let isAlias =
-                primary.count == 1 && (primary[0]["type"] as String? ?? "").uppercased() == "INTEGER"
+                primary.count == 1 && (primary[0].decoded("type", as: String.self) ?? "").uppercased() == "INTEGER"
                 && !indexes.contains { $0.isPrimaryKey }
             let lowercase = Set(all.map { $0.lowercased() })
             if let free = ["rowid", "_rowid_", "oid"].first(where: { !lowercase.contains($0) }) {
                 key = .rowid(name: free, isStable: isAlias)
             } else if isAlias {
-                key = .rowid(name: StoreTable.quote(primary[0]["name"] ?? ""), isStable: true)
+                key = .rowid(name: StoreTable.quote(primary[0].decoded("name") ?? ""), isStable: true)
             } else {
                 throw Unrecordable(reason: "its columns take all names of its row numbers")
             }
         } else {
-            let primary = information.filter { ($0["pk"] as Int? ?? 0) > 0 }
-                .sorted { ($0["pk"] as Int? ?? 0) < ($1["pk"] as Int? ?? 0) }
-            key = .columns(primary.map { ($0["name"] as String?) ?? "" })
+            let primary = information.filter { ($0.decoded("pk", as: Int.self) ?? 0) > 0 }
+                .sorted { ($0.decoded("pk", as: Int.self) ?? 0) < ($1.decoded("pk", as: Int.self) ?? 0) }
+            key = .columns(primary.map { $0.decoded("name", as: String.self) ?? "" })
         }
         let alias = information.first {
-            ($0["pk"] as Int? ?? 0) == 1 && ($0["type"] as String? ?? "").uppercased() == "INTEGER"
-        }.map { ($0["name"] as String?) ?? "" }
+            ($0.decoded("pk", as: Int.self) ?? 0) == 1
+                && ($0.decoded("type", as: String.self) ?? "").uppercased() == "INTEGER"
+        }.map { $0.decoded("name", as: String.self) ?? "" }
         let row = try ComingRow(name, information, alias: isRowid ? alias : nil, in: database)
         rules = UniqueRule.all(key: key, indexes: indexes, row: row)
         let hasActions = try Row.fetchAll(
             database, sql: "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", arguments: [name]
-        ).contains { ($0["on_update"] as String?) != "NO ACTION" || ($0["on_delete"] as String?) != "NO ACTION" }
+        ).contains {
+            $0.decoded("on_update", as: String.self) != "NO ACTION"
+                || $0.decoded("on_delete", as: String.self) != "NO ACTION"
+        }
         mayNest = hasActions || triggers.contains { $0.mayWrite(name) }
     }
 }
@@ -99,14 +105,15 @@ extension ComingRow {
     fileprivate init(_ table: String, _ information: [Row], alias: String?, in database: Database) throws {
         self.alias = alias
         quotedTable = StoreTable.quote(table)
-        columns = information.map { ($0["name"] as String?) ?? "" }
+        columns = information.map { $0.decoded("name", as: String.self) ?? "" }
         defaults = Dictionary(
             information.compactMap { row -> (String, String)? in
-                guard (row["notnull"] as Int?) == 1, let value = row["dflt_value"] as String? else { return nil }
-                return (((row["name"] as String?) ?? "").lowercased(), "(\(value))")
+                guard row.decoded("notnull", as: Int.self) == 1, let value = row.decoded("dflt_value", as: String.self)
+                else { return nil }
+                return ((row.decoded("name", as: String.self) ?? "").lowercased(), "(\(value))")
             }, uniquingKeysWith: { first, _ in first })
         // 2: computed when it is read, 3: stored.
-        let isComputed = information.contains { [2, 3].contains(($0["hidden"] as Int?) ?? 0) }
+        let isComputed = information.contains { [2, 3].contains($0.decoded("hidden", as: Int.self) ?? 0) }
         let sql =
             try isComputed
             ? String.fetchOne(

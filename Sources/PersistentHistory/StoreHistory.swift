@@ -81,43 +81,67 @@ package struct StoreHistory {
         HistoryToken(history: token.history, number: token.number, nonce: token.nonce, model: model)
     }
 
-    /// What follows the token, `limit` admitted changes at most. Throws `Discontinuity`, `StoreError`.
-    package func changes(after token: HistoryToken, limit: Int, filter: HistoryFilter = HistoryFilter()) throws -> Page
-    {
+    /// Where a page ends.
+    package struct PageEnd: Sendable {
+        /// How many were admitted.
+        package let count: Int
+        package let token: HistoryToken
+        /// False: more may follow.
+        package let isLast: Bool
+        package let isOutdated: Bool
+    }
+
+    /// What follows the token, `limit` admitted changes at most, and `HistoryChange.size` of them no more than
+    /// `mostBytes`, but for the last one. Throws `Discontinuity`, `StoreError`.
+    package func changes(
+        after token: HistoryToken, limit: Int, mostBytes: Int = Self.pageBytes, filter: HistoryFilter = HistoryFilter()
+    ) throws -> Page {
+        var admitted: [HistoryChange] = []
+        let end = try changes(after: token, limit: limit, mostBytes: mostBytes, filter: filter) { change in
+            admitted.append(change)
+            return change.size
+        }
+        return Page(changes: admitted, token: end.token, isLast: end.isLast, isOutdated: end.isOutdated)
+    }
+
+    /// The same, one after another: `take` is given each, and says how many bytes it keeps of it. No more than one change is
+    /// in memory otherwise.
+    package func changes(
+        after token: HistoryToken, limit: Int, mostBytes: Int = Self.pageBytes, filter: HistoryFilter = HistoryFilter(),
+        take: (HistoryChange) throws -> Int
+    ) throws -> PageEnd {
         try source.check(token)
         if let known = token.model, known != model { throw Discontinuity.migrated }
-        var admitted: [HistoryChange] = []
+        var (count, bytes) = (0, 0)
         var last = marked(token)
-        while admitted.count < limit {
-            let found = try source.changes(after: last.number, limit: Self.batch)
-            for change in found {
-                last = HistoryToken(history: token.history, number: change.number, nonce: change.nonce, model: model)
-                if filter.admits(change) { admitted.append(change) }
-                if admitted.count == limit { return page(admitted, last, isLast: false) }
+        var isFull = false
+        try source.forEachChange(after: token.number) { change in
+            last = HistoryToken(history: token.history, number: change.number, nonce: change.nonce, model: model)
+            if filter.admits(change) {
+                count += 1
+                bytes += try take(change)
             }
-            if found.count < Self.batch { break }
+            isFull = count >= limit || bytes >= mostBytes
+            return !isFull
         }
-        return page(admitted, last, isLast: true)
+        return PageEnd(count: count, token: last, isLast: !isFull, isOutdated: source.isOutdated)
     }
 
-    private func page(_ changes: [HistoryChange], _ token: HistoryToken, isLast: Bool) -> Page {
-        Page(changes: changes, token: token, isLast: isLast, isOutdated: source.isOutdated)
-    }
-
-    /// The last changes, in their order.
+    /// The last changes, in their order; fewer where they take more than `pageBytes`, but for one.
     package func latest(_ count: Int) throws -> [HistoryChange] {
-        guard count > 0 else { return [] }
-        let last = try source.current().number
-        var back = Int64(count)
-        // Numbers may have gaps.
-        while true {
-            let found = try source.changes(after: max(0, last - back), limit: Int(clamping: back))
-            if found.count >= count || back >= last { return found.suffix(count) }
-            back *= 4
+        guard count > 0, let number = try source.number(ofLast: count) else { return [] }
+        var (found, bytes): ([HistoryChange], Int) = ([], 0)
+        try source.forEachChange(from: number) { change in
+            found.append(change)
+            bytes += change.size
+            while bytes > Self.pageBytes, found.count > 1 { bytes -= found.removeFirst().size }
+            return true
         }
+        return found
     }
 
-    private static let batch = 512
+    /// Of changes that are read at once.
+    package static let pageBytes = 4 << 20
 }
 
 /// Where changes are read from.
@@ -128,8 +152,16 @@ protocol HistorySource {
     func start() throws -> HistoryToken
     /// Throws `Discontinuity` when the token names no position in it.
     func check(_ token: HistoryToken) throws
-    /// In the order of their numbers.
-    func changes(after number: Int64, limit: Int) throws -> [HistoryChange]
+    /// In the order of their numbers, from this one on; for as long as `body` says.
+    func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws
+    /// Of the first of the last `count` changes; nil where there is none.
+    func number(ofLast count: Int) throws -> Int64?
+}
+
+extension HistorySource {
+    func forEachChange(after number: Int64, _ body: (HistoryChange) throws -> Bool) throws {
+        if number < .max { try forEachChange(from: number + 1, body) }
+    }
 }
 
 /// A subscriber by name, and up to where it has acknowledged.

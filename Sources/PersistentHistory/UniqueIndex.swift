@@ -20,8 +20,8 @@ struct UniqueIndex {
     static func all(of table: String, in database: Database) throws -> [UniqueIndex] {
         try Row.fetchAll(
             database, sql: "SELECT name, origin, \"unique\" FROM pragma_index_list(?) ORDER BY seq", arguments: [table]
-        ).filter { ($0["unique"] as Int?) == 1 }.map { row in
-            let name = (row["name"] as String?) ?? ""
+        ).filter { $0.decoded("unique", as: Int.self) == 1 }.map { row in
+            let name = row.decoded("name", as: String.self) ?? ""
             let sql = try String.fetchOne(
                 database, sql: "SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?", arguments: [name])
             let text = sql.map(SQLText.indexParts)
@@ -29,13 +29,14 @@ struct UniqueIndex {
                 database, sql: "SELECT name, coll, cid FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno",
                 arguments: [name])
             return UniqueIndex(
-                isPrimaryKey: (row["origin"] as String?) == "pk", isDroppable: (row["origin"] as String?) == "c",
+                isPrimaryKey: row.decoded("origin", as: String.self) == "pk",
+                isDroppable: row.decoded("origin", as: String.self) == "c",
                 terms: terms.enumerated().map { place, term in
-                    let isExpression = (term["cid"] as Int?) == -2
+                    let isExpression = term.decoded("cid", as: Int.self) == -2
                     let written = text.flatMap { place < $0.terms.count ? $0.terms[place] : nil }
                     return Term(
-                        column: isExpression ? nil : (term["name"] as String?) ?? "rowid",
-                        expression: isExpression ? written : nil, collation: term["coll"])
+                        column: isExpression ? nil : term.decoded("name", as: String.self) ?? "rowid",
+                        expression: isExpression ? written : nil, collation: term.decoded("coll"))
                 },
                 condition: text?.condition)
         }

@@ -61,21 +61,12 @@ enum HeldDirectoryVFS {
 }
 
 extension StoreLocation {
-    /// The database's path for SQLite's URIs (https://sqlite.org/uri.html), each byte that has a meaning there, or none
-    /// in UTF-8, as `%NN`. It leads through the directory that is held open, wherever that is now; without /proc it
-    /// can't, and is the path itself.
+    /// The database's path for SQLite's URIs. It leads through the directory that is held open, wherever that is now;
+    /// without /proc it can't, and is the path itself.
     var encodedPath: String {
         let link = FilePath("\(HeldDirectoryVFS.prefix)\(directory.raw)")
         let isThere = link.withPlatformString { access($0, F_OK) } == 0
         let parent = isThere ? link : directory.path
-        return parent.appending(name.database).bytes.map { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "/"), UInt8(ascii: "."), UInt8(ascii: "-"),
-                UInt8(ascii: "_"):
-                String(UnicodeScalar(byte))
-            default: "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
-            }
-        }.joined()
+        return parent.appending(name.database).encodedForURI
     }
 }

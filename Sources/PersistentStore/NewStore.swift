@@ -7,6 +7,8 @@ package final class NewStore {
     package let location: StoreLocation
     private let directory: Directory
     private let temporary: StoreName
+    /// Locked as long as the store is made, so that what a killed run left can be told from what is being made.
+    private let lock: Descriptor
     private var isPublished = false
 
     /// There is something at the store's place already, or at that of one of its parts.
@@ -22,17 +24,56 @@ package final class NewStore {
         where try location.directory.status(name) != nil {
             throw Taken(path: location.directory.path.appending(name))
         }
+        Self.removeRemains(in: directory)
         let random = String(UInt64.random(in: .min ... .max), radix: 16)
-        guard let component = FilePath.Component(".groupstore-new-" + random), let name = StoreName(component) else {
+        guard let name = FilePath.Component(Self.prefix + random).flatMap(StoreName.init) else {
             throw SystemError("open", .invalidArgument, path: location.path)
         }
         temporary = name
-        _ = try directory.open(name.database, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
+        lock = try Self.make(name.database, in: directory)
+    }
+
+    private static let prefix = ".groupstore-new-"
+
+    /// Makes the file, and locks it before another run can take it for remains.
+    private static func make(_ name: FilePath.Component, in directory: Directory) throws -> Descriptor {
+        for _ in 0..<10 {
+            let file = try directory.open(name, flags: O_RDWR | O_CREAT, mode: 0o600)
+            if flock(file.raw, LOCK_EX | LOCK_NB) == 0,
+                try directory.status(name)?.identity == file.status().identity
+            {
+                return file
+            }
+        }
+        throw SystemError("flock", .resourceTemporarilyUnavailable, path: directory.path)
+    }
+
+    /// Removes what killed runs left. What can't be removed is in nobody's way.
+    private static func removeRemains(in directory: Directory) {
+        for component in (try? directory.names()) ?? [] {
+            let text = component.string
+            guard text.hasPrefix(prefix), text.dropFirst(prefix.count).allSatisfy(\.isHexDigit),
+                let name = StoreName(component),
+                let file = try? directory.open(component, flags: O_RDWR), flock(file.raw, LOCK_EX | LOCK_NB) == 0
+            else { continue }
+            remove(name, from: directory)
+        }
+    }
+
+    /// Removes the store, and what a migration keeps beside it under the same name and a suffix.
+    private static func remove(_ name: StoreName, from directory: Directory) {
+        let database = name.database.string
+        let beside = ((try? directory.names()) ?? []).filter { component in
+            component.string.hasPrefix(database)
+                && component.string.dropFirst(database.count).first.map { !$0.isHexDigit } ?? false
+        }
+        // The database last: by it the rest is found.
+        for part in beside + [name.support, name.database] { try? directory.removeTree(part) }
     }
 
     deinit {
         guard !isPublished else { return }
-        for name in [temporary.database, temporary.support] + temporary.sideFiles { try? directory.removeTree(name) }
+        Self.remove(temporary, from: directory)
     }
 
     /// Where it is made.

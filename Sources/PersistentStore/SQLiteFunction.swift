@@ -6,38 +6,15 @@ private final class SQLiteFunction {
     init(_ body: @escaping ([SQLiteValue]) throws -> SQLiteValue) { self.body = body }
 }
 
-/// A connection that SQL can call functions on which are written in Swift.
-package protocol SQLFunctionHost {
+extension SQLiteConnection {
     /// Makes a function known. What it throws ends the statement, as an error with this text.
     ///
     /// - Parameters:
     ///   - arguments: How many there are.
     ///   - isDeterministic: Whether it gives the same for the same arguments.
-    func addFunction(
-        _ name: String, arguments: Int32, isDeterministic: Bool, _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
-    ) throws
-}
-
-extension SQLFunctionHost {
     package func addFunction(
-        _ name: String, arguments: Int32, _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
-    ) throws {
-        try addFunction(name, arguments: arguments, isDeterministic: true, body)
-    }
-}
-
-extension StoreWriter: SQLFunctionHost {
-    package func addFunction(
-        _ name: String, arguments: Int32, isDeterministic: Bool, _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
-    ) throws {
-        let code = SQLiteFunction.add(name, arguments, isDeterministic, to: connection, body)
-        if code != SQLITE_OK { throw error(code) }
-    }
-}
-
-extension StoreReader: SQLFunctionHost {
-    package func addFunction(
-        _ name: String, arguments: Int32, isDeterministic: Bool, _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
+        _ name: String, arguments: Int32, isDeterministic: Bool = true,
+        _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
     ) throws {
         let code = SQLiteFunction.add(name, arguments, isDeterministic, to: connection, body)
         if code != SQLITE_OK { throw error(code) }

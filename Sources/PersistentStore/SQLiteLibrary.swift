@@ -36,4 +36,26 @@ package enum SQLiteLibrary {
                 }, nil)
         }
     }
+
+    /// Whether this library takes its own JSON functions for unsafe in a schema, as SQLite 3.38 to 3.40 do: their table has
+    /// SQLITE_INNOCUOUS, which only sqlite3_create_function() turns round.
+    fileprivate static let takesJSONForUnsafe: Bool = {
+        var connection: OpaquePointer?
+        defer { sqlite3_close_v2(connection) }
+        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY | SQLITE_OPEN_NOMUTEX
+        guard sqlite3_open_v2(":memory:", &connection, flags, nil) == SQLITE_OK else { return false }
+        let sql = "PRAGMA trusted_schema = OFF; CREATE TABLE t (a, b AS (json_type(a))); SELECT b FROM t"
+        return sqlite3_exec(connection, sql, nil, nil, nil) != SQLITE_OK
+    }()
+}
+
+extension SQLiteConnection {
+    /// Keeps what the file's schema says from having side effects, and checks pages as far as that costs nothing.
+    ///
+    /// A library that takes JSON functions for unsafe could not read a table with such an index or generated column. It
+    /// trusts the schema then: an index or a generated column calls deterministic functions only.
+    func distrustSchema() throws {
+        try execute("PRAGMA cell_size_check = ON")
+        if !SQLiteLibrary.takesJSONForUnsafe { try execute("PRAGMA trusted_schema = OFF") }
+    }
 }

@@ -2,11 +2,6 @@ import GRDBSQLite
 import Glibc
 import SystemPackage
 
-/// A connection that statements belong to.
-protocol SQLiteSession: AnyObject {
-    func error(_ code: Int32) -> StoreError
-}
-
 /// A value of one of SQLite's storage classes.
 package enum SQLiteValue: Equatable, Sendable {
     case null
@@ -20,11 +15,11 @@ package enum SQLiteValue: Equatable, Sendable {
 package final class SQLiteStatement {
     private let handle: OpaquePointer
     /// Keeps the connection open as long as the statement is.
-    private let reader: any SQLiteSession
+    private let connection: SQLiteConnection
 
-    init(_ handle: OpaquePointer, reader: any SQLiteSession) {
+    init(_ handle: OpaquePointer, connection: SQLiteConnection) {
         self.handle = handle
-        self.reader = reader
+        self.connection = connection
     }
 
     deinit { sqlite3_finalize(handle) }
@@ -49,18 +44,7 @@ package final class SQLiteStatement {
                         ? sqlite3_bind_zeroblob(handle, position, 0)
                         : sqlite3_bind_blob64(handle, position, bytes, UInt64(bytes.count), transient)
                 }
-            if code != SQLITE_OK { throw reader.error(code) }
-        }
-    }
-
-    /// Binds the parameters, from the first on.
-    func bind(_ values: [String]) throws {
-        for (index, value) in values.enumerated() {
-            // SQLITE_TRANSIENT, a cast in C: SQLite copies the bytes.
-            let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
-            let count = Int32(value.utf8.count)
-            let code = value.withCString { sqlite3_bind_text(handle, Int32(index + 1), $0, count, transient) }
-            if code != SQLITE_OK { throw reader.error(code) }
+            if code != SQLITE_OK { throw connection.error(code) }
         }
     }
 
@@ -70,7 +54,7 @@ package final class SQLiteStatement {
         switch code {
         case SQLITE_ROW: return true
         case SQLITE_DONE: return false
-        default: throw reader.error(code)
+        default: throw connection.error(code)
         }
     }
 

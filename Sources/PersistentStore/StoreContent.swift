@@ -16,30 +16,14 @@ package struct StoreContent {
         try tables.filter { $0.kind != .virtual }.map { ($0.name, try reader.rowCount($0)) }
     }
 
-    /// Whether no table has a row, those left out that a program fills when it makes the schema.
+    /// Whether no table has a row, those left out that come with the schema.
     package func isEmptyOrSchemaOnly() throws -> Bool {
-        let names = Set(tables.map(\.name))
-        let virtual = tables.filter { $0.kind == .virtual }.map(\.name)
-        let remaining = tables.filter { table in
-            table.kind != .virtual && !Self.bookkeeping.contains(table.name)
-                && !virtual.contains { Self.isFilledAtCreation(table.name, of: $0, names) }
-        }
-        return try remaining.allSatisfy { try !reader.hasRows($0) }
-    }
-
-    /// Core Data's own tables, and others that say which version the schema has.
-    private static let bookkeeping: Set<String> = [
-        "Z_METADATA", "Z_PRIMARYKEY", "Z_MODELCACHE", "android_metadata", "room_master_table", "grdb_migrations",
-    ]
-
-    /// FTS5 and R*Tree put rows into some of their tables when they are created; those beside them are empty until
-    /// the first row of the virtual table (https://sqlite.org/fts5.html, §9; https://sqlite.org/rtree.html, §2).
-    private static func isFilledAtCreation(_ name: String, of virtual: String, _ names: Set<String>) -> Bool {
-        switch name {
-        case "\(virtual)_data", "\(virtual)_config":
-            names.contains("\(virtual)_docsize") || names.contains("\(virtual)_content")
-        case "\(virtual)_node": names.contains("\(virtual)_rowid")
-        default: false
+        let modules = try reader.virtualTableModules()
+        return try tables.filter { $0.kind != .virtual }.allSatisfy { table in
+            guard let made = CreationRows.of(table: table.name, modules: modules) else {
+                return try !reader.hasRows(table)
+            }
+            return try !reader.hasRows(table, besides: made)
         }
     }
 }

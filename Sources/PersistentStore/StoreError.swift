@@ -39,6 +39,16 @@ package enum StoreError: Error, Equatable {
     }
 }
 
+extension StoreError {
+    /// What SQLite says, without the path; the whole description where it said nothing.
+    package var reason: String {
+        switch self {
+        case .sqlite(_, let message, _), .corrupt(_, let message, _): message
+        default: description
+        }
+    }
+}
+
 extension StoreError: CustomStringConvertible {
     package var description: String {
         let place = PrintablePath(path)

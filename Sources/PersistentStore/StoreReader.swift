@@ -7,11 +7,10 @@ import SystemPackage
 ///
 /// While it reads, this process must have no connection of its own to the store: the descriptors that it opens and
 /// closes would drop that connection's locks (https://sqlite.org/howtocorrupt.html, §2.2).
-package final class StoreReader: SQLiteSession {
+package final class StoreReader: SQLiteConnection {
     package let location: StoreLocation
     /// The header as it stands in the file; nil when a hot journal has a newer one.
     package let header: DatabaseHeader?
-    let connection: OpaquePointer
     /// What is read in place of the store, when it isn't the store itself.
     private let copy: PrivateCopy?
 
@@ -62,32 +61,15 @@ package final class StoreReader: SQLiteSession {
         copy = method == .copy ? try PrivateCopy(of: location) : nil
         let uri = "file:" + (copy?.location ?? location).encodedPath + "?" + method.parameters
         let access = method == .copy ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY
-        var opened: OpaquePointer?
-        let code = sqlite3_open_v2(
-            uri, &opened, access | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nil)
-        guard code == SQLITE_OK, let opened else {
-            let message = String(cString: sqlite3_errstr(code))
-            sqlite3_close_v2(opened)
-            throw StoreError(code: code, message: message, path: location.path)
-        }
-        connection = opened
+        try super.init(opening: uri, of: location.path, flags: access | SQLITE_OPEN_URI)
         let wait = deadline.remaining.map { $0.seconds * 1000 } ?? 0
-        sqlite3_busy_timeout(opened, Int32(min(wait, 1e9)))
-        try SQLiteLibrary.leaveLogAlone(opened, of: location.path)
-        acceptUnknownCollations()
+        sqlite3_busy_timeout(connection, Int32(min(wait, 1e9)))
+        try SQLiteLibrary.leaveLogAlone(connection, of: location.path)
         if method == .unlockedLog { try execute("PRAGMA locking_mode = EXCLUSIVE") }
-        // What the file says is not trusted to have side effects, and is checked as far as that costs nothing.
-        try execute("PRAGMA trusted_schema = OFF")
-        try execute("PRAGMA cell_size_check = ON")
+        try distrustSchema()
         try execute("BEGIN")
         try execute("SELECT count(*) FROM sqlite_schema")
     }
-
-    deinit { sqlite3_close_v2(connection) }
-
-    /// A collation that only the store's own program has (Core Data's `NSCollate…`) orders indexes, which aren't
-    /// read here; but SQLite refuses to read a table whose index names a collation that it doesn't know.
-    private func acceptUnknownCollations() { SQLiteLibrary.acceptUnknownCollations(connection) }
 
     /// Copies what is read, page by page, to a database file that nobody else has (https://sqlite.org/backup.html).
     package func copy(to path: FilePath) throws {
@@ -95,36 +77,6 @@ package final class StoreReader: SQLiteSession {
         try target.execute("PRAGMA journal_mode = OFF")
         try target.execute("PRAGMA synchronous = OFF")
         try target.receive(connection)
-    }
-
-    func error(_ code: Int32) -> StoreError {
-        StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: location.path)
-    }
-
-    package func prepare(_ sql: String, _ parameters: [String] = []) throws -> SQLiteStatement {
-        var prepared: OpaquePointer?
-        let code = sqlite3_prepare_v2(connection, sql, -1, &prepared, nil)
-        guard code == SQLITE_OK, let prepared else { throw error(code) }
-        let statement = SQLiteStatement(prepared, reader: self)
-        try statement.bind(parameters)
-        return statement
-    }
-
-    private func execute(_ sql: String) throws {
-        let code = sqlite3_exec(connection, sql, nil, nil, nil)
-        if code != SQLITE_OK { throw error(code) }
-    }
-
-    /// The first column of the first row; nil when there is none.
-    package func integer(_ sql: String) throws -> Int64? {
-        let statement = try prepare(sql)
-        return try statement.step() ? statement.integer(0) : nil
-    }
-
-    /// The first column of the first row; nil when there is none, or NULL.
-    package func text(_ sql: String) throws -> String? {
-        let statement = try prepare(sql)
-        return try statement.step() ? statement.text(0) : nil
     }
 }
 

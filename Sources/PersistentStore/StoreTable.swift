@@ -52,7 +52,7 @@ extension StoreReader {
 
     /// All rows in the order of their keys: the row's identifier first where there is one, then each stored column.
     func rows(of table: StoreTable) throws -> (statement: SQLiteStatement, columns: [String]) {
-        let information = try prepare("SELECT name, hidden FROM pragma_table_xinfo(?, 'main')", [table.name])
+        let information = try prepare("SELECT name, hidden FROM pragma_table_xinfo(?, 'main')", [.text(table.name)])
         var all: Set<String> = []
         var stored: [String] = []
         while try information.step() {

@@ -5,65 +5,21 @@ import SystemPackage
 /// Writes a store that nobody else has: a new one, or a staged copy. One thread's.
 ///
 /// Nothing of it is durable before `close`: whoever stages a file syncs it, and discards it when writing failed.
-package final class StoreWriter: SQLiteSession {
-    package let path: FilePath
-    let connection: OpaquePointer
-    private var observer: Observer?
+package final class StoreWriter: SQLiteConnection {
     private var tracer: Tracer?
     var recorder: TableWrites?
 
     /// Opens the database at `path`, or makes an empty one. Throws `StoreError`.
     package init(_ path: FilePath, creating: Bool = false) throws {
-        self.path = path
-        var opened: OpaquePointer?
-        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
-        let code = sqlite3_open_v2(path.string, &opened, creating ? flags | SQLITE_OPEN_CREATE : flags, nil)
-        guard code == SQLITE_OK, let opened else {
-            let message = String(cString: sqlite3_errstr(code))
-            sqlite3_close_v2(opened)
-            throw StoreError(code: code, message: message, path: path)
-        }
-        connection = opened
-        SQLiteLibrary.acceptUnknownCollations(opened)
+        try super.init(
+            opening: path.string, of: path,
+            flags: creating ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READWRITE)
         try execute("PRAGMA foreign_keys = OFF")
         try execute("PRAGMA cell_size_check = ON")
     }
 
-    deinit { sqlite3_close_v2(connection) }
-
-    func error(_ code: Int32) -> StoreError {
-        StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: path)
-    }
-
-    package func prepare(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> SQLiteStatement {
-        var prepared: OpaquePointer?
-        let code = sqlite3_prepare_v2(connection, sql, -1, &prepared, nil)
-        guard code == SQLITE_OK, let prepared else { throw error(code) }
-        let statement = SQLiteStatement(prepared, reader: self)
-        try statement.bind(parameters)
-        return statement
-    }
-
-    /// Runs one statement to its end.
-    package func execute(_ sql: String, _ parameters: [SQLiteValue] = []) throws {
-        let statement = try prepare(sql, parameters)
-        while try statement.step() {}
-    }
-
     /// Rows that the last statement changed.
     package var changes: Int64 { sqlite3_changes64(connection) }
-
-    /// The first column of the first row; nil when there is none.
-    package func integer(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> Int64? {
-        let statement = try prepare(sql, parameters)
-        return try statement.step() ? statement.integer(0) : nil
-    }
-
-    /// The first column of the first row; nil when there is none, or NULL.
-    package func text(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> String? {
-        let statement = try prepare(sql, parameters)
-        return try statement.step() ? statement.text(0) : nil
-    }
 
     /// What SQLite makes of a statement without running it; nil when it would run.
     package func refusal(of sql: String) -> String? {
@@ -104,24 +60,7 @@ package final class StoreWriter: SQLiteSession {
         if code != SQLITE_OK { throw error(code) }
     }
 
-    // MARK: Observation
-
-    private final class Observer {
-        let isCancelled: () -> Bool
-        init(_ isCancelled: @escaping () -> Bool) { self.isCancelled = isCancelled }
-    }
-
-    /// Asks now and then whether to go on; a statement under way ends with `StoreError.isInterruption` when not.
-    package func interrupt(when isCancelled: @escaping () -> Bool) {
-        let observer = Observer(isCancelled)
-        self.observer = observer
-        sqlite3_progress_handler(
-            connection, 20_000,
-            { context in
-                guard let context else { return 0 }
-                return Unmanaged<Observer>.fromOpaque(context).takeUnretainedValue().isCancelled() ? 1 : 0
-            }, Unmanaged.passUnretained(observer).toOpaque())
-    }
+    // MARK: Tracing
 
     private final class Tracer {
         let level: Int

@@ -15,7 +15,11 @@ package struct WriteAheadLog: Equatable, Sendable {
     private static let frameHeaderLength = 24
 
     /// Walks the log's frames as far as they are valid. A log without a valid header holds no commit.
-    package init(_ descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) {
+    ///
+    /// `index`: one that tells of a commit in it. Frames up to that are not read again, if the log is still the same.
+    package init(
+        _ descriptor: borrowing Descriptor, path: FilePath, beyond index: WriteAheadIndex? = nil
+    ) throws(SystemError) {
         let header = try descriptor.read(count: Self.headerLength, at: 0, path: path)
         guard let start = Start(header) else {
             checksum = .none
@@ -23,10 +27,15 @@ package struct WriteAheadLog: Equatable, Sendable {
             salt = 0
             return
         }
+        let salt = header.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 16, as: UInt64.self) }
         var running = start.checksum
         var committed = FrameChecksum.none
         var (frameCount, committedCount): (UInt32, UInt32) = (0, 0)
-        var offset = Int64(Self.headerLength)
+        if let index, index.lastFrame > 0, index.salt == salt, index.pageSize == start.pageSize {
+            (running, committed) = (index.checksum, index.checksum)
+            (frameCount, committedCount) = (index.lastFrame, index.lastFrame)
+        }
+        var offset = Int64(Self.headerLength) + Int64(frameCount) * Int64(Self.frameHeaderLength + start.pageSize)
         while true {
             let frame = try descriptor.read(
                 count: Self.frameHeaderLength + start.pageSize, at: offset, path: path)
@@ -43,7 +52,7 @@ package struct WriteAheadLog: Equatable, Sendable {
         }
         checksum = committed
         lastFrame = committedCount
-        salt = header.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 16, as: UInt64.self) }
+        self.salt = salt
     }
 
     private struct Start {

@@ -82,7 +82,7 @@ public struct MigrationCheck: Sendable {
             let steps = path ?? []
             let losses = StepwiseLosses(from: old, to: new, through: steps).findings
             let ofSteps =
-                (steps.first?.findings ?? []) + steps.dropFirst().flatMap(\.findings).map(\.withoutRequirement)
+                (steps.first?.findings ?? []) + steps.dropFirst().flatMap(\.findings).map(\.unconditional)
             // What is lost on the way is removed by one of the steps: told of once.
             findings =
                 reasons.map(\.asNote) + losses
@@ -128,9 +128,8 @@ extension MigrationFinding {
         remedy: "add the version that the store was made with to the model")
 
     /// What a later step requires can't be looked up in the store as it is now.
-    fileprivate var withoutRequirement: MigrationFinding {
+    fileprivate var unconditional: MigrationFinding {
         var finding = self
-        finding.requirement = nil
         finding.isConditional = false
         return finding
     }

@@ -74,7 +74,7 @@ extension MigrationError: CustomStringConvertible {
 
 extension MigrationError {
     /// The same with the store's name, and that of its support folder, where the message has those of the copy.
-    func telling(of store: FilePath, insteadOf copy: FilePath) -> MigrationError {
+    package func naming(_ store: FilePath, insteadOf copy: FilePath) -> MigrationError {
         var text = message
         let names = (copy.lastComponent.flatMap(StoreName.init), store.lastComponent.flatMap(StoreName.init))
         if case (let copied?, let known?) = names {

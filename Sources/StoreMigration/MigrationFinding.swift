@@ -19,8 +19,6 @@ public struct MigrationFinding: Equatable, Sendable {
     public var message: String
     /// One line.
     public var remedy: String
-    /// What must hold in the store; nil where the finding doesn't depend on what is in it.
-    public var requirement: StoreRequirement?
     /// Whether it depends on what the store holds: where that is known, what is found there is said in its place.
     package var isConditional = false
     /// Whether it tells that something is removed, of which a store may hold nothing: there it is counted instead.
@@ -41,17 +39,6 @@ public struct MigrationFinding: Equatable, Sendable {
         self.message = message
         self.remedy = remedy
     }
-}
-
-/// What a store must hold, or not hold, for the migration to succeed.
-public enum StoreRequirement: Equatable, Sendable {
-    /// Each object of the older model's entity has a value of the property; nil where there is no such property, so that no
-    /// object has one.
-    case value(entity: String, property: String?)
-    /// No two objects have the same values of these properties of the newer model's entity, as the migration makes them.
-    case unique(entity: String, properties: [String])
-    /// Core Data's persistent history has no change of the older model's entity, which is removed.
-    case noHistory(entity: String)
 }
 
 /// The errors of `NSCocoaErrorDomain` that a migration ends with (CoreDataErrors.h).

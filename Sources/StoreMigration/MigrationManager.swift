@@ -113,7 +113,7 @@ public struct MigrationManager: Sendable {
             return try performSteps(
                 path, store, keeper ?? path, isOriginalArchived: isOriginalArchived, isCancelled, trace, report)
         } catch let error as MigrationError {
-            throw store.map { error.telling(of: $0, insteadOf: path) } ?? error
+            throw store.map { error.naming($0, insteadOf: path) } ?? error
         }
     }
 
@@ -137,15 +137,16 @@ public struct MigrationManager: Sendable {
                     report((Double(index) + fraction) * share, doing)
                 }
             }
+            var leftFiles: String?
             if let last = steps.last {
                 let store = try StoreWriter(staged: path)
                 notes += try ExternalReferences(store, beside: keeper, last.destination).missing().map(\.sentence)
                 // Beside the copy they are copies, and the archive keeps a store of which something is removed.
-                notes +=
-                    try orphans?.settle(
-                        store, beside: keeper, last.destination,
-                        removing: isOriginalArchived && keeper == path && !lost.isEmpty) ?? []
+                leftFiles = try orphans?.settle(
+                    store, beside: keeper, last.destination,
+                    removing: isOriginalArchived && keeper == path && !lost.isEmpty)
             }
+            return MigrationOutcome(losses: lost, remarks: notes, leftFiles: leftFiles)
         } catch let error as StoreError {
             // The store was changed meanwhile: who made the copy makes another.
             if case .busy(let changed) = error, changed == store { throw error }
@@ -153,7 +154,6 @@ public struct MigrationManager: Sendable {
         } catch let error as SystemError {
             throw MigrationError(error, at: path)
         }
-        return MigrationOutcome(losses: lost, remarks: notes)
     }
 
     private func perform(
@@ -246,15 +246,18 @@ package struct MigrationOutcome: Sendable {
     /// What is gone.
     package let losses: StoreLosses
     package var remarks: [String]
+    /// A sentence about external files that no object names any more, and that stay; nil where there are none.
+    package let leftFiles: String?
 
     package static let none = MigrationOutcome(losses: .none, remarks: [])
 
-    package init(losses: StoreLosses, remarks: [String]) {
+    package init(losses: StoreLosses, remarks: [String], leftFiles: String? = nil) {
         self.losses = losses
         self.remarks = remarks
+        self.leftFiles = leftFiles
     }
 
-    package var notes: [String] { losses.sentences + remarks }
+    package var notes: [String] { losses.sentences + remarks + [leftFiles].compactMap(\.self) }
 }
 
 /// Who is told of each SQL statement.

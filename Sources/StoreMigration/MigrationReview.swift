@@ -9,10 +9,6 @@ struct MigrationReview {
     let entities: Pairing<EntityDescription>
     /// By the older entity's name.
     let successors: [String: EntityDescription]
-    /// The older entities that inherit from one, directly or not, by its name.
-    let descendants: [String: [EntityDescription]]
-    /// By the older entity's name: the names of its properties, by what they are known by.
-    let propertyNames: [String: [String: String]]
     private(set) var findings: [MigrationFinding] = []
 
     static let wasOptional = "was optional"
@@ -24,16 +20,6 @@ struct MigrationReview {
         entities = Pairing(source.entities, destination.entities, \.renamingIdentifier, \.name)
         successors = Dictionary(
             entities.all.compactMap { old, new in old.map { ($0.name, new) } }, uniquingKeysWith: { first, _ in first })
-        var descendants: [String: [EntityDescription]] = [:]
-        for entity in source.entities {
-            for ancestor in source.superentities(of: entity) { descendants[ancestor.name, default: []].append(entity) }
-        }
-        self.descendants = descendants
-        propertyNames = Dictionary(
-            source.entities.map { entity in
-                let names = source.properties(of: entity).map { ($0.renamingIdentifier, $0.name) }
-                return (entity.name, Dictionary(names, uniquingKeysWith: { first, _ in first }))
-            }, uniquingKeysWith: { first, _ in first })
         review()
     }
 
@@ -44,7 +30,7 @@ struct MigrationReview {
                 .note, code: CoreDataError.migration, entity.name, nil,
                 "the migration is refused where Core Data's persistent history has changes of the removed entity",
                 "purge the history first, or allow it to lose them: groupstore migrate --allow-partial-history",
-                requirement: .noHistory(entity: entity.name))
+                isConditional: true)
         }
         for (old, new) in entities.all {
             guard let old else {
@@ -96,12 +82,11 @@ struct MigrationReview {
 
     mutating func add(
         _ severity: MigrationFinding.Severity, code: Int? = nil, _ entity: String, _ property: String?,
-        _ message: String, _ remedy: String, requirement: StoreRequirement? = nil, isConditional: Bool = false
+        _ message: String, _ remedy: String, isConditional: Bool = false
     ) {
         var finding = MigrationFinding(
             severity, code: code, entity: entity, property: property, message, remedy: remedy)
-        finding.requirement = requirement
-        finding.isConditional = isConditional || requirement != nil
+        finding.isConditional = isConditional
         findings.append(finding)
     }
 

@@ -30,21 +30,18 @@ extension MigrationReview {
             switch (property, kept) {
             case (.attribute(let attribute), .attribute(let before)?):
                 if before.isOptional, !attribute.isOptional {
-                    let needed = requirement(of: property, before.name, old, new)
-                    reviewMissing(attribute, of: new.name, Self.wasOptional, needed)
+                    reviewMissing(attribute, of: new.name, Self.wasOptional)
                 }
                 review(before, attribute, of: new.name)
             case (.attribute(let attribute), _):
-                let needed = attribute.isOptional ? nil : requirement(of: property, nil, old, new)
-                reviewMissing(attribute, of: new.name, "is new", needed)
+                reviewMissing(attribute, of: new.name, "is new")
             case (.relationship(let relationship), .relationship(let before)?):
                 if before.isOptional, !relationship.isOptional {
-                    let needed = requirement(of: property, before.name, old, new)
-                    reviewMissing(relationship, of: new.name, Self.wasOptional, needed)
+                    reviewMissing(relationship, of: new.name, Self.wasOptional)
                 }
                 review(before, relationship, of: new.name)
             case (.relationship(let relationship), _):
-                if !relationship.isOptional { reviewMissing(relationship, of: new.name, "is new", nil) }
+                if !relationship.isOptional { reviewMissing(relationship, of: new.name, "is new") }
             case (.fetched, _): break
             }
         }
@@ -56,20 +53,6 @@ extension MigrationReview {
         let declaring = source.superentities(of: entity).first { $0.declares(property.name) }
         guard let successor = declaring.flatMap({ successors[$0.name] }) else { return true }
         return destination.properties(of: successor).contains { $0.renamingIdentifier == property.renamingIdentifier }
-    }
-
-    /// What the objects of the older entity, and of those that inherit from it, must have. Nil where they go different
-    /// ways, so that one count doesn't tell: where some leave the hierarchy, or bring a value of their own along.
-    private func requirement(
-        of property: PropertyDescription, _ oldName: String?, _ old: EntityDescription, _ new: EntityDescription
-    ) -> StoreRequirement? {
-        for member in descendants[old.name] ?? [] {
-            guard let successor = successors[member.name],
-                destination.superentities(of: successor).contains(where: { $0.name == new.name })
-            else { return nil }
-            guard propertyNames[member.name]?[property.renamingIdentifier] == oldName else { return nil }
-        }
-        return .value(entity: old.name, property: oldName)
     }
 
     private mutating func review(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
@@ -119,30 +102,23 @@ extension MigrationReview {
     }
 
     /// Checked by Core Data only when the migration runs: then it fails on the first object without a value.
-    private mutating func reviewMissing(
-        _ attribute: AttributeDescription, of entity: String, _ why: String,
-        _ requirement: StoreRequirement?
-    ) {
+    private mutating func reviewMissing(_ attribute: AttributeDescription, of entity: String, _ why: String) {
         guard !attribute.isOptional, attribute.defaultValue == nil, attribute.derivation == nil else { return }
         add(
             .warning, code: CoreDataError.migration, entity, attribute.name,
             "the attribute \(why), is mandatory and has no default: the migration fails when an object has no value",
-            "give it a default, or make it optional", requirement: requirement, isConditional: true)
+            "give it a default, or make it optional", isConditional: true)
     }
 
     /// A to-many relationship has no column that could be checked: the migration goes through, and saving fails.
-    private mutating func reviewMissing(
-        _ relationship: RelationshipDescription, of entity: String, _ why: String,
-        _ requirement: StoreRequirement?
-    ) {
+    private mutating func reviewMissing(_ relationship: RelationshipDescription, of entity: String, _ why: String) {
         let fails = why == Self.wasOptional && !relationship.isToMany
         add(
             .warning, code: fails ? CoreDataError.migration : nil, entity, relationship.name,
             "the relationship \(why) and is mandatory: "
                 + (fails
                     ? "the migration fails when an object has none" : "an object that has none can't be saved again"),
-            "make it optional, or write a mapping model that sets it", requirement: fails ? requirement : nil,
-            isConditional: fails)
+            "make it optional, or write a mapping model that sets it", isConditional: fails)
     }
 }
 

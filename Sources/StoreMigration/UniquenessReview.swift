@@ -18,7 +18,7 @@ extension MigrationReview {
                 "the older version has no such uniqueness constraint (\(constraint.joined(separator: ", "))): the migration "
                     + "fails when two objects have the same",
                 "see that no two have, or leave the uniqueness constraint out",
-                requirement: .unique(entity: entity.name, properties: constraint))
+                isConditional: true)
         }
     }
 

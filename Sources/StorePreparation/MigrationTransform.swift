@@ -110,11 +110,18 @@ package struct MigrationTransform: StoreTransform {
         }
     }
 
-    package func rehearse(_ store: StoreLocation) throws {
+    package func rehearse(_ store: StoreLocation, isMoved: Bool) throws -> TransformedStore? {
         try failing({ $0.isOfTheObjects }) {
             try StoreReader.read(store) { reader in
-                guard let model = try StoreModel(reader) else { return }
-                try MigrationRehearsal(manager(for: model))?.run(on: reader)
+                guard let model = try StoreModel(reader) else { return nil }
+                let manager = try manager(for: model)
+                let losses = try manager.losses(reader)
+                let outcome = try MigrationRehearsal(manager)?.run(on: reader) ?? .none
+                // Where the store is moved and kept, these files are in the archive only.
+                let leftFiles = isMoved && !losses.isEmpty ? nil : outcome.leftFiles
+                return TransformedStore(
+                    before: bundle?.versionName(of: model), after: version.name, losses: losses,
+                    notes: losses.sentences + outcome.remarks + [leftFiles].compactMap(\.self))
             }
         }
     }

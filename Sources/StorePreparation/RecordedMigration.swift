@@ -12,18 +12,18 @@ import SystemPackage
 package struct RecordedMigration {
     private let manager: MigrationManager
     private let staged: StoreLocation
-    private let store: FilePath
+    private let store: FilePath?
     private let keeper: StoreLocation
     private let isOriginalArchived: Bool
     private let history: HistoryInstallation
 
     /// - Parameters:
-    ///   - store: Of which the copy is: errors tell of it.
+    ///   - store: The store whose content the copy has: errors name it. Nil where the copy has not all of it.
     ///   - keeper: The store beside which the support folder lies: the copy itself, unless said.
     ///   - isOriginalArchived: Whether the store as it was goes to the archive where something is removed: then external files
     ///     that no object names any more need not be in the copy's folder.
     package init(
-        _ manager: MigrationManager, of staged: StoreLocation, copyOf store: FilePath,
+        _ manager: MigrationManager, of staged: StoreLocation, copyOf store: FilePath?,
         supportBeside keeper: StoreLocation? = nil, isOriginalArchived: Bool = false
     ) {
         self.manager = manager

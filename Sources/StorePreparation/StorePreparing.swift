@@ -54,7 +54,7 @@ private struct StorePreparing: Sendable {
             guard !isCancelled() else { throw CancellationError() }
             // A migration that was killed may have left the store under another name.
             _ = try RelocationEngine(request).recover { _ in }
-            guard FileStatus(following: path) != nil else { return try create() }
+            if FileStatus(following: path) == nil, let created = try createUnlessMade() { return created }
             return try migrate()
         } catch let failure as RelocationFailure {
             if isCancelled() { throw CancellationError() }
@@ -80,6 +80,35 @@ private struct StorePreparing: Sendable {
         if request.group.isEmpty { request.group = "." }
         request.deadline = options.deadline
         return request
+    }
+
+    /// Of several processes that find no store one makes it; the others wait, and find it. Nil where it was made
+    /// meanwhile.
+    private func createUnlessMade() throws -> StorePreparation? {
+        guard options.createsMissingStore else { return try create() }
+        let parent = path.removingLastComponent()
+        let lock = try DirectoryLock(parent.isEmpty ? "." : parent)
+        let deadline = Deadline(after: options.deadline)
+        var wait = Duration.milliseconds(1)
+        while try !lock.tryLock() {
+            guard !isCancelled() else { throw CancellationError() }
+            guard !deadline.hasPassed else {
+                throw StorePreparationError(
+                    code: "busy", "\(PrintablePath(path)): another process is making a store in that directory",
+                    remedy: "try again when it is done; is it stopped?")
+            }
+            pause(wait)
+            wait = min(wait * 2, .milliseconds(20))
+        }
+        return try withExtendedLifetime(lock) {
+            do {
+                return FileStatus(following: path) == nil ? try create() : nil
+            } catch let error as NewStore.Taken {
+                // By somebody who doesn't know of the lock.
+                guard FileStatus(following: path) != nil else { throw error }
+                return nil
+            }
+        }
     }
 
     private func create() throws -> StorePreparation {

@@ -45,6 +45,18 @@ extension StoreLocation {
             "\(PrintablePath(directory.path.appending(name.support))) is the external data of \(PrintablePath(other)), too",
             remedy: "give one of the two stores another name before the dot, with a folder of its own")
     }
+
+    /// Throws `RelocationFailure` where something is mounted at one of the store's names, or below its folder: a move would
+    /// take it along or fail in the middle, and a copy would empty it. Without `andFolder` the folder stays where it is.
+    func checkNothingIsMounted(andFolder: Bool = true) throws {
+        let folder = andFolder ? [name.support] : []
+        for name in [name.database] + name.sideFiles + folder {
+            guard let mounted = try directory.mountPoint(within: name) else { continue }
+            throw RelocationFailure(
+                .unusablePlace, code: "mount_point", "\(PrintablePath(mounted)) is a mount point",
+                remedy: "something is mounted there: unmount it, or mount the store's whole directory instead")
+        }
+    }
 }
 
 extension Directory {

@@ -36,6 +36,8 @@ struct FileCopy {
     let destination: Directory
     let name: FilePath.Component
     let patch: Patch?
+    /// Asked before each chunk.
+    let isCancelled: () -> Bool
     /// Told of the bytes done, a chunk at a time.
     let progress: (Int64) -> Void
 
@@ -72,6 +74,7 @@ struct FileCopy {
         var isOnItsWay: Int64 = 0
         do {
             while true {
+                if isCancelled() { throw RelocationFailure.cancelled(self.source) }
                 let buffer = try verification.slot()
                 let count = try read(buffer, source, at: offset)
                 if count == 0 { break }

@@ -1,5 +1,6 @@
 import GroupContainer
 import LinuxSystem
+import PersistentStore
 import SystemPackage
 
 /// A transfer that was interrupted, and what recovery does about it, for a person to read.
@@ -41,31 +42,44 @@ package struct InterruptedTransfer: Sendable {
 }
 
 extension RelocationEngine {
-    /// The group's transfer that was interrupted, nothing changed; nil when none was. One that is under way, in
-    /// another process, looks the same: whoever does it holds the group's lock.
-    package func interrupted() throws(RelocationFailure) -> InterruptedTransfer? {
+    /// The group's transfers that were interrupted, nothing changed. One that is under way, in another process, looks the
+    /// same: whoever does it holds the group's lock.
+    package func interrupted() throws(RelocationFailure) -> [InterruptedTransfer] {
         do {
-            return try interrupted(in: RelocationPlaces.container(request.group))
+            let container = try RelocationPlaces.container(request.group)
+            return try container.journals().map { try InterruptedTransfer($0, in: container) }
         } catch {
             throw RelocationFailure(error, request)
         }
     }
 
-    private func interrupted(in container: GroupContainer) throws -> InterruptedTransfer? {
-        try container.journal().map { try InterruptedTransfer($0, in: container) }
-    }
-
-    /// Brings it to its end. `willDo` is told of it first. Returns what was found; nil when nothing was.
-    package func recover(
-        _ willDo: (InterruptedTransfer) -> Void
-    ) throws(RelocationFailure) -> InterruptedTransfer? {
+    /// Brings to its end what was interrupted of one store.
+    package func finishInterrupted(of store: StoreLocation) throws(RelocationFailure) {
         do {
             let container = try RelocationPlaces.container(request.group)
-            guard try container.journal() != nil else { return nil }
+            guard try !container.journals().isEmpty else { return }
+            try exclusively(container) { try Recovery(container: container, report: report).run(before: [store]) }
+        } catch {
+            throw RelocationFailure(error, request)
+        }
+    }
+
+    /// Brings each to its end. `willDo` is told of it first. Returns what was found. Throws what kept the first one from
+    /// its end, when all were tried.
+    package func recover(
+        _ willDo: (InterruptedTransfer) -> Void
+    ) throws(RelocationFailure) -> [InterruptedTransfer] {
+        do {
+            let container = try RelocationPlaces.container(request.group)
+            guard try !container.journals().isEmpty else { return [] }
             return try exclusively(container) {
-                guard let found = try interrupted(in: container) else { return nil }
-                willDo(found)
-                try Recovery(container: container, report: report).run()
+                var found: [InterruptedTransfer] = []
+                let failures = try Recovery(container: container, report: report).runAll { journal in
+                    let transfer = try InterruptedTransfer(journal, in: container)
+                    found.append(transfer)
+                    willDo(transfer)
+                }
+                if let first = failures.first { throw first }
                 return found
             }
         } catch {

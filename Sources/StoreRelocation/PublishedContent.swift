@@ -108,8 +108,8 @@ extension RelocationEngine {
         var done = done
         if let archive = done.archive {
             done.notes.append(
-                "\(PrintablePath(store.path)) is kept in \(PrintablePath(archive)) as it was, since the migration removes "
-                    + "some of it")
+                "\(PrintablePath(store.path)) is kept in \(PrintablePath(archive)) as it was, since the migration changes "
+                    + "or removes some of it")
         }
         guard let setAside = done.setAside, let replacement = request.replacement else { return done }
         done.notes.insert(
@@ -151,14 +151,14 @@ extension RelocationEngine {
         report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
         guard content.isNew else { return summary }
         if content.isTransformed, let transform = request.transform {
-            try transform.rehearse(store)
-            summary.losses = decision.isOfTheChangedStore ? decision.losses : try transform.losses(from: store)
-            summary.notes = summary.losses.sentences
+            let rehearsed = try transform.rehearse(store, isMoved: !isInPlace)
+            summary.losses = rehearsed?.losses ?? .none
+            summary.notes = rehearsed?.notes ?? []
             if !summary.losses.isEmpty {
                 let bytes = try store.bytesToArchive()
                 summary.notes.append(
                     "\(PrintablePath(store.path)) would be kept in \(PrintablePath(places.container.archivePath)) as it is, "
-                        + "since the migration removes some of it; that takes \(bytes) bytes")
+                        + "since the migration changes or removes some of it; that takes \(bytes) bytes")
             }
         }
         if isInPlace {

@@ -34,7 +34,10 @@ struct RelocationDecision {
         comparison = evidence.comparison
         plan = RelocationPlan(evidence, onConflict: request.onConflict)
         losses = Self.losses(plan, places, request)
-        if plan.movesFiles { try RelocationPreconditions(self).check() }
+        if plan.movesFiles {
+            try places.checkIsNoOther(of: legacy)
+            try RelocationPreconditions(self).check()
+        }
     }
 
     /// None where that can't be told: whoever changes the store looks again.
@@ -44,8 +47,6 @@ struct RelocationDecision {
         guard let transform = request.transform, plan.isOfTheChangedStore else { return .none }
         return (try? transform.losses(from: plan.movesLegacyStore ? places.legacy : places.group)) ?? .none
     }
-
-    var isOfTheChangedStore: Bool { plan.isOfTheChangedStore }
 
     private static func side(
         _ seen: StoreSighting, _ request: RelocationRequest, lookInside: Bool
@@ -180,7 +181,11 @@ struct RelocationPreconditions {
     func check() throws {
         let places = decision.places
         try places.legacy.checkExternalDataIsItsOwn()
-        if case .relocate(.some) = decision.plan { try places.group.checkExternalDataIsItsOwn() }
+        try places.legacy.checkNothingIsMounted()
+        if case .relocate(.some) = decision.plan {
+            try places.group.checkExternalDataIsItsOwn()
+            try places.group.checkNothingIsMounted()
+        }
         for directory in [places.legacy.directory, places.group.directory] {
             try checkWritable(directory)
             try checkReach(directory)

@@ -11,7 +11,7 @@ package struct RelocationEngine {
     var request: RelocationRequest
     let registry: any PresenterRegistry
     let opener: (any StoreOpener)?
-    private let isCancelled: @Sendable () -> Bool
+    let isCancelled: @Sendable () -> Bool
     let report: (RelocationEvent) -> Void
     /// Counted anew once presenters have let go, where they have a deadline of their own.
     private(set) var deadline: Deadline
@@ -43,7 +43,7 @@ package struct RelocationEngine {
                 return summary(.nothingToDo, places)
             }
             guard try isOutdated || !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
-            return try claimed(places.group.name.database, in: places.container).run(in: places.container)
+            return try claimed(places.group.name.database, in: places.container).run(places)
         } catch is RelocationPlaces.NoLegacyDirectory {
             return try withoutLegacyDirectory()
         } catch {
@@ -57,17 +57,18 @@ package struct RelocationEngine {
         var claimed = self
         let whole = request.claimDeadline.map { Deadline(after: $0) } ?? deadline
         claimed.claim = try RelocationClaim(
-            container.item(name), in: container, registry,
-            ClaimWait(whole, isCancelled: isCancelled))
+            container.item(name), in: container, registry, whole, isCancelled: isCancelled,
+            report: { [report] in report(.waiting(for: $0)) })
         if request.claimDeadline != nil { claimed.deadline = Deadline(after: request.deadline) }
         return claimed
     }
 
-    private func run(in container: GroupContainer) throws -> RelocationSummary {
+    private func run(_ places: RelocationPlaces) throws -> RelocationSummary {
         defer { claim?.end(published: false) }
         // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
-        return try locked(container) {
+        return try locked(places.container, for: [places.legacy, places.group]) {
             let places = try RelocationPlaces(request)
+            try places.check(request.expected)
             var summary = try relocate(places)
             // What came before, or was there already, may be of an older model.
             if summary.outcome != .relocated, summary.outcome != .setAside {
@@ -79,11 +80,31 @@ package struct RelocationEngine {
         }
     }
 
+    /// Whether nothing is there to be relocated, and nothing was interrupted.
+    package var hasNothing: Bool {
+        do {
+            return try !RelocationPlaces(request).isThereAnything()
+        } catch {
+            return error is RelocationPlaces.NoLegacyDirectory
+        }
+    }
+
+    /// Whether a relocation of this store was interrupted.
+    package var isUnfinished: Bool {
+        if let places = try? RelocationPlaces(request) { return (try? places.isUnfinished()) ?? false }
+        // Without the legacy directory, the group's store is what it concerned.
+        guard let container = try? RelocationPlaces.container(request.group),
+            let name = request.name ?? request.source.lastComponent
+        else { return false }
+        return (try? WithdrawnDatabase.isUnfinished(name, in: container)) ?? false
+    }
+
     /// What `run` would do, in a sentence; nothing is written, and no lock is taken.
     package func dryRun() throws(RelocationFailure) -> RelocationSummary {
         do {
             let places = try RelocationPlaces(request)
-            if let journal = try places.container.journal() {
+            try places.check(request.expected)
+            for journal in try places.container.journals() where try places.isUnfinished(journal) {
                 report(.note("an interrupted relocation of \(PrintablePath(journal.transfer.name.path)) comes first"))
             }
             relinquish(places)
@@ -118,17 +139,62 @@ package struct RelocationEngine {
         return summary
     }
 
-    /// Runs `body` as the only one who moves stores of this group, with nothing left of an interrupted run.
-    func locked<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
-        try exclusively(container) {
-            try Recovery(container: container, report: report).run()
-            return try body()
+    /// Runs `body` as the only one who moves stores of this group, with nothing left of an interrupted run that touched one
+    /// of `stores`. Where one of them stays open in some program, the group's others may be moved while this one waits;
+    /// then `body` is run anew.
+    func locked<Result>(
+        _ container: GroupContainer, for stores: [StoreLocation], _ body: () throws -> Result
+    ) throws -> Result {
+        var sightings = HolderSightings()
+        while true {
+            do {
+                return try exclusively(container) {
+                    try Recovery(container: container, report: report).run(before: stores)
+                    return try body()
+                }
+            } catch let setback as StoreTransfer.Setback where !deadline.hasPassed {
+                try awaitRelease(of: stores, after: setback, &sightings)
+            }
+        }
+    }
+
+    /// Waits until nobody seems to have the store open that `setback` tells of. Throws `setback` at the deadline.
+    private func awaitRelease(
+        of stores: [StoreLocation], after setback: StoreTransfer.Setback, _ sightings: inout HolderSightings
+    ) throws {
+        // Longer than those wait between two tries who want the group's lock.
+        pause(.milliseconds(30))
+        guard case .held(let identity) = setback,
+            let store = try stores.first(where: { try $0.directory.identity($0.name.database) == identity }),
+            let descriptor = try? store.directory.open(store.name.database, flags: O_RDONLY)
+        else { return }
+        var wait = Duration.milliseconds(5)
+        while true {
+            guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
+            do {
+                if let lease = try FileLease(descriptor) {
+                    _ = consume lease
+                    return
+                }
+            } catch {
+                // Without leases: the transfer tells.
+                return
+            }
+            guard !deadline.hasPassed else { throw setback }
+            if wait >= .milliseconds(20) {
+                let holders = FileHolder.of(identity)
+                if sightings.isNews(holders) { report(.waiting(for: holders)) }
+            }
+            pause(wait)
+            wait = min(wait * 2, .milliseconds(160))
         }
     }
 
     /// Runs `body` under the group's lock.
     func exclusively<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
         var wait = Duration.milliseconds(1)
+        let told = ContinuousClock.now.advanced(by: .milliseconds(300))
+        var isTold = false
         while true {
             if let lock = try container.lock() {
                 try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
@@ -136,6 +202,10 @@ package struct RelocationEngine {
             }
             guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
             guard !deadline.hasPassed else { throw RelocationFailure.lockHeld(by: container.lockHolder(), container) }
+            if !isTold, told <= .now {
+                isTold = true
+                report(.note("waiting for another relocation in this group (process \(container.lockHolder()))"))
+            }
             pause(wait)
             wait = min(wait * 2, .milliseconds(20))
         }
@@ -191,7 +261,10 @@ package struct RelocationEngine {
             case .relocate(.remains):
                 let id = TransferIdentifier()
                 givenUp.append(.remains(id))
-                notes += try Remains(container: places.container, store: places.group, id: id).setAside()
+                notes += try Remains(
+                    container: places.container, store: places.group, id: id, drain: request.drain,
+                    assumeClosed: request.assumeClosed
+                ).setAside()
             case .relocate(.store(let reason)):
                 let id = TransferIdentifier()
                 givenUp.append(.store(id, hadWAL: decision.group.header?.journalMode == .writeAhead))
@@ -267,7 +340,6 @@ package struct RelocationEngine {
         var options = options(opaque: sighting.header == nil)
         options.content = content
         options.losses = losses
-        options.isCancelled = isCancelled
         return try StoreTransfer(
             transfer, source: store, container: decision.places.container, options: options,
             isStillWanted: { try decision.stillHolds(for: purpose, store) },
@@ -278,6 +350,6 @@ package struct RelocationEngine {
     func options(opaque: Bool) -> StoreTransfer.Options {
         StoreTransfer.Options(
             deadline: deadline, drain: request.drain, assumeClosed: request.assumeClosed, opaque: opaque,
-            published: { claim?.end(published: true) })
+            isCancelled: isCancelled, published: { claim?.end(published: true) })
     }
 }

@@ -18,13 +18,25 @@ extension RelocationFailure {
             remedy: FileStatus(following: path) == nil ? "make it first: mkdir -p -m 0700" : "name a directory")
     }
 
-    static func insideBookkeeping(_ path: FilePath) -> RelocationFailure {
+    static func insideBookkeeping(_ path: FilePath, copy: Bool = false) -> RelocationFailure {
         RelocationFailure(
             .unusablePlace, code: "own_directory", "\(PrintablePath(path)) holds a group container's own records",
-            remedy: "name the group container, or another directory")
+            remedy: copy
+                ? "copy the store from there to another directory, then name the copy"
+                : "name the group container, or another directory")
     }
 
-    static func cancelled(_ store: FilePath) -> RelocationFailure {
+    static func alreadyInGroup(
+        _ source: FilePath, _ name: FilePath.Component, _ container: GroupContainer
+    ) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "in_group",
+            "\(PrintablePath(source)) is \(PrintablePath(name)) in \(PrintablePath(container.directory.path)), a store of "
+                + "this group already",
+            remedy: "nothing is to be moved: programs find it under that name (--name \(PrintablePath(name)))")
+    }
+
+    package static func cancelled(_ store: FilePath) -> RelocationFailure {
         RelocationFailure(
             .busy, code: "cancelled", "the relocation of \(PrintablePath(store)) was ended before it was done",
             remedy: "run it again")

@@ -49,6 +49,19 @@ package struct RelocationRequest: Sendable {
     /// How the store keeps its log where it arrives; nil: as it did.
     package var journalMode: DatabaseHeader.JournalMode?
 
+    /// Which file and directory are meant, where whoever asked has said so: others under these paths are left alone.
+    package var expected: Expectation?
+
+    package struct Expectation: Sendable {
+        package var source: FileIdentity?
+        package var group: FileIdentity?
+
+        package init(source: FileIdentity?, group: FileIdentity?) {
+            self.source = source
+            self.group = group
+        }
+    }
+
     package init(source: FilePath, group: FilePath) {
         self.source = source
         self.group = group

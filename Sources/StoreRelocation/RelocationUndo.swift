@@ -10,10 +10,10 @@ extension RelocationEngine {
     package func undo() throws(RelocationFailure) -> RelocationSummary {
         do {
             let container = try RelocationPlaces.container(request.group, request.identifier)
-            let name = try UndoPlaces(request, container).group.name.database
-            let engine = try claimed(name, in: container)
+            let places = try UndoPlaces(request, container)
+            let engine = try claimed(places.group.name.database, in: container)
             defer { engine.claim?.end(published: false) }
-            return try engine.locked(container) {
+            return try engine.locked(container, for: [places.group, places.legacy]) {
                 try engine.takeBack(UndoPlaces(request, container), container)
             }
         } catch is RelocationPlaces.NoLegacyDirectory {

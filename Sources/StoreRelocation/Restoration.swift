@@ -33,13 +33,16 @@ extension RelocationEngine {
         guard try archive.status(places.group.name.database) != nil, try StoreSighting(places.group).status == nil
         else { return try places.container.removeEmptiedArchive(archived) }
         let source = StoreLocation(directory: archive, name: places.group.name)
-        _ = try restoration(of: source, to: places.group, taken: archived, hadWAL: hadWAL, places.container).run()
+        _ = try restoration(
+            of: source, to: places.group, taken: archived, hadWAL: hadWAL, yields: false, places.container
+        ).run()
     }
 
     /// The transfer that gives a set its former place again.
     func restoration(
         of source: StoreLocation, to destination: StoreLocation, taken: TransferIdentifier, hadWAL: Bool,
-        arrivesInWAL: Bool? = nil, _ container: GroupContainer, isStillWanted: @escaping () throws -> Bool = { true }
+        arrivesInWAL: Bool? = nil, yields: Bool = true, _ container: GroupContainer,
+        isStillWanted: @escaping () throws -> Bool = { true }
     ) throws -> StoreTransfer {
         let seen = try StoreSighting(source)
         guard let database = seen.status?.identity else { throw StoreTransfer.Setback.changed }
@@ -52,8 +55,12 @@ extension RelocationEngine {
             directory: source.directory.path, name: source.name.database, database: database,
             support: seen.support?.identity, copies: false, retirement: .delete, hadWAL: hadWAL)
         transfer.arrivesInWAL = arrivesInWAL
+        var options = options(opaque: seen.header == nil)
+        options.yields = yields
+        // What stood there before gets its place back, whoever has ended the rest.
+        if !yields { options.isCancelled = { false } }
         return try StoreTransfer(
-            transfer, source: source, container: container, options: options(opaque: seen.header == nil),
+            transfer, source: source, container: container, options: options,
             isStillWanted: isStillWanted, report: report)
     }
 }

@@ -32,14 +32,13 @@ struct StagedSet {
     init(
         of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPlaces,
         container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, content: PublishedContent,
-        losses: StoreLosses,
+        losses: StoreLosses, isCancelled: @escaping () -> Bool,
         report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.fingerprint = fingerprint
         let writer = SetCopy(
             source: source, identity: fingerprint.identity, inRollbackMode: transfer.hadWAL && !opaque,
-            hasSupport: transfer.support != nil,
-            report: report)
+            hasSupport: transfer.support != nil, isCancelled: isCancelled, report: report)
         func archive(_ losses: StoreLosses) throws {
             // A store that gets its own name again keeps its support folder: the archived one has a copy of its own.
             var writer = writer
@@ -100,6 +99,7 @@ private struct SetCopy {
     let identity: FileIdentity
     let inRollbackMode: Bool
     var hasSupport: Bool
+    let isCancelled: () -> Bool
     let report: (RelocationEvent) -> Void
 
     func run(to target: StoreLocation) throws -> StagedSet.Copy {
@@ -114,7 +114,7 @@ private struct SetCopy {
         let patch = inRollbackMode ? FileCopy.Patch(offset: 18, bytes: [1, 1]) : nil
         let database = try FileCopy(
             source: source.path, destination: target.directory, name: target.name.database, patch: patch,
-            progress: { report(.copied(bytes: $0, of: total)) }
+            isCancelled: isCancelled, progress: { report(.copied(bytes: $0, of: total)) }
         ).run(from: descriptor)
         done += database.bytes
         if hasSupport {
@@ -138,15 +138,21 @@ private struct SetCopy {
         try ExtendedAttributes.removeInheritedLists(of: copy.raw, path: copy.path)
         try copy.setPermissions(0o700)
         for child in try directory.names() {
+            if isCancelled() { throw RelocationFailure.cancelled(source.path) }
             guard let status = try directory.status(child) else { continue }
             switch status.kind {
-            case .directory: try copyTree(child, in: directory, to: child, in: copy, &done, total)
+            case .directory:
+                // What is mounted there since is somebody else's, and would be emptied behind the copy.
+                guard try !directory.isMountPoint(child) else {
+                    throw SystemError("open", .resourceBusy, path: directory.path.appending(child))
+                }
+                try copyTree(child, in: directory, to: child, in: copy, &done, total)
             case .regular:
                 let descriptor = try directory.open(child, flags: O_RDONLY)
                 let before = done
                 done += try FileCopy(
                     source: directory.path.appending(child), destination: copy, name: child, patch: nil,
-                    progress: { report(.copied(bytes: before + $0, of: total)) }
+                    isCancelled: isCancelled, progress: { report(.copied(bytes: before + $0, of: total)) }
                 ).run(from: descriptor).bytes
             case .symbolicLink, .other: throw UnusualFile(path: directory.path.appending(child))
             }

@@ -32,6 +32,8 @@ final class StoreTransfer {
         var losses = StoreLosses.none
         /// Ends it while nothing has left its place.
         var isCancelled: () -> Bool = { false }
+        /// Gives up before the deadline where the store stays open, so that somebody else may have the group's lock.
+        var yields = true
         /// Called once the store is at its new place, ready to be opened: what follows is only book-keeping.
         var published: () -> Void
     }
@@ -75,13 +77,19 @@ final class StoreTransfer {
     private(set) var supportBytes: Int64 = 0
     var storeUUID: String?
     var hasCommitted = false
+    /// How long it took to make the copies.
+    private var stagingTime = Duration.zero
+    /// How long the group's lock is held for a store that somebody has open.
+    private static let patience = Duration.seconds(1)
 
-    /// Writes the journal: from here on, the transfer is either run or undone by the next run.
+    /// Writes the journal: from here on, the transfer is either run or undone by the next run. Throws where nothing may be
+    /// begun, and writes nothing then.
     init(
         _ transfer: Transfer, source: StoreLocation, container: GroupContainer, options: Options,
         isStillWanted: @escaping () throws -> Bool, keepsOther: @escaping () throws -> Bool = { true },
         report: @escaping (RelocationEvent) -> Void
     ) throws {
+        try source.checkNothingIsMounted(andFolder: transfer.support != nil)
         self.container = container
         var transfer = transfer
         transfer.sourceDirectory = source.directory.identity
@@ -108,12 +116,17 @@ final class StoreTransfer {
             try prepare()
             var wait = Duration.microseconds(50)
             var sightings = HolderSightings()
+            var obstructed: ContinuousClock.Instant?
             while true {
                 do {
                     return try attempt()
                 } catch {
                     guard let setback = setback(error) else { throw error }
                     try checkCancelled()
+                    let since = obstructed ?? .now
+                    obstructed = since
+                    // A copy that took long to make is not thrown away for a program that closes soon.
+                    if options.yields, since.duration(to: .now) > max(Self.patience, stagingTime) { throw setback }
                     if try source.directory.status(source.name.database) == nil { throw Setback.gone }
                     if options.deadline.hasPassed { throw setback }
                     if case .held(let identity) = setback, wait > .milliseconds(10) {
@@ -197,7 +210,9 @@ final class StoreTransfer {
         guard try isStillWanted() else { throw Setback.changed }
         // Whoever was writing it when that was decided may have been killed since.
         if case .publish = transfer.purpose, !options.opaque { try StoreSighting(source).checkWhole() }
+        let began = ContinuousClock.now
         try stage(seen)
+        stagingTime = max(stagingTime, began.duration(to: .now))
         try checkCancelled()
         let withdrawn = try withdraw(descriptor, seen)
         let done = try commit(descriptor, withdrawn)
@@ -210,7 +225,7 @@ final class StoreTransfer {
 }
 
 /// What was seen of those who have the set open, so that each change is told once.
-private struct HolderSightings {
+struct HolderSightings {
     private var told: [FileHolder]?
     private var last: [FileHolder]?
 

@@ -38,9 +38,11 @@ package protocol StoreTransform: Sendable {
     /// What it would remove from the store; nothing of it is changed. Throws `RelocationFailure`.
     func losses(from store: StoreLocation) throws -> StoreLosses
 
-    /// Tries it on a copy of its own, where the store as it is doesn't tell whether it would go through; nothing of the store
-    /// is changed. Throws `RelocationFailure` where it would not.
-    func rehearse(_ store: StoreLocation) throws
+    /// Tries it on a private copy; nothing of the store is changed. Returns what `run` would; nil where the store isn't one to
+    /// be changed. Throws `RelocationFailure` where it would not go through.
+    ///
+    /// - Parameter isMoved: Whether the store goes to another place, with its support folder.
+    func rehearse(_ store: StoreLocation, isMoved: Bool) throws -> TransformedStore?
 
     /// Changes the copy of `store`, which nobody else has open, in rollback mode. When it throws, the copy is discarded. The
     /// support folder lies beside `keeper`: the copy, or the store itself, which is only read then.
@@ -52,7 +54,7 @@ package protocol StoreTransform: Sendable {
 
 extension StoreTransform {
     package func losses(from store: StoreLocation) throws -> StoreLosses { .none }
-    package func rehearse(_ store: StoreLocation) throws {}
+    package func rehearse(_ store: StoreLocation, isMoved: Bool) throws -> TransformedStore? { nil }
 }
 
 extension RelocationEngine {
@@ -63,7 +65,7 @@ extension RelocationEngine {
             let places = try RelocationPlaces(request)
             let engine = try claimed(places.group.name.database, in: places.container)
             defer { engine.claim?.end(published: false) }
-            return try engine.locked(places.container) {
+            return try engine.locked(places.container, for: [places.group, places.legacy]) {
                 let places = try RelocationPlaces(request)
                 engine.relinquish(places)
                 defer { engine.reacquire(places) }

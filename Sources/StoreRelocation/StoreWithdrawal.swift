@@ -39,7 +39,7 @@ extension StoreTransfer {
 
     /// A lease can be refused for an instant after the last close, and programs that open and close in turn leave
     /// gaps of a millisecond: a refusal is believed only after 10 ms.
-    private static func lease(_ descriptor: borrowing Descriptor) throws(SystemError) -> FileLease? {
+    static func lease(_ descriptor: borrowing Descriptor) throws(SystemError) -> FileLease? {
         for _ in 0..<100 {
             if let lease = try FileLease(descriptor) { return lease }
             pause(.microseconds(50))
@@ -54,7 +54,7 @@ extension StoreTransfer {
         staged = try StagedSet(
             of: source, fingerprint: fingerprint, transfer: transfer, places: places, container: container,
             copies: needsCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
-            losses: options.losses, report: report)
+            losses: options.losses, isCancelled: options.isCancelled, report: report)
     }
 
     private var keepsArchive: Bool {

@@ -81,7 +81,7 @@ final class ObserverRig {
 
     /// All that the observer finds until it has taken in every event there is and expects nothing more, or has come to
     /// look at its slowest for a transaction that is left open. Or until it has looked that often.
-    func findings(looks: Int = .max) throws -> [Observation.Finding] {
+    func findings(looks: Int = .max, mostSlowLooks: Int = 30) throws -> [Observation.Finding] {
         var found: [Observation.Finding] = []
         var wait = Duration.zero
         // An open transaction is looked for without end; a lock that stays is taken for exclusive mode after 0.5 s.
@@ -93,7 +93,7 @@ final class ObserverRig {
             let notices = try early + source.next(timeout: early.isEmpty ? wait : .zero)
             for case .event(let event) in notices { note(event) }
             if wait >= .milliseconds(20) { slowLooks += 1 }
-            if notices.isEmpty, wait == .zero || slowLooks > 30 { return found }
+            if notices.isEmpty, wait == .zero || slowLooks > mostSlowLooks { return found }
             let observation = observer.look()
             if observation.finding != .unchanged { found.append(observation.finding) }
             allLooks += 1
@@ -112,7 +112,8 @@ final class ObserverRig {
         guard let part = name.part(named: event.name) else { return }
         observer.note(
             part, created: !event.kinds.isDisjoint(with: [.created, .movedIn]),
-            modified: event.kinds.contains(.modified), removed: !event.kinds.isDisjoint(with: [.deleted, .movedOut]))
+            modified: event.kinds.contains(.modified), removed: !event.kinds.isDisjoint(with: [.deleted, .movedOut]),
+            closed: event.kinds.contains(.closedAfterWriting))
     }
 
     func letGo() { observer.letGo() }

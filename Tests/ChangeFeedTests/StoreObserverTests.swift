@@ -226,7 +226,8 @@ import Testing
         try shell.execute("INSERT INTO note (text) VALUES ('w'); PRAGMA locking_mode = EXCLUSIVE")
         #expect(try rig.findings() == [.changed])
         try shell.execute("INSERT INTO note (text) VALUES ('x')")
-        #expect(try rig.findings().last == .discontinued(.unreadable))
+        // It may have been committed right before the last program's checkpoint, which is given two seconds.
+        #expect(try rig.findings(mostSlowLooks: 120).last == .discontinued(.unreadable))
         try shell.execute("INSERT INTO note (text) VALUES ('y')")
         #expect(try rig.findings() == [])
         try shell.execute("PRAGMA locking_mode = NORMAL; INSERT INTO note (text) VALUES ('z')")

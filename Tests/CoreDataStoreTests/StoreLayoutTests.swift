@@ -19,7 +19,7 @@ struct RealStoreLayoutTests {
             let tables = try reader.prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
             while try tables.step() { statements[tables.text(0) ?? ""] = tables.text(1) ?? "" }
             for name in statements.keys {
-                let columns = try reader.prepare("SELECT name, type FROM pragma_table_info(?)", [name])
+                let columns = try reader.prepare("SELECT name, type FROM pragma_table_info(?)", [.text(name)])
                 while try columns.step() { self.columns[name, default: [:]][columns.text(0) ?? ""] = columns.text(1) }
             }
             let entities = try reader.prepare(

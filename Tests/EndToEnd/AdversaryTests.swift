@@ -5,10 +5,9 @@ import Testing
 /// A sample of the testers that were written from the documents alone: `Tests/Adversary`. `$GROUPSTORE_SEED` says which other
 /// rounds; `script/soak migrations` and `script/soak histories` run them for as long as is said.
 @Suite(.ownThreads) struct AdversaryTests {
-    /// Rounds of `kill` depend on the clock. What becomes of somebody else's indexes, triggers and views only the run finds
-    /// out: a dry run doesn't tell it.
+    /// Rounds of `kill` depend on the clock.
     private static let migration: [Word] = [
-        "--rounds", "60", "--only", "names,hierarchy,mapping,chain,doors,data", "--ignore", "dry-run-notes",
+        "--rounds", "60", "--only", "names,hierarchy,mapping,chain,doors,data",
     ]
 
     @Test(arguments: [("migration", Self.migration), ("history", ["--rounds", "6"])])

@@ -53,6 +53,21 @@ final class AgentProcess {
         return connection
     }
 
+    /// The legacy store's line of `status`, as soon as its state is one that is waited for.
+    func legacyRow(_ name: String? = nil, where isWanted: (String) -> Bool) throws -> JSONObject {
+        let deadline = Deadline(after: .ample)
+        while true {
+            let done = try groupstore("status", "--json", environment: environment)
+            let row = done.objects.first { row in
+                row.type == "legacy" && name.map { row.string("store")?.hasSuffix("/\($0)") == true } ?? true
+            }
+            if let row, isWanted(row.string("state") ?? "") { return row }
+            guard try !process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
+                throw Unexpected("still \(done.output)")
+            }
+        }
+    }
+
     func stop() throws -> FinishedProcess {
         process.signal(SIGTERM)
         return try process.wait()

@@ -79,10 +79,12 @@ enum CaseTable {
         ) {
             try write("left", to: $0.group.appending("Notes.sqlite-wal"))
         },
-        CaseTableLine("zero bytes", outcome: "nothing_to_do", effect: .nothing, state: nil) {
+        CaseTableLine("zero bytes", outcome: "nothing_to_do", effect: .nothing, state: "absent") {
             try write("", to: $0.legacyStore)
         },
-        CaseTableLine("zero bytes, and a store in the group", outcome: "nothing_to_do", effect: .nothing, state: nil) {
+        CaseTableLine(
+            "zero bytes, and a store in the group", outcome: "nothing_to_do", effect: .nothing, state: "absent"
+        ) {
             try write("", to: $0.legacyStore)
             try makeStore($0.groupStore, rows: 7)
         },
@@ -207,10 +209,10 @@ enum CaseTable {
     ]
 
     private static let notAStore: [CaseTableLine] = [
-        .refused("half a store", code: "half_a_store", state: "absent") {
+        .refused("half a store", code: "half_a_store") {
             try run("rm", [Word(makeStore($0.legacyStore, rows: 9, unflushed: true).path)])
         },
-        .refused("half a store, and one in the group", code: "half_a_store", state: "absent") {
+        .refused("half a store, and one in the group", code: "half_a_store") {
             try makeStore($0.groupStore, rows: 7)
             try write("half", to: $0.legacy.appending("Notes.sqlite-journal"))
         },
@@ -239,8 +241,8 @@ enum CaseTable {
             try makeStore($0.legacyStore, rows: 9)
             try write("Dear diary,", to: $0.groupStore)
         },
-        .refused("a directory", code: "not_a_file", state: nil) { try run("mkdir", [Word($0.legacyStore)]) },
-        .refused("a FIFO", code: "not_a_file", state: nil) { try run("mkfifo", [Word($0.legacyStore)]) },
+        .refused("a directory", code: "not_a_file") { try run("mkdir", [Word($0.legacyStore)]) },
+        .refused("a FIFO", code: "not_a_file") { try run("mkfifo", [Word($0.legacyStore)]) },
     ]
 
     private static let schema = "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)"

@@ -43,9 +43,10 @@ import Testing
                       - { name: Notes.sqlite, legacy: [\(places.legacyStore)], on-conflict: \(policy), settle: 0s }
                 """, to: file)
             let agent = try AgentProcess(["--config", Word(file)], socket: places.scratch("agent.sock"))
-            let row = try settledRow(of: agent)
+            let row = try settledRow(of: agent, refused: line.code != nil)
             #expect(row.string("state") == line.state, "\(row.text)")
-            if line.code != nil, line.state != "absent" {
+            #expect(row.string("code") == line.code && row.integer("exit") == line.code.map { _ in Int64(line.status) })
+            if line.code != nil {
                 #expect(row.string("detail")?.hasSuffix(")") == true, "no remedy: \(row.text)")
             }
             #expect(try agent.stop().status == 0)
@@ -97,12 +98,14 @@ import Testing
     }
 
     /// The legacy store's line of `status`, once nothing is under way.
-    private func settledRow(of agent: AgentProcess) throws -> JSONObject {
+    private func settledRow(of agent: AgentProcess, refused: Bool) throws -> JSONObject {
         let deadline = Deadline(after: .ample)
         while true {
             let done = try groupstore("status", "--json", environment: agent.environment)
             let row = done.objects.first { $0.type == "legacy" }
-            if let row, let state = row.string("state"), !["arriving", "relocating", "waiting"].contains(state) {
+            if let row, let state = row.string("state"), !["arriving", "relocating", "waiting"].contains(state),
+                !refused || state != "absent"
+            {
                 return row
             }
             guard try !agent.process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {

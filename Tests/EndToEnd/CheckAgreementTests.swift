@@ -141,6 +141,72 @@ import Testing
         }
     }
 
+    /// Other people's indexes, triggers and views, and external files: the dry run tells of each what the run tells.
+    @Test(arguments: ["relocate", "migrate"]) func aDryRunTellsWhatTheRunTells(_ command: String) throws {
+        let directory = try TemporaryDirectory()
+        let image =
+            "<attribute name='image' optional='YES' attributeType='Binary' allowsExternalBinaryDataStorage='YES'/>"
+        let model = try ModelTests.bundle(
+            directory,
+            [
+                ("Notes", Self.entity("A", Self.value + image)), ("Notes 2", Self.entity("A", Self.filled)),
+            ])
+        let group = directory.path.appending("group")
+        try run("mkdir", [Word(group)])
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
+        let file = "1F2E3D4C-0000-4000-8000-123456789ABC"
+        let support = try StoreFiles(store).support.appending("_EXTERNAL_DATA")
+        try run("mkdir", ["-p", Word(support)])
+        try write("picture", to: support.appending(file))
+        try sqlite(
+            store,
+            """
+            INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZX, ZIMAGE)
+                VALUES (1, 1, 1, 5, x'02\(file.utf8.map { String($0, radix: 16) }.joined())00');
+            CREATE INDEX mine ON ZA (ZX); CREATE INDEX kept ON ZA (Z_OPT); CREATE INDEX Z_A_old ON ZA (ZX);
+            CREATE VIEW seen AS SELECT ZX FROM ZA;
+            CREATE TRIGGER noted AFTER UPDATE ON ZA BEGIN SELECT NEW.ZX; END;
+            CREATE TABLE log (x); CREATE VIRTUAL TABLE words USING fts5(word)
+            """)
+        let words = [Word(command), Word(store)] + (command == "relocate" ? [Word(group)] : [])
+        let options: [Word] = ["--model", Word(model), "--json"]
+        let dry = try run(Programs.groupstore, words + ["--dry-run"] + options)
+        let done = try run(Programs.groupstore, words + options)
+        #expect(dry.status == 0 && done.status == 0, "\(dry.errors)\(done.errors)")
+        func notes(_ process: FinishedProcess) -> [String] {
+            // The archive's directory is not there yet.
+            process.objects.filter { $0.type == "note" }.compactMap { $0.string("text") }
+                .filter { !$0.contains("kept in") }.sorted()
+        }
+        #expect(notes(dry) == notes(done))
+        for name in ["mine", "Z_A_old", "seen", "noted"] {
+            #expect(notes(dry).contains { $0.contains(name) }, "\(name): \(notes(dry))")
+        }
+        #expect(!notes(dry).contains { $0.contains("kept") || $0.contains("words") })
+        #expect(notes(dry).contains { $0.contains(file) } == (command == "migrate"))
+    }
+
+    /// A function that only the store's own program has: the dry run can't make its index, and doesn't fail for that.
+    @Test func aDryRunPassesOverWhatItCannotMake() throws {
+        let directory = try TemporaryDirectory()
+        let model = try ModelTests.bundle(
+            directory, [("Notes", Self.entity("A")), ("Notes 2", Self.entity("A", Self.value))])
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
+        try sqlite(
+            store,
+            """
+            CREATE TABLE log (x); CREATE INDEX byLength ON log (length(x)); PRAGMA writable_schema = ON;
+            UPDATE sqlite_schema SET sql = 'CREATE INDEX byLength ON log (only_theirs(x))' WHERE name = 'byLength'
+            """)
+        for options: [Word] in [["--dry-run"], []] {
+            let done = try run(
+                Programs.groupstore, ["migrate", Word(store), "--model", Word(model), "--json"] + options)
+            #expect(done.status == 0, "\(done.errors)")
+        }
+    }
+
     /// The history may be lost where that is allowed.
     @Test func whatIsAllowedIsNotRefused() throws {
         let directory = try TemporaryDirectory()

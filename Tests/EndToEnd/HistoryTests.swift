@@ -48,6 +48,25 @@ import Testing
         #expect(third.objects.map(\.type) == ["summary"])
     }
 
+    /// SQLite 3.38 to 3.40 take their own JSON functions for unsafe in a schema.
+    @Test func tablesWithJSONFunctionsAreRead() throws {
+        let scene = try Scene(enabled: false)
+        try sqlite(
+            scene.store,
+            """
+            CREATE TABLE doc (id INTEGER PRIMARY KEY, body TEXT, name AS (json_extract(body, '$.name')));
+            CREATE INDEX docByAge ON doc (json_extract(body, '$.age'));
+            CREATE INDEX docByTags ON doc (id) WHERE json_type(body, '$.tags') = 'array'
+            """)
+        #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
+        try sqlite(scene.store, "INSERT INTO doc (body) VALUES ('{\"name\":\"a\",\"age\":3,\"tags\":[]}')")
+        let told = try changes(scene.store)
+        #expect(told.status == 0, "\(told.errors)")
+        #expect(told.objects.filter { $0.type == "row" }.map { $0["key"] } == [1])
+        let inspected = try groupstore("inspect", Word(scene.store), "--json")
+        #expect(inspected.status == 0 && inspected.output.contains("doc"), "\(inspected.errors)")
+    }
+
     @Test func reasonsAndExitCodes() throws {
         let scene = try Scene(enabled: false)
         let none = try changes(scene.store)
@@ -195,6 +214,53 @@ import Testing
             .history(.changes(address, since: "h1.other.1.0", limit: nil, .init())), socket: agent.socket,
             RowChangePage.init)
         #expect(stale.changes.isEmpty && stale.reset == "epoch" && stale.token == page.token)
+    }
+
+    /// Neither the rows of one answer nor a single long one take the agent's memory, and none is left out.
+    @Test func longRowsComeInBoundedAnswers() throws {
+        let scene = try Scene()
+        let agent = try scene.agent()
+        try sqlite(
+            scene.store,
+            """
+            UPDATE GS_AUTHOR SET name = hex(zeroblob(1000000));
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60)
+            INSERT INTO note (title) SELECT i FROM n;
+            UPDATE GS_AUTHOR SET name = hex(zeroblob(15000));
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+            INSERT INTO note (title) SELECT i FROM n;
+            """)
+        let connection = try agent.connect()
+        let before = try Self.peak(agent.process.pid)
+        var rows: [JSONObject] = []
+        var since: String?
+        var answers = 0
+        while true {
+            var request: JSONObject = ["id": 2, "op": "changes", "store": .string(scene.name), "limit": 1000]
+            request["since"] = since.map { .string($0) }
+            try connection.send(request)
+            let summary = try connection.next { object in
+                if object.type == "row" { rows.append(object) }
+                return object["ok"] != nil
+            }
+            answers += 1
+            let token = try #require(summary.string("token"))
+            since = token
+            if summary.bool("more") == false { break }
+        }
+        #expect(rows.compactMap { $0.integer("number") } == Array(1...360))
+        #expect(rows.prefix(60).allSatisfy { $0["author"] == nil && $0.bool("truncated") == true })
+        #expect(rows.suffix(300).allSatisfy { $0.string("author")?.utf8.count == 30_000 })
+        #expect(answers > 1)
+        let grown = try Self.peak(agent.process.pid) - before
+        #expect(grown < 64 << 20, "\(grown) bytes")
+    }
+
+    /// The most memory that the process ever had, in bytes.
+    private static func peak(_ pid: pid_t) throws -> Int {
+        let status = try run("cat", ["/proc/\(pid)/status"]).lines
+        let words = status.first { $0.hasPrefix("VmHWM:") }?.split(whereSeparator: \.isWhitespace) ?? []
+        return try #require(words.count > 1 ? Int(words[1]) : nil) * 1024
     }
 
     @Test func aConfiguredStoreGetsAHistory() throws {

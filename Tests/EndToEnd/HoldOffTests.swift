@@ -58,6 +58,23 @@ import Testing
         #expect(try noteCount(empty) == 10)
     }
 
+    /// An app that has opened the group's store, and has nothing in it yet, writes to what is there: it isn't displaced.
+    @Test func aFileThatIsAboutToBeAStoreKeepsItsName() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        let empty = places.group.appending("Notes.sqlite")
+        try write("", to: empty)
+        let shell = try sqliteShell(empty)
+        let refused = try groupstore("relocate", Word(store.path), Word(places.group), "--deadline", "0.3", "--json")
+        #expect(refused.status == 75, "\(refused.output)")
+        try shell.execute("CREATE TABLE note (text); INSERT INTO note VALUES ('new')")
+        shell.closeInput()
+        try shell.wait()
+        #expect(try noteCount(empty) == 1)
+        #expect(try noteCount(store.path) == 10)
+        #expect(try groupstore("relocate", Word(store.path), Word(places.group)).status == 73)
+    }
+
     @Test(arguments: ["WAL", "DELETE"])
     func theCommandWaitsForAnOpenShell(_ mode: String) throws {
         let places = try Places()

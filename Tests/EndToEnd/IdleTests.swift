@@ -24,6 +24,29 @@ import Testing
         withExtendedLifetime(subscribers) {}
     }
 
+    /// Its directories' parents may be as busy as `/tmp`.
+    @Test(.enabled(if: Programs.canTrace, "strace can't attach here"))
+    func workBesideItsDirectoriesWakesNobody() throws {
+        let places = try Places()
+        try makeStore(places.group.appending("Notes.sqlite"), rows: 1)
+        try write("something else", to: places.legacy.appending("other"))
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try sqlite(places.group.appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('a change')")
+        try subscriber.next("change")
+        let busy = try RunningProcess(
+            "sh",
+            [
+                "-c",
+                Word(
+                    "cd '\(places.scratch("."))'; while :; do mkdir d; echo x > d/f; mv d/f f; rm f; rmdir d; sleep 0.01; done"
+                ),
+            ])
+        try expectSilence(agent)
+        try busy.killAtOnce()
+        withExtendedLifetime(subscriber) {}
+    }
+
     /// Observes for four seconds. What the agent still has to do after its last event may fall into the first look.
     private func expectSilence(_ agent: AgentProcess) throws {
         // Where the agent watches nothing: a file made beside its directories is an event for it.

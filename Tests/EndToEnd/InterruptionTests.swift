@@ -28,6 +28,36 @@ import Testing
         try holder.killAtOnce()
     }
 
+    /// In the middle of a copy, and of its external data.
+    @Test(arguments: [SIGINT, SIGTERM], [false, true])
+    func aCopyStops(_ number: CInt, isFolder: Bool) throws {
+        let places = try Places(.another)
+        let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+        // A hole takes no room, and its copy does.
+        if isFolder {
+            try run("truncate", ["--size=1G", Word(places.legacy.pushing(".Notes_SUPPORT/big"))])
+        } else {
+            try sqlite(legacy.path, "CREATE TABLE big (data); INSERT INTO big SELECT zeroblob(600000000)")
+        }
+        let before = try run("find", [Word(places.legacy), "-type", "f", "-printf", "%P %s %T@ %i\\n"]).lines.sorted()
+        let relocation = try RunningProcess(
+            Programs.groupstore, ["relocate", Word(legacy.path), Word(places.group), "--json"],
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        try relocation.line { JSONObject(line: $0)?.type == "progress" }
+        relocation.signal(number)
+        let done = try relocation.wait()
+        #expect(done.status == 130, "\(done.output)")
+        #expect(done.summary.object("error")?.string("code") == "cancelled")
+        #expect(done.errors.hasPrefix("stopping\n"), "\(done.errors)")
+        let last = done.objects.last { $0.type == "progress" }
+        #expect((last?.integer("bytes") ?? 0) < last?.integer("of") ?? 0)
+        #expect(
+            try run("find", [Word(places.legacy), "-type", "f", "-printf", "%P %s %T@ %i\\n"]).lines.sorted() == before)
+        #expect(try Directory(places.group).names() == [".groupstore"])
+        #expect(FileStatus(following: places.group.pushing(".groupstore/journal.json")) == nil)
+        #expect(try Directory(places.group.pushing(".groupstore/staging")).names().isEmpty)
+    }
+
     /// An agent that relocates for a client ends at once, too.
     @Test func anAgentThatWaitsForAHolderEnds() throws {
         let places = try Places()

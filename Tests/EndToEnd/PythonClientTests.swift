@@ -72,6 +72,81 @@ import Testing
         try client.killAtOnce()
     }
 
+    /// A program of its own that uses the client.
+    private func program(_ text: String, _ socket: FilePath, _ words: [Word] = []) throws -> RunningProcess {
+        let directory = Programs.source("Samples")
+        let preamble = """
+            import asyncio, os, socket, sys, threading, time
+            sys.dont_write_bytecode = True
+            sys.path.insert(0, sys.argv[1])
+            import groupstore
+            STORE = "\(AgentProcess.group)/Notes.sqlite"
+
+            """
+        let source = places.scratch("program.py")
+        try write(preamble + text, to: source)
+        return try RunningProcess(
+            "/usr/bin/env", ["python3", Word(source), directory] + words,
+            environment: AgentProcess.environment(socket))
+    }
+
+    /// It takes nobody any more: its backlog is full.
+    @Test func timeOutsHoldBesideAStoppedAgent() throws {
+        let agent = try agent()
+        try agent.process.suspend()
+        let client = try program(
+            """
+            waiting = []
+            while True:
+                one = socket.socket(socket.AF_UNIX)
+                one.setblocking(False)
+                try:
+                    one.connect(os.environ["GROUPSTORE_SOCKET"])
+                    waiting.append(one)
+                except BlockingIOError:
+                    break
+            changes = groupstore.Changes(STORE)
+            print(changes.next(timeout=0.2), changes.next(timeout=0.2), flush=True)
+            thread = threading.Thread(target=changes.next)
+            thread.start()
+            changes.close()
+            thread.join()
+            print("closed", flush=True)
+            """, agent.socket)
+        #expect(try client.line() == "Disconnected() None")
+        #expect(try client.line() == "closed")
+        agent.process.signal(SIGCONT)
+        #expect(try client.wait().status == 0)
+    }
+
+    @Test func aTimedOutWaitEndsNothingAndClosingIsQuiet() throws {
+        let agent = try agent()
+        let client = try program(
+            """
+            async def main():
+                changes = groupstore.AsyncChanges(STORE)
+                print(type(await changes.__anext__()).__name__, flush=True)
+                try:
+                    await asyncio.wait_for(changes.__anext__(), 0.1)
+                except asyncio.TimeoutError:
+                    print("none", flush=True)
+                print(type(await changes.__anext__()).__name__, flush=True)
+                async def rest():
+                    return [event async for event in changes]
+                task = asyncio.create_task(rest())
+                await asyncio.sleep(0)
+                await changes.aclose()
+                print(await task, flush=True)
+            asyncio.run(main())
+            """, agent.socket)
+        #expect(try client.line() == "Reset")
+        #expect(try client.line() == "none")
+        try commit()
+        #expect(try client.line() == "Changed")
+        #expect(try client.line() == "[]")
+        #expect(try client.wait().status == 0)
+    }
+
     @Test(arguments: [[], ["--async"]] as [[Word]])
     func itTellsOfTheAgentThatComesFirst(_ form: [Word]) throws {
         let client = try client(places.scratch("agent.sock"), form)

@@ -30,7 +30,7 @@ import Testing
     }
 
     /// Wherever it was interrupted, a dry run changes nothing, and the real one leaves one store and no journal.
-    @Test(arguments: [55, 70, 85, 100])
+    @Test(arguments: [65, 80, 95, 110])
     func itIsShownAndBroughtToItsEnd(_ count: Int) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)

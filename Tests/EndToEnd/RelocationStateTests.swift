@@ -18,9 +18,9 @@ import Testing
         Set(event.objects(key).compactMap { $0.integer("pid") })
     }
 
-    private func state(_ agent: AgentProcess) throws -> JSONObject? {
+    private func state(_ agent: AgentProcess, status: Int32 = 0) throws -> JSONObject? {
         let done = try groupstore("status", "--json", environment: agent.environment)
-        #expect(done.status == 0, "\(done.errors)")
+        #expect(done.status == status, "\(done.errors)")
         return done.objects.first { $0.type == "store" }?.object("relocation")
     }
 
@@ -119,7 +119,7 @@ import Testing
         try shell.wait()
         let event = try subscriber.next("relocated", "abandoned")
         #expect(event.string("outcome") == "conflict", "\(event.text)")
-        let shown = try #require(try state(agent))
+        let shown = try #require(try state(agent, status: 73))
         #expect(shown.string("outcome") == "conflict")
         #expect(shown.string("message")?.isEmpty == false)
     }

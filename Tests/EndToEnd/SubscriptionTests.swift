@@ -54,6 +54,7 @@ import Testing
         #expect(await iterator.next() == .disconnected)
         try commit()
         agent = try self.agent()
+        #expect(await iterator.next() == .connected(token: token))
         guard case .reset(let reason, _)? = await iterator.next() else { throw Unexpected("no reset") }
         #expect(reason == "epoch")
         try commit()

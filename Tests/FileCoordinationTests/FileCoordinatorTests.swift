@@ -276,6 +276,116 @@ import Testing
         #expect(rig.log.entries.firstIndex(of: "written") ?? 0 < rig.log.entries.firstIndex(of: "Late is there") ?? 0)
     }
 
+    /// nsfilecoordinator/purposeidentifier: "Multiple coordinators can share the same purpose"; those of one presenter do,
+    /// and no coordinator waits for itself. Not even when somebody else stands in line meanwhile.
+    @Test func aCoordinatorDoesNotWaitForItself() async throws {
+        let own = try await rig.present(rig.notes, name: "Own")
+        let (notes, log, container) = (rig.notes, rig.log, rig.container)
+        let (stranger, alone) = (rig.coordinator(), rig.coordinator())
+        for (outer, inner) in [(rig.coordinator(own), rig.coordinator(own)), (alone, alone)] {
+            #expect(outer.purposeIdentifier == inner.purposeIdentifier)
+            #expect(outer.purposeIdentifier != stranger.purposeIdentifier)
+            let waiting = try await outer.coordinate(with: [.readingIntent(with: notes)], deadline: .ample) { _ in
+                let waiting = Task {
+                    try await stranger.coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
+                        log.note("stranger")
+                    }
+                }
+                while !container.claimRecords().contains(where: { !$0.isGranted }) { await Task.yield() }
+                try await inner.coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
+                    log.note("inner")
+                }
+                #expect(log.entries.last != "stranger")
+                return waiting
+            }
+            try await waiting.value
+        }
+        #expect(log.entries.filter { $0 == "inner" || $0 == "stranger" } == ["inner", "stranger", "inner", "stranger"])
+    }
+
+    @Test func aDeadlineOfZeroTriesOnce() async throws {
+        let (notes, other) = (rig.notes, rig.coordinator())
+        try await other.coordinate(with: [.writingIntent(with: notes)], deadline: .zero) { _ in
+            let error = await #expect(throws: FileCoordinationError.self) {
+                try await rig.coordinator().coordinate(with: [.readingIntent(with: notes)], deadline: .zero) { _ in }
+            }
+            #expect(error?.code == .busy)
+        }
+    }
+
+    @Test func aPresenterThatIsAddedTwiceIsCalledOnce() async throws {
+        let presenter = try await rig.present(rig.notes)
+        _ = try await rig.seats.add(presenter, in: rig.container)
+        try await write(rig.coordinator())
+        await rig.log.has("P reacquires")
+        #expect(rig.log.entries == ["P to writer", "write", "P changed", "P reacquires"])
+    }
+
+    /// Removed and added anew while it still does what it was asked: the new calls come after.
+    @Test func aPresenterThatComesBackIsNotCalledTwiceAtOnce() async throws {
+        let presenter = try await rig.present(rig.notes)
+        let (release, log) = (Gate(), rig.log)
+        presenter.onRelinquish {
+            await release.wait()
+            log.note("P is done")
+        }
+        let writing = Task { [rig] in
+            try await rig.coordinator().coordinate(with: [.writingIntent(with: rig.notes)], deadline: .ample) { _ in
+                log.note("write")
+            }
+        }
+        await log.has("P to writer")
+        rig.seats.remove(presenter)
+        // Nobody waits for it any more.
+        try await writing.value
+        _ = try await rig.seats.add(presenter, in: rig.container)
+        let next = Task { [rig] in
+            try await rig.coordinator().coordinate(with: [.writingIntent(with: rig.notes)], deadline: .ample) { _ in
+                log.note("write again")
+            }
+        }
+        for _ in 0..<100 { await Task.yield() }
+        release.open()
+        try await next.value
+        await log.has("P reacquires")
+        #expect(
+            log.entries.prefix(6) == ["P to writer", "write", "P is done", "P to writer", "P is done", "write again"])
+    }
+
+    /// What is open here is displaced by nobody, even by those who can't ask: another registry stands for them.
+    @Test func whatIsPresentedIsDisplacedByNobody() async throws {
+        let presenter = RecordingPresenter(rig.notes, "P", rig.log)
+        let item = try rig.container.item(at: rig.notes)
+        let held = try PresentedClaim(item, in: rig.container, of: presenter, ClaimWait(Deadline(after: .ample)))
+        try await read(rig.coordinator())
+        try await write(rig.coordinator(), .contentIndependentMetadataOnly)
+        try await write(rig.coordinator(presenter))
+        for options in [[], .forDeleting, .forMoving, .forReplacing, .forMerging] as [FileCoordinator.WritingOptions] {
+            let error = await #expect(throws: FileCoordinationError.self) {
+                try await rig.coordinator().coordinate(
+                    with: [.writingIntent(with: rig.notes, options: options)], deadline: .zero
+                ) { _ in }
+            }
+            #expect(error?.holders.map(\.pid) == [ProcessIdentity.current.pid])
+        }
+        held.leave()
+        try await write(rig.coordinator())
+    }
+
+    /// As open(2) resolves it: `..` behind a link is above what the link leads to.
+    @Test func aPathIsResolvedAsTheKernelDoes() throws {
+        try rig.container.directory.makeSymbolicLink("Link", to: "Documents/Deep")
+        try rig.container.directory.directory("Documents").makeDirectory("Deep", mode: 0o700)
+        let inside = try rig.container.item(at: rig.inside)
+        for path in ["Link/../Inside", "Documents/./Inside", "Documents/Deep/../Inside", "Link/.././Deep/../Inside"] {
+            #expect(try rig.container.item(at: rig.url(path)) == inside, "\(path)")
+        }
+        // What isn't there is taken as it is written.
+        let missing = try rig.container.item(at: rig.url("Nowhere/../Missing"))
+        #expect(missing.path == "Missing")
+        #expect(throws: FileCoordinationError.self) { try rig.container.item(at: rig.url("Link/../../../Inside")) }
+    }
+
     @Test func whatIsOutsideIsRefused() async throws {
         for path in ["/etc/passwd", "\(rig.scratch.path.string)/../elsewhere"] {
             let error = try await #require(throws: FileCoordinationError.self) {

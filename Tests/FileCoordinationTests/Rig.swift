@@ -38,7 +38,7 @@ final class Rig: Sendable {
 
     func present(_ url: URL, name: String = "P") async throws -> RecordingPresenter {
         let presenter = RecordingPresenter(url, name, log)
-        try await seats.add(presenter, in: container)
+        _ = try await seats.add(presenter, in: container)
         return presenter
     }
 }

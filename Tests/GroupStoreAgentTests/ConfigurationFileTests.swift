@@ -45,7 +45,8 @@ import Testing
     @Test func everythingThatCanBeSaid() throws {
         let configuration = try parse(
             """
-            socket: { path: ~/run/agent.sock, allow-uids: [1001, 1002] }
+            socket:
+              { path: ~/run/agent.sock, allow-uids: [1001, 1002], subscriptions-per-connection: 5, subscriptions: 70 }
             claim-deadline: 90s
             groups:
               - id: group.com.example.notes
@@ -66,8 +67,9 @@ import Testing
             """, ["GROUPSTORE_CONTAINERS": "/containers"])
         let home = home.path
         #expect(configuration.socket == home.appending("run").appending("agent.sock"))
-        #expect(configuration.allowedUsers == [1001, 1002])
+        #expect(configuration.allowed == [1001: [.subscribe], 1002: [.subscribe]])
         #expect(configuration.claimDeadline == .seconds(90))
+        #expect(configuration.subscriptions == SubscriptionLimits(perConnection: 5, total: 70))
         #expect(
             configuration.groups.map(\.directory) == [home.appending("notes"), "/containers/group.com.example.empty"])
         let notes = try #require(configuration.groups.first?.stores.first)
@@ -98,6 +100,21 @@ import Testing
         var testDescription: String { word }
     }
 
+    @Test func usersHaveRoles() throws {
+        let roles = try parse(
+            """
+            socket:
+              allow: [{ uid: 1 }, { uid: 2, may: [present, relocate] }, { uid: 3, may: [present] }]
+              allow-uids: [3, 4]
+            groups: [{ id: group.com.example.empty }]
+            """, ["GROUPSTORE_CONTAINERS": "/containers"])
+        #expect(
+            roles.allowed == [1: [.subscribe], 2: [.present, .relocate], 3: [.present, .subscribe], 4: [.subscribe]])
+        #expect(roles.roles(of: 5, agent: 7) == nil && roles.roles(of: 1, agent: 7) == [.subscribe])
+        #expect(
+            roles.roles(of: 7, agent: 7) == Set(Role.allCases) && roles.roles(of: 0, agent: 7) == Set(Role.allCases))
+    }
+
     static let mistakes = [
         Mistake(line: nil, word: "empty", text: ""),
         Mistake(line: 1, word: "not a mapping", text: "- a"),
@@ -116,7 +133,20 @@ import Testing
         Mistake(
             line: 2, word: "4095 at most",
             text: "groups:\n  - { id: a, directory: /\(String(repeating: "n", count: 4095)) }"),
+        Mistake(line: 1, word: "no number of subscriptions", text: "socket: { subscriptions: 0 }\ngroups: [{ id: a }]"),
         Mistake(line: 1, word: "no user's number", text: "socket: { allow-uids: [root] }\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "no user's number", text: "socket: { allow: [{ uid: -1 }] }\ngroups: [{ id: a }]"),
+        Mistake(
+            line: 1, word: "no user's number", text: "socket: { allow: [{ uid: 4294967295 }] }\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "has no uid", text: "socket: { allow: [{ may: [present] }] }\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "not a mapping", text: "socket: { allow: [1001] }\ngroups: [{ id: a }]"),
+        Mistake(
+            line: 1, word: "may can't be delete",
+            text: "socket: { allow: [{ uid: 1, may: [subscribe, delete] }] }\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "may is empty", text: "socket: { allow: [{ uid: 1, may: [] }] }\ngroups: [{ id: a }]"),
+        Mistake(
+            line: 1, word: "user 1 is there twice",
+            text: "socket: { allow: [{ uid: 1 }, { uid: 1, may: [present] }] }\ngroups: [{ id: a }]"),
         Mistake(
             line: 4, word: "group a is there twice",
             text: "groups:\n  - id: a\n    directory: HOME\n  - { id: a, directory: HOME/b }"),

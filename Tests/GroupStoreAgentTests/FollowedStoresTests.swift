@@ -107,6 +107,53 @@ import Testing
         #expect(try types(1, client) == ["change"])
     }
 
+    /// Its directory can't be watched any more: that is said, and what was committed meanwhile counts as changed.
+    @Test func aDirectoryThatIsLostIsSaidAndTriedAgain() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        #expect(try state(client) == "following")
+        server.source.refuse(server.group)
+        server.source.emit(.unwatchable(server.group, SystemError("inotify_add_watch", .noSpace, path: server.group)))
+        #expect(try client.next()?.string("reason") == "unreadable")
+        let rows = try statusRows(client)
+        #expect(rows.first?.string("state") == "unwatched")
+        #expect(rows.first?.string("detail")?.contains("max_user_watches") == true, "\(rows)")
+        let refused = try server.connect()
+        let reply = try refused.ask(#"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#, id: 1)
+        #expect(reply.object("error")?.string("code") == "not_watchable")
+        server.source.allow(server.group)
+        #expect(try types(1, client) == ["change"])
+        #expect(try state(client) == "following")
+    }
+
+    /// What one can't be given to its end is refused at once.
+    @Test func aStoreThatThereAreNoDescriptorsForIsRefused() throws {
+        let server = try RunningServer(descriptors: DescriptorBudget(limit: 64))
+        let client = try server.connect()
+        func subscribe(_ number: Int) throws -> JSONObject {
+            try client.ask(
+                #"{"id":\#(number),"op":"subscribe","store":"group.example/\#(number)"}"#, id: .integer(Int64(number)))
+        }
+        for number in 1...6 { #expect(try subscribe(number).bool("ok") == true) }
+        let refused = try subscribe(7).object("error")
+        #expect(refused?.string("code") == "not_watchable")
+        #expect(refused?.string("message")?.contains("EMFILE") == true, "\(refused?.text ?? "")")
+        let ended = try client.ask(#"{"id":8,"op":"unsubscribe","store":"group.example/1"}"#, id: 8)
+        #expect(ended.bool("ok") == true)
+        #expect(try subscribe(7).bool("ok") == true)
+    }
+
+    private func state(_ client: TestClient) throws -> String? { try statusRows(client).first?.string("state") }
+
+    private func statusRows(_ client: TestClient) throws -> [JSONObject] {
+        try client.send(#"{"id":99,"op":"status"}"# + "\n")
+        var rows: [JSONObject] = []
+        while let line = try client.next(), line["ok"] == nil {
+            if line.string("type") == "store" { rows.append(line) }
+        }
+        return rows
+    }
+
     @Test func aGroupThatIsConfiguredNoMoreIsAReset() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)

@@ -215,7 +215,7 @@ import Testing
 
     @Test func subscriptionsAreLimited() throws {
         let pair = try subscriber(1)
-        for number in 1...Hub.mostSubscriptions {
+        for number in 1...hub.limits.perConnection {
             let other = try #require(StoreAddress(group: "g", name: Array("\(number)".utf8)))
             hub.open(other)
             hub.subscribe(1, SubscribeOperation(other), id: nil, path: [])
@@ -225,6 +225,23 @@ import Testing
         hub.open(last)
         hub.subscribe(1, SubscribeOperation(last), id: "last", path: [])
         #expect(try pair.received().last?.object("error")?.string("code") == "too_many_subscriptions")
+    }
+
+    @Test func subscriptionsOfAllConnectionsAreLimited() throws {
+        hub.limits = SubscriptionLimits(perConnection: 10, total: 2)
+        let (first, second) = (try subscriber(1), try subscriber(2))
+        let pair = try SocketPair()
+        try loop.add(pair.served.raw, token: 3)
+        hub.add(3, raw: pair.served.raw)
+        hub.subscribe(3, SubscribeOperation(store), id: 1, path: [])
+        #expect(try pair.received().last?.object("error")?.string("code") == "too_many_subscriptions")
+        // One that asks for its own store again has it already.
+        hub.subscribe(2, SubscribeOperation(store), id: 1, path: [])
+        #expect(try second.received().last?.bool("ok") == true)
+        #expect(hub.remove(1) == [])
+        hub.subscribe(3, SubscribeOperation(store), id: 2, path: [])
+        #expect(try pair.received().last?.bool("ok") == true)
+        withExtendedLifetime(first) {}
     }
 
     @Test func epochsDiffer() {

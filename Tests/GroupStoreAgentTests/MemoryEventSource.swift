@@ -21,6 +21,8 @@ final class MemoryEventSource: EventSource, Sendable {
 
     func refuse(_ directory: FilePath) { _ = state.withLock { $0.refused.insert(directory) } }
 
+    func allow(_ directory: FilePath) { _ = state.withLock { $0.refused.remove(directory) } }
+
     func emit(_ notices: Notice...) {
         state.withLock { $0.notices += notices }
         arrived.signal()
@@ -37,7 +39,7 @@ final class MemoryEventSource: EventSource, Sendable {
 
     func unwatch(_ directory: FilePath) { state.withLock { $0.watched[directory] = nil } }
 
-    func lookAtPlaces() throws {}
+    func lookAtPlaces() {}
 
     func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {}
 

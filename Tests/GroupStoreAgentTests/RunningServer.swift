@@ -29,7 +29,7 @@ final class RunningServer {
 
     init(
         stores: [Configuration.Store] = [], files: [FilePath.Component] = [], users: Set<uid_t> = [geteuid()],
-        connectionsPerUser: Int = 1100
+        connectionsPerUser: Int = 1100, descriptors: DescriptorBudget = .unlimited
     ) throws {
         scratch = try TemporaryDirectory()
         try Directory(scratch.path).makeDirectory("group", mode: 0o700)
@@ -43,7 +43,7 @@ final class RunningServer {
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         loop = try EventLoop()
         hub = Hub(loop: loop, epoch: "e")
-        watch = Watch(source: source, log: log)
+        watch = Watch(source: source, descriptors: descriptors, log: log)
         feed = FeedControl(watch: watch)
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
@@ -53,7 +53,7 @@ final class RunningServer {
         let started = Mutex<(any Error)?>(nil)
         let isReady = DispatchSemaphore(value: 0)
         thread = try SystemThread(name: "test-server") {
-            [loop, hub, watch, scheduler, presenters, socket, isStopping] in
+            [loop, hub, watch, scheduler, presenters, socket, isStopping, descriptors] in
             do {
                 let status = StatusReport(
                     hub: hub, configuration: current, states: states, scheduler: scheduler,
@@ -67,7 +67,7 @@ final class RunningServer {
                 let admission = Server.Admission(users: users, connectionsPerUser: connectionsPerUser)
                 let server = try Server(
                     listener: Descriptor(owning: listener), loop: loop, hub: hub, requests: requests,
-                    admission: admission, log: log)
+                    admission: admission, descriptors: descriptors, log: log)
                 isReady.signal()
                 try server.run(signals: nil, onSignal: {}, shouldStop: { isStopping.isSet })
                 server.drain(within: .seconds(2))
@@ -132,6 +132,8 @@ final class RecordingScheduler: RelocationScheduling {
 final class TestClient {
     private let socket: Descriptor
     private var lines = LineBuffer()
+    /// Milliseconds: a busy machine is no fault.
+    private static let ample = CInt(Duration.ample.components.seconds * 1000)
 
     init(_ path: FilePath) throws { socket = try UnixSocket.connect(to: path) }
 
@@ -142,7 +144,7 @@ final class TestClient {
             rest = rest.dropFirst(count)
             if count == 0 {
                 var one = pollfd(fd: socket.raw, events: Int16(POLLOUT), revents: 0)
-                guard poll(&one, 1, 10_000) > 0 else { throw Unexpected("the server reads nothing") }
+                guard poll(&one, 1, Self.ample) > 0 else { throw Unexpected("the server reads nothing") }
             }
         }
     }
@@ -157,7 +159,7 @@ final class TestClient {
                 return object
             }
             var one = pollfd(fd: socket.raw, events: Int16(POLLIN), revents: 0)
-            guard poll(&one, 1, 10_000) > 0 else { throw Unexpected("no line in time") }
+            guard poll(&one, 1, Self.ample) > 0 else { throw Unexpected("no line in time") }
             var buffer = [UInt8](repeating: 0, count: 65_536)
             let count = recv(socket.raw, &buffer, buffer.count, 0)
             if count <= 0 { return nil }

@@ -67,13 +67,84 @@ import Testing
                 try await FileCoordinator(in: container).coordinate(with: [.writingIntent(with: url)]) { _ in }
             }
             // It stands in line by now, and waits for this access.
-            while container.claimRecords().isEmpty { await Task.yield() }
+            while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
+                await Task.yield()
+            }
             try await pool.write { try $0.execute(sql: "INSERT INTO note VALUES ('in time')") }
             return moving
         }
         try await moving.value
         #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
         try await notes.close()
+    }
+
+    /// What is called inside an access doesn't wait for the relocation that waits for that access.
+    @Test func anAccessInsideAnotherOneGoesOn() async throws {
+        let notes = try await open(patience: .milliseconds(50))
+        let url = store.groupURL
+        let container = container
+        let moving = try await notes.withPool { _ in
+            let moving = Task {
+                try await FileCoordinator(in: container).coordinate(
+                    with: [.writingIntent(with: url)], deadline: .ample
+                ) { _ in }
+            }
+            while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
+                await Task.yield()
+            }
+            // From outside they wait by now, or soon.
+            try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('inside')") }
+            while (try? await Task.detached { try await notes.read { _ in } }.value) != nil { await Task.yield() }
+            #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
+            return moving
+        }
+        try await moving.value
+        try await notes.close()
+    }
+
+    /// A relocation that gives up while a long access holds it up: all others go on at once.
+    @Test func accessesGoOnWhenARelocationIsGivenUp() async throws {
+        let notes = try await open()
+        let url = store.groupURL
+        let container = container
+        try await notes.withPool { _ in
+            let error = await #expect(throws: FileCoordinationError.self) {
+                try await FileCoordinator(in: container).coordinate(
+                    with: [.writingIntent(with: url)], deadline: .milliseconds(300)
+                ) { _ in }
+            }
+            #expect(error?.code == .busy)
+            // From outside, while this access lasts.
+            try await Task.detached {
+                try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('outside')") }
+            }.value
+        }
+        #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
+        try await notes.close()
+    }
+
+    /// Closed while a relocation waits for an access: all three come to their end, and nothing stays open.
+    @Test func closingAndARelocationDoNotWaitForEachOther() async throws {
+        for _ in 1...10 {
+            let notes = try await open()
+            let url = store.groupURL
+            let container = container
+            let moving = try await notes.withPool { _ in
+                let moving = Task {
+                    try await FileCoordinator(in: container).coordinate(
+                        with: [.writingIntent(with: url)], deadline: .ample
+                    ) { _ in try container.directory.status("Notes.sqlite-wal") != nil }
+                }
+                Task { try await notes.close() }
+                while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
+                    await Task.yield()
+                }
+                return moving
+            }
+            #expect(try await moving.value == false)
+            try await notes.close()
+            #expect(notes.isClosed)
+        }
     }
 
     @Test func anAccessGivesUpWhenItsPatienceIsOver() async throws {

@@ -1,8 +1,9 @@
 import Glibc
-import LinuxSystem
 import SystemPackage
 import TestSupport
 import Testing
+
+@testable import LinuxSystem
 
 @Suite struct DirectoryTests {
     private let root: TemporaryDirectory
@@ -136,5 +137,21 @@ import Testing
         process.closeInput()
         try process.wait()
         #expect(FileHolder.of(identity).isEmpty)
+    }
+}
+
+@Suite struct MountPointTests {
+    @Test(arguments: [("/a", "/a"), ("/a\\040b\\134\\011", "/a b\\\t"), ("/a\\04", "/a\\04"), ("/\\303\\251", "/é")])
+    func aMountTablesPathsAreUnescaped(_ escaped: String, _ path: String) {
+        #expect(MountPoints.unescaped(Array(escaped.utf8)[...]) == Array(path.utf8))
+    }
+
+    @Test func aDirectoryOfOursIsNone() throws {
+        let place = try TemporaryDirectory()
+        let directory = try Directory(place.path)
+        try directory.makeDirectory("inside", mode: 0o700)
+        #expect(try directory.mountPoint(within: "inside") == nil)
+        #expect(try directory.mountPoint(within: "nothing") == nil)
+        #expect(try Directory("/").isMountPoint("proc"))
     }
 }

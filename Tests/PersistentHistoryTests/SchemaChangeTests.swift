@@ -25,6 +25,21 @@ struct SchemaChangeTests {
         #expect(try store.changes().map(\.operation) == [.insert, .insert, .delete, .insert, .update, .delete])
     }
 
+    /// SQLite runs the newest trigger first.
+    @Test func aTriggerThatTheAppMakesLaterIsToldInOrderAfterEnable() throws {
+        let store = try Fixture(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, a); CREATE TRIGGER one AFTER DELETE ON t BEGIN UPDATE t SET a = 1; END"
+        )
+        _ = try store.enable()
+        try store.write(
+            "CREATE TRIGGER two AFTER INSERT ON t WHEN NEW.a = 'x' BEGIN DELETE FROM t WHERE id = NEW.id; END")
+        let outcome = try store.enable()
+        #expect(outcome.kind == .updated && outcome.gaps.isEmpty)
+        #expect(try store.enable().kind == .unchanged)
+        try store.write("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+        #expect(try store.changes().map(\.operation) == [.insert, .delete, .insert])
+    }
+
     /// Several rows have what the index kept apart, as long as the triggers are those of before.
     @Test(arguments: ["", "WITHOUT ROWID"])
     func noRowGivesWayToADroppedIndex(_ kind: String) throws {

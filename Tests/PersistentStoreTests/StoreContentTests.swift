@@ -125,9 +125,19 @@ import Testing
         ("CREATE TABLE t(a);", true),
         ("CREATE TABLE t(a); INSERT INTO t VALUES (NULL);", false),
         ("CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT); INSERT INTO t VALUES (1); DELETE FROM t;", true),
-        ("CREATE TABLE Z_METADATA(a); INSERT INTO Z_METADATA VALUES (1); CREATE TABLE ZNOTE(Z_PK);", true),
-        ("CREATE TABLE Z_METADATA(a); CREATE TABLE ZNOTE(Z_PK); INSERT INTO ZNOTE VALUES (1);", false),
-        ("CREATE TABLE grdb_migrations(a); INSERT INTO grdb_migrations VALUES ('v1'); CREATE TABLE note(a);", true),
+        (metadata + "INSERT INTO Z_METADATA VALUES (1, 'u', x''); CREATE TABLE ZNOTE(Z_PK);", true),
+        (metadata + "INSERT INTO Z_METADATA VALUES (1, 'u', x''), (2, 'v', x'');", false),
+        (metadata + "CREATE TABLE ZNOTE(Z_PK); INSERT INTO ZNOTE VALUES (1);", false),
+        ("CREATE TABLE Z_METADATA(a); INSERT INTO Z_METADATA VALUES (1);", false),
+        (
+            "CREATE TABLE room_master_table(id, identity_hash, note); INSERT INTO room_master_table VALUES (1, 2, 3);",
+            false
+        ),
+        ("CREATE TABLE \"Z_PRIMARY\u{212A}EY\"(a); INSERT INTO \"Z_PRIMARY\u{212A}EY\" VALUES (1);", false),
+        (
+            "CREATE TABLE grdb_migrations(identifier TEXT NOT NULL PRIMARY KEY); "
+                + "INSERT INTO grdb_migrations VALUES ('v1'), ('v2'); CREATE TABLE note(a);", true
+        ),
         ("CREATE VIRTUAL TABLE f USING fts5(body); CREATE VIRTUAL TABLE r USING rtree(id, a, b);", true),
         ("CREATE VIRTUAL TABLE f USING fts5(body); INSERT INTO f VALUES ('a');", false),
         ("CREATE VIRTUAL TABLE f USING fts5(body, content=''); INSERT INTO f(rowid, body) VALUES (1, 'a');", false),
@@ -137,5 +147,46 @@ import Testing
         let fixture = try Fixture()
         try fixture.make(sql)
         #expect(try fixture.isEmptyOrSchemaOnly() == expected)
+    }
+
+    private static let metadata = "CREATE TABLE Z_METADATA(Z_VERSION INTEGER PRIMARY KEY, Z_UUID, Z_PLIST);"
+
+    /// A table is a shadow of a virtual one only where the module has such a table: anybody may call theirs so.
+    @Test(arguments: [
+        (
+            "CREATE TABLE n_data(id INTEGER PRIMARY KEY, body); CREATE VIRTUAL TABLE n USING fts4(content='n_data', body)",
+            "n_data"
+        ),
+        ("CREATE TABLE n_config(k, v); CREATE VIRTUAL TABLE n USING fts4(body)", "n_config"),
+        ("CREATE TABLE n_node(nodeno, data); CREATE VIRTUAL TABLE n USING fts5(body)", "n_node"),
+        ("CREATE TABLE n_data(id, block); CREATE VIRTUAL TABLE n USING rtree(a, b, c)", "n_data"),
+        (
+            "CREATE TABLE n_content(id INTEGER PRIMARY KEY, c0); CREATE VIRTUAL TABLE n USING fts5(c0, content=n_content)",
+            "n_content"
+        ),
+        ("CREATE TABLE n_data(id, block); CREATE TABLE n_docsize(a); CREATE TABLE n(a)", "n_data"),
+        ("CREATE TABLE n_data(id, block); CREATE TABLE n_docsize(a); CREATE VIEW n AS SELECT 1", "n_data"),
+        ("CREATE TABLE n_data(id, block); CREATE VIRTUAL TABLE \"n\" /* USING fts5 */ USING fts4(body)", "n_data"),
+        ("CREATE TABLE n_data(id, block); CREATE VIRTUAL TABLE n USING fts3(using, fts5)", "n_data"),
+        ("CREATE VIRTUAL TABLE \"e\u{301}\" USING fts5(body); CREATE TABLE \"\u{E9}_data\"(id, block)", "\u{E9}_data"),
+    ]) func anOrdinaryTableWithAShadowsNameHasRows(_ sql: String, _ table: String) throws {
+        let fixture = try Fixture()
+        try fixture.make(sql + ";")
+        #expect(try fixture.isEmptyOrSchemaOnly())
+        try fixture.make("INSERT INTO \"\(table)\" SELECT 1, 2;")
+        #expect(try !fixture.isEmptyOrSchemaOnly())
+    }
+
+    @Test(
+        arguments: [
+            ("CREATE VIRTUAL TABLE n USING fts5(a)", "fts5"), ("create virtual table [n] using FTS4", "fts4"),
+            ("CREATE VIRTUAL TABLE \"using \"\"fts5\" USING 'rtree'(id, a, b)", "rtree"),
+            ("CREATE VIRTUAL TABLE -- USING fts5\n `using` /**/ USING/* fts3 */\"geopoly\"()", "geopoly"),
+            ("CREATE VIRTUAL TABLE \"using\" using x$1(fts5)", "x$1"),
+            ("CREATE TABLE n(a, using, fts5)", nil), ("CREATE VIRTUAL TABLE n USIN fts5", nil),
+            ("CREATE VIRTUAL TABLE \"n USING fts5", nil), ("", nil), ("CREATE VIRTUAL TABLE n USING (fts5)", nil),
+        ] as [(String, String?)]) func theModuleIsReadFromTheDeclaration(_ sql: String, _ module: String?)
+    {
+        #expect(VirtualTableModule.name(declaredIn: sql) == module)
     }
 }

@@ -54,6 +54,19 @@ struct LightweightAttributeTests {
         #expect(try store.rows("SELECT ZA, ZB FROM ZA") == ["'was b' 'was a'"])
     }
 
+    /// An app may have written anything: what is no number stays what it was.
+    @Test func whatIsNoNumberStaysWhatItWas() throws {
+        let whole = "<attribute name='n' optional='YES' attributeType='Integer 16'/>"
+        let rows = [
+            "INSERT INTO ZA VALUES (1, 1, 1, 7), (2, 1, 1, '0x10'), (3, 1, 1, x'02'), (4, 1, 1, 9e999), (5, 1, 1, 2.5)"
+        ]
+        let store = try migrated(entity(whole), rows, entity(whole.replacing("Integer 16", with: "Double")))
+        #expect(
+            try store.rows("SELECT typeof(ZN) || hex(ZN) FROM ZA") == [
+                "'real372E30'", "'text30783130'", "'blob02'", "'real496E66'", "'real322E35'",
+            ])
+    }
+
     @Test func optionalBecomesMandatoryWithADefault() throws {
         let new = "<attribute name='name' attributeType='String' defaultValueString='it''s'/>"
             .replacing("''", with: "&apos;")

@@ -47,6 +47,21 @@ import Testing
         try writer.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = \(rows)")
     }
 
+    /// Processes, or tasks, that find no store: one makes it, the others find it.
+    @Test func manyThatFindNoStoreMakeOne() async throws {
+        for round in 1...10 {
+            let path = directory.path.appending("Store \(round).sqlite")
+            let bundle = try bundle(old)
+            let outcomes = try await withThrowingTaskGroup(of: StorePreparation.self) { group in
+                for _ in 1...6 { group.addTask { try await bundle.prepareStore(at: path) } }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(outcomes.filter { $0 == .created }.count == 1)
+            #expect(outcomes.filter { $0 == .upToDate }.count == 5)
+        }
+        #expect(try Directory(directory.path).names().allSatisfy { $0.string.hasPrefix("Store ") })
+    }
+
     @Test func aMissingStoreIsMade() async throws {
         #expect(try await bundle(old).prepareStore(at: store) == .created)
         #expect(try await bundle(old).prepareStore(at: store) == .upToDate)

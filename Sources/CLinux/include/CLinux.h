@@ -20,6 +20,11 @@ int gs_openat_no_links(int directory, const char *path, int flags);
 int gs_open_careful(const char *path, int flags, int mode);
 // When a file was made, in nanoseconds since 1970; -1 where it can't be had.
 int64_t gs_birth_time(int directory, const char *name);
+// Copies a name in a directory, which may be open with O_PATH: not a SQLite side file's, which come and go, if there is
+// another one. 1, 0 where it is empty, -1 where it can't be read.
+int gs_lasting_name(int directory, char *name, size_t length);
+// 1 where something is mounted at the name, a link not followed; 0 where not; -1 with errno.
+int gs_is_mount_point(int directory, const char *name);
 int gs_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags);
 extern const unsigned int gs_rename_noreplace;
 extern const unsigned int gs_rename_exchange;
@@ -72,6 +77,28 @@ int gs_socket_bind(int descriptor, const char *path);
 int gs_socket_connect(int descriptor, const char *path);
 ssize_t gs_socket_send(int descriptor, const void *bytes, size_t length);
 ssize_t gs_socket_receive(int descriptor, void *bytes, size_t length);
+// The peer's groups besides its first one (SO_PEERGROUPS), as they were when the connection was made: how many, -1 with
+// errno, ERANGE where `capacity` is too small.
+int gs_socket_groups(int descriptor, gid_t *groups, int capacity);
+// As gs_socket_receive, with the descriptors that came with the bytes (SCM_RIGHTS): at most `capacity`, the rest is
+// closed. `count` says how many there are.
+ssize_t gs_socket_receive_passed(int descriptor, void *bytes, size_t length, int *passed, int capacity, int *count);
+// As gs_socket_send; a copy of the descriptor `passed` travels with the first byte.
+ssize_t gs_socket_send_passing(int descriptor, const void *bytes, size_t length, int passed);
+
+// What a user may do with a path, as the kernel says (R_OK, W_OK and X_OK of access(2)).
+struct gs_access_question {
+    const char *path;
+    int mode;
+    // The answer: 0, or an errno. The two numbers say which file it is about, where it could be reached.
+    int error;
+    uint64_t device;
+    uint64_t inode;
+};
+// Asks in a child process that becomes that user with exactly these groups; the caller must be root. 0, or -1 with errno
+// where no such process is to be had, and then nothing is answered.
+int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, struct gs_access_question *questions,
+                 int count);
 
 // Waiting.
 int gs_epoll_create(void);
@@ -105,6 +132,8 @@ void gs_timer_slack(unsigned long nanoseconds);
 // Extended attributes of an open file: xattr(7).
 ssize_t gs_list_attributes(int descriptor, char *names, size_t size);
 ssize_t gs_get_attribute(int descriptor, const char *name, void *value, size_t size);
+// Of a file by its path.
+ssize_t gs_get_path_attribute(const char *path, const char *name, void *value, size_t size);
 int gs_remove_attribute(int descriptor, const char *name);
 int gs_set_attribute(int descriptor, const char *name, const void *value, size_t size);
 

@@ -25,16 +25,10 @@ package struct StoreSchema: Sendable {
     /// By table: each column's name and declared type, in order; none of a virtual table.
     package let columns: [String: [(name: String, type: String)]]
 
-    package init(_ store: StoreWriter) throws {
-        try self.init { sql, parameters in try store.prepare(sql, parameters.map { .text($0) }) }
-    }
-
-    package init(_ store: StoreReader) throws { try self.init(preparing: store.prepare) }
-
-    private init(preparing prepare: (_ sql: String, _ parameters: [String]) throws -> SQLiteStatement) throws {
+    package init(_ store: SQLiteConnection) throws {
         var objects: [Object] = []
-        let rows = try prepare(
-            "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid", [])
+        let rows = try store.prepare(
+            "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
         while try rows.step() {
             guard let kind = rows.text(0).flatMap(Object.Kind.init), let name = rows.text(1) else { continue }
             objects.append(
@@ -46,7 +40,7 @@ package struct StoreSchema: Sendable {
             columns[table.name] = []
             // SQLite doesn't know them without the module, which may be one of the store's programs only.
             if table.creation.uppercased().hasPrefix("CREATE VIRTUAL") { continue }
-            let rows = try prepare("SELECT name, type FROM pragma_table_info(?)", [table.name])
+            let rows = try store.prepare("SELECT name, type FROM pragma_table_info(?)", [.text(table.name)])
             while try rows.step() { columns[table.name, default: []].append((rows.text(0) ?? "", rows.text(1) ?? "")) }
         }
         self.columns = columns

@@ -9,7 +9,7 @@ package struct Finding: Equatable, Sendable {
     }
 
     package enum Cause: Equatable, Sendable {
-        case inputOutput, notPermitted, configuration
+        case inputOutput, notPermitted, configuration, conflict, badData
     }
 
     /// A word for scripts, such as `inotify_instances`.

@@ -39,7 +39,7 @@ package struct SocketDiagnosis {
         case .permissionDenied:
             Finding(
                 "socket", .problem(.notPermitted), "\(name): user \(geteuid()) may not connect",
-                remedy: "run this as the agent's user, or name this user under socket: allow-uids:")
+                remedy: "run this as the agent's user, or name this user under socket: allow:")
         default: Finding("socket", .problem(.inputOutput), "\(error)", remedy: "see the agent's log")
         }
     }

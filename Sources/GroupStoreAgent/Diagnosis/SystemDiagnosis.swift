@@ -6,7 +6,7 @@ import SystemPackage
 /// What this program runs on.
 package enum SystemDiagnosis {
     package static func findings() -> [Finding] {
-        [proc, leases, sqlite, library("inotify_library", "libinotifytools"), swift, kernel]
+        [proc, descriptors, leases, sqlite, library("inotify_library", "libinotifytools"), swift, kernel]
     }
 
     private static var proc: Finding {
@@ -21,6 +21,15 @@ package enum SystemDiagnosis {
                 remedy: "mount it without hidepid, or run this as root")
         }
         return Finding("proc", .fine, "/proc is mounted")
+    }
+
+    /// The agent raises its soft limit to the hard one.
+    private static var descriptors: Finding {
+        let limit = ResourceLimit.mostDescriptors
+        let message = "a process may have \(limit) files open: an agent takes up to four for each store that it follows"
+        guard limit < 4096 else { return Finding("descriptors", .fine, message) }
+        return Finding(
+            "descriptors", .warning, message, remedy: "raise LimitNOFILE= of the agent's unit, or ulimit -Hn")
     }
 
     private static var leases: Finding {

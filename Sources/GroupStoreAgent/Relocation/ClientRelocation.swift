@@ -1,5 +1,7 @@
 import AgentProtocol
 import GroupContainer
+import LinuxSystem
+import PersistentStore
 import StorePreparation
 import StoreRelocation
 import SystemPackage
@@ -32,8 +34,11 @@ extension RelocationScheduler {
                 let engine = engine(request, opener, isAbandoned: isAbandoned) { event in
                     if let line = event.line { events(.progress(type: line.type, line.members)) }
                 }
-                let summary = operation.dryRun ? try engine.dryRun() : try engine.run()
-                announced = summary.event
+                if operation.undo { try configuration.checkWouldStay(request) }
+                let summary =
+                    operation.undo ? try engine.undo() : operation.dryRun ? try engine.dryRun() : try engine.run()
+                // Where it was it is no more.
+                announced = operation.undo ? .reset(.vanished) : summary.event
                 migrated = summary.migration
                 events(
                     .summary(
@@ -47,6 +52,26 @@ extension RelocationScheduler {
             if let store, let migrated { feed.announce(migrated, of: store) }
         } catch {
             events(.refused(error))
+        }
+    }
+}
+
+extension Configuration {
+    /// Throws `RelocationFailure` where a store that is taken back would be relocated again at once.
+    fileprivate func checkWouldStay(_ request: RelocationRequest) throws(RelocationFailure) {
+        let source = RelocationKey.of(request.source)
+        for group in groups {
+            for store in group.stores {
+                guard let place = store.legacy.first(where: { $0 == request.source || RelocationKey.of($0) == source })
+                else { continue }
+                throw RelocationFailure(
+                    .busy, code: "agent_serves",
+                    "the agent's configuration names \(PrintablePath(place)) as a legacy place of "
+                        + "\(group.identifier.rawValue)/\(PrintablePath(store.name.database)): it would relocate the store "
+                        + "again at once",
+                    remedy:
+                        "take it out of the configuration and send the agent SIGHUP, or stop it, then run this again")
+            }
         }
     }
 }

@@ -3,6 +3,8 @@ import DirectoryWatching
 import Glibc
 import LinuxSystem
 import PersistentStore
+import StorePreparation
+import StoreRelocation
 import SystemPackage
 
 /// One place where a configured store may still be, as the scheduler follows it. One thread's.
@@ -14,9 +16,25 @@ final class LegacyStore {
         case waiting
         case relocating
         case relocated
-        /// It was tried, and is not tried again before the store itself, or the group's, is another one; or, where that
-        /// is no matter of the stores, a while later.
-        case failed(state: String, detail: String)
+        /// A file without a store in it.
+        case empty
+        /// It was tried, and is not tried again before what that depended on has changed; or, where that is no matter of
+        /// the stores, a while later.
+        case failed(Failure)
+    }
+
+    struct Failure: Equatable {
+        let state: String
+        let code: String
+        let detail: String
+        let exitCode: Int32
+
+        init(_ failure: RelocationFailure) {
+            state = failure.outcome
+            code = failure.code
+            detail = "\(failure.message) (\(failure.remedy))"
+            exitCode = failure.exitCode
+        }
     }
 
     let address: StoreAddress
@@ -37,6 +55,28 @@ final class LegacyStore {
     /// Presenters were asked in vain: they are not asked again before.
     private var asksAgainAt: ContinuousClock.Instant?
     private var patience = Backoff()
+    /// Somebody else's claim or relocation is in the way, whose end no event tells.
+    private var contention = LegacyStore.firstRecheck
+    private static let longestContention = Duration.seconds(2)
+    /// What was there then: the attempt's own looks at it are no news.
+    private var contended: OutcomeSignature?
+    /// What the last attempt came to, and what that depended on: the same attempt is not made twice.
+    private var concluded: (signature: OutcomeSignature, state: State, retriesAt: ContinuousClock.Instant?)?
+    /// When side files without their database count as half a store.
+    private var orphanedAt: ContinuousClock.Instant?
+    /// The failure that was told before the attempt under way.
+    private(set) var failureBefore: Failure?
+    /// What was said last of whoever didn't let go.
+    private var lastNews: Failure?
+    /// While a worker relocates it, nothing here opens it, and what happens to it is kept for later.
+    private(set) var isUnderWay = false
+    private var missed: [Missed] = []
+    private var before: OutcomeSignature?
+
+    private enum Missed {
+        case event(StorePart, DirectoryEvent.Kinds)
+        case look
+    }
     /// A full disk, an error of the disk, a missing right: no event tells when it is over.
     private var retriesAt: ContinuousClock.Instant?
     private var retries = Backoff()
@@ -47,6 +87,9 @@ final class LegacyStore {
     private static let longestRecheck = Duration.milliseconds(256)
     /// Who had it open when that was last asked.
     var waitingFor: [FileHolder] = []
+    /// Why it waits, in words.
+    var waitsBecause = LegacyStore.isOpenElsewhere
+    static let isOpenElsewhere = "open in another program"
     private var namesHoldersAt = ContinuousClock.now
     /// Its going was our own doing.
     private var wasRelocated = false
@@ -74,13 +117,72 @@ final class LegacyStore {
         arrival = Arrival(settle: configuration.settle)
     }
 
+    private var signature: OutcomeSignature {
+        OutcomeSignature(legacy: path, group: group, name: configuration.name)
+    }
+
+    // MARK: An attempt
+
+    /// A worker relocates it from now on.
+    func begin(_ state: State = .relocating) {
+        endProbing()
+        before = signature
+        failureBefore = lastFailure
+        self.state = state
+        isUnderWay = true
+    }
+
+    /// The worker is through; its outcome is noted first, then what happened meanwhile.
+    func end(_ conclude: () -> Void) {
+        isUnderWay = false
+        conclude()
+        let events = missed
+        missed = []
+        for event in events {
+            switch event {
+            case .event(let part, let kinds): note(part, kinds)
+            case .look: find()
+            }
+        }
+    }
+
+    /// The outcome holds until what it depended on is something else. What changed while it was tried may have been
+    /// the attempt's own doing: then it is tried once more, later.
+    private func conclude() {
+        let now = signature
+        contended = nil
+        contention = Self.firstRecheck
+        if let before, before != now, case .failed = state { retriesAt = retriesAt ?? retries.next() }
+        concluded = (now, state, retriesAt)
+    }
+
+    /// Whether an attempt would end as the last one did.
+    private var isConcluded: Bool { concluded.map { $0.signature == signature } ?? false }
+
+    /// Takes the last attempt's outcome for this one's; false where it may be another one.
+    private func concludesAgain() -> Bool {
+        guard let concluded, isConcluded else { return false }
+        (state, retriesAt) = (concluded.state, concluded.retriesAt)
+        return true
+    }
+
+    /// Whatever came of the last attempt, the next one may end otherwise.
+    func reopen() {
+        concluded = nil
+        retry()
+    }
+
+    // MARK: What is there
+
     /// Looks at what is there, when nobody has watched until now.
     func find() {
+        guard !isUnderWay else { return missed.append(.look) }
         guard let directory = try? Directory(directory), let status = try? directory.status(name.database),
             let directoryStatus = try? directory.status()
         else {
             arrival.vanished()
-            return settle(.absent)
+            settle(.absent)
+            return noteOrphans()
         }
         let changed = max(status.changed, directoryStatus.changed)
         arrival.found(age: .nanoseconds(Self.now() - changed), at: .now)
@@ -93,8 +195,27 @@ final class LegacyStore {
         return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
     }
 
+    /// Side files without a database, which may be on its way: half a store, if it doesn't come.
+    private func noteOrphans() {
+        orphanedAt = !isGroupStore && hasOrphans ? .now.advanced(by: configuration.settle) : nil
+    }
+
+    var hasOrphans: Bool {
+        do {
+            let directory = try Directory(directory)
+            guard try directory.status(name.database) == nil else { return false }
+            let log = try directory.status(name.wal)?.size ?? 0
+            return try log > 0 || RollbackJournal.isHot(name.journal, in: directory)
+        } catch {
+            return false
+        }
+    }
+
     private func settle(_ state: State) {
         self.state = state
+        orphanedAt = nil
+        contended = nil
+        contention = Self.firstRecheck
         asksAgainAt = nil
         retriesAt = nil
         beginRechecking()
@@ -102,23 +223,28 @@ final class LegacyStore {
     }
 
     /// It could not be relocated. With `passing`, what hindered it may be over without the stores changing.
-    func failed(_ word: String, detail: String, passing: Bool) {
-        state = .failed(state: word, detail: detail)
+    func failed(_ failure: Failure, passing: Bool) {
+        state = .failed(failure)
+        orphanedAt = nil
         retriesAt = passing ? retries.next() : nil
+        conclude()
     }
 
     /// It is relocated, or needs not be.
-    func succeeded() {
-        state = .relocated
+    func succeeded(_ state: State = .relocated) {
+        self.state = state
+        orphanedAt = nil
         retriesAt = nil
         retries = Backoff()
+        conclude()
     }
 
     /// Takes in what happened to one of its parts.
     func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) {
+        guard !isUnderWay else { return missed.append(.event(part, kinds)) }
         var kinds = kinds
         // Two names that swap what they stand for are told as a coming and then a going of each.
-        if part == .database, !kinds.isDisjoint(with: .departed), isThere {
+        if part == .database, !kinds.isDisjoint(with: .departed), isFile {
             kinds.subtract(.departed)
             kinds.insert(.movedIn)
         }
@@ -126,23 +252,38 @@ final class LegacyStore {
         if part == .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) {
             settle(arrival.wholeAt == nil ? .absent : .arriving)
         }
+        if arrival.wholeAt == nil { noteOrphansAnew() }
         if part != .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) { retry() }
+        if !kinds.isDisjoint(with: .closedAfterWriting) { retry() }
+        // A file without a store in it may be half a store now.
+        if part != .database, state == .empty { wasClosed = true }
         if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) {
             // Once it is of the model, nobody's close makes it another.
             guard !isGroupStore || state == .waiting else { return }
             wasClosed = true
-            beginRechecking()
+            // What an attempt has closed itself doesn't end the wait for somebody else's claim.
+            if contended == nil { beginRechecking() }
         }
     }
 
-    private var isThere: Bool {
+    private var isFile: Bool {
         guard let directory = try? Directory(directory) else { return false }
         return (try? directory.status(name.database))?.kind == .regular
     }
 
+    /// Each new part begins the wait anew; what was refused stays so while it is what it was.
+    private func noteOrphansAnew() {
+        if case .failed = state, isConcluded { return }
+        state = .absent
+        noteOrphans()
+    }
+
     /// Something that it was refused for may be another thing now.
     func retry() {
-        if case .failed = state { state = .arriving }
+        guard !isUnderWay, case .failed = state, !isConcluded else { return }
+        guard arrival.wholeAt == nil else { return state = .arriving }
+        state = .absent
+        noteOrphans()
     }
 
     /// When to look again although nothing happens; nil when only an event can change something.
@@ -150,20 +291,36 @@ final class LegacyStore {
         switch state {
         case .arriving: arrival.wholeAt
         case .failed: retriesAt
-        case .waiting, .relocating: [asksAgainAt, looksAgainAt].compactMap { $0 }.min()
-        case .absent, .relocated: nil
+        case .waiting: [asksAgainAt, looksAgainAt].compactMap { $0 }.min()
+        case .absent: orphanedAt
+        case .relocating, .relocated, .empty: nil
         }
     }
 
     /// Whether to try now. Asking resets what an event brought.
     func takeTurn() -> Bool {
+        guard !isUnderWay else { return false }
         defer { wasClosed = false }
         if case .failed = state { return retriesAt.map { $0 <= .now } ?? false }
+        if state == .absent, arrival.wholeAt == nil {
+            guard let due = orphanedAt, due <= .now else { return false }
+            orphanedAt = nil
+            return hasOrphans && !concludesAgain()
+        }
         let isDue = [asksAgainAt, looksAgainAt].compactMap { $0 }.contains { $0 <= .now }
         if let looksAgainAt, looksAgainAt <= .now { self.looksAgainAt = nil }
+        if let asksAgainAt, asksAgainAt <= .now { self.asksAgainAt = nil }
         // What an attempt in vain has closed itself is told as well.
         if isGroupStore, !mayAsk, !isDue { return false }
-        return (wasClosed || state == .arriving || isDue) && arrival.isWhole(at: .now)
+        if let contended, !isDue, contended == signature { return false }
+        guard wasClosed || state == .arriving || isDue, arrival.isWhole(at: .now) else { return false }
+        // What an attempt has opened, closed or renamed itself is told as well.
+        return state == .waiting || !concludesAgain()
+    }
+
+    /// The failure of the last attempt, where it is tried again only because time has passed.
+    var lastFailure: Failure? {
+        if case .failed(let failure) = state { failure } else { nil }
     }
 
     /// Whether its presenters may be asked to let go now.
@@ -174,6 +331,20 @@ final class LegacyStore {
     func sawStrangers() {
         looksAgainAt = recheck <= Self.longestRecheck ? .now.advanced(by: recheck) : nil
         recheck *= 2
+    }
+
+    /// Somebody else's claim or relocation, or a close that isn't over yet, was in the way.
+    func lookAgainLater() {
+        contended = signature
+        looksAgainAt = .now.advanced(by: contention)
+        contention = min(contention * 2, Self.longestContention)
+    }
+
+    /// Some program has it open: its close is told.
+    func awaitClosing() {
+        contended = nil
+        contention = Self.firstRecheck
+        state = .waiting
     }
 
     private func beginRechecking() {
@@ -194,12 +365,9 @@ final class LegacyStore {
         wasClosed = true
     }
 
-    /// Somebody opened it again before anybody could look: the next look is not left to an event.
-    func lookAgain() { wasClosed = true }
-
     /// Whether somebody else has the database open. False too when it can't be told: whoever relocates it finds out.
     func isOpen() -> Bool {
-        guard let directory = try? Directory(directory), let status = try? directory.status(name.database),
+        guard !isUnderWay, let directory = try? Directory(directory), let status = try? directory.status(name.database),
             status.kind == .regular
         else {
             probe = nil
@@ -235,6 +403,23 @@ final class LegacyStore {
     /// Closes what `isOpen` left open.
     func endProbing() { probe = nil }
 
+    func isNews(_ failure: Failure) -> Bool {
+        defer { lastNews = failure }
+        return failure != lastNews
+    }
+
+    var isThere: Bool {
+        guard let directory = try? Directory(directory) else { return false }
+        return (try? directory.status(name.database)) != nil
+    }
+
+    /// A file of zero bytes, or a link that leads nowhere.
+    var hasNothing: Bool {
+        var request = RelocationRequest(source: path, group: group)
+        request.name = configuration.name.database
+        return RelocationEngine(request).hasNothing
+    }
+
     /// Who has it open, as far as can be seen.
     func holders() -> [FileHolder] {
         guard let directory = try? Directory(directory), let status = try? directory.status(name.database) else {
@@ -262,17 +447,20 @@ final class LegacyStore {
 
     /// Nil for the group's own store while there is nothing to say of it.
     var status: LegacyStatus? {
-        if isGroupStore, [.absent, .arriving, .relocated].contains(state) { return nil }
+        if isGroupStore, [.absent, .arriving, .relocated, .empty].contains(state) { return nil }
 
         let (word, detail): (String, String?) =
             switch state {
             case .absent: (wasRelocated ? "relocated" : "absent", nil)
             case .arriving: ("arriving", nil)
-            case .waiting: ("waiting", "open in another program")
+            case .waiting: ("waiting", waitsBecause)
             case .relocating: ("relocating", nil)
             case .relocated: ("relocated", nil)
-            case .failed(let state, let detail): (state, detail)
+            case .empty: ("absent", "a file without a store in it")
+            case .failed(let failure): (failure.state, failure.detail)
             }
-        return LegacyStatus(store: address, path: path, state: word, detail: detail)
+        return LegacyStatus(
+            store: address, path: path, state: word, detail: detail, code: lastFailure?.code,
+            exitCode: lastFailure?.exitCode)
     }
 }

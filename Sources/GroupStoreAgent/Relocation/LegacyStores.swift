@@ -36,7 +36,8 @@ struct LegacyStores {
             known.first { $0.path == new.path && $0.group == new.group && $0.configuration == new.configuration } ?? new
         }
         for store in all where !known.contains(where: { $0 === store }) { store.find() }
-        retryAll()
+        // Whoever reads it anew may have changed what it names, a model for instance.
+        for store in all { store.reopen() }
     }
 
     func findAll() { for store in all { store.find() } }
@@ -46,7 +47,7 @@ struct LegacyStores {
     func note(_ notice: Notice) {
         switch notice {
         case .event(let event): note(event)
-        case .directoryAppeared(let directory), .directoryVanished(let directory):
+        case .directoryAppeared(let directory), .directoryVanished(let directory), .unwatchable(let directory, _):
             for store in all where store.directory == directory { store.find() }
             for store in all where store.group == directory { store.retry() }
         case .overflow: findAll()

@@ -20,11 +20,11 @@ final class RelocationAnnouncements: Sendable {
     /// The event that ends an announcement goes another way.
     func ended(_ store: StoreAddress) { told.withLock { $0[store] = nil } }
 
-    /// `waiting` are all that wait now, `arriving` those that are looked at once more. Whatever else was announced has ended
+    /// `waiting` are all that wait now; those `announced` are looked at once more, or are under way. Whatever else was announced has ended
     /// without having been begun: its store was taken away, or is no longer configured.
-    func update(_ waiting: [StoreAddress: [FileHolder]], arriving: Set<StoreAddress>) {
+    func update(_ waiting: [StoreAddress: [FileHolder]], announced: Set<StoreAddress>) {
         for (store, holders) in waiting { relocating(store, waitingFor: holders) }
-        for store in told.withLock({ Array($0.keys) }) where waiting[store] == nil && !arriving.contains(store) {
+        for store in told.withLock({ Array($0.keys) }) where waiting[store] == nil && !announced.contains(store) {
             ended(store)
             let why = "the legacy store is no longer there, or no longer configured"
             feed.announce(.abandoned(outcome: "nothing_to_do", message: why), of: store)

@@ -24,6 +24,7 @@ extension RelocationSummary {
         }
         if let setAside {
             object["reason"] = .string(setAside.reason)
+            object.setPath("set_aside", bytes: setAside.store.bytes)
             object.setPath("archive", bytes: setAside.archive.bytes)
         }
         if !losses.isEmpty { object["removes"] = losses.json }
@@ -134,6 +135,9 @@ extension RelocationRequest {
             throw WireError(code: "not_visible", "the agent sees another file there: it is in another mount namespace")
         }
         self.init(source: source, group: group)
+        expected = Expectation(
+            source: operation.sourceIdentity.map { FileIdentity($0) },
+            group: operation.groupIdentity.map { FileIdentity($0) })
         name = operation.name.flatMap { FilePath.Component(bytes: $0) }
         onConflict = try Self.word(operation.onConflict, "on_conflict") ?? .refuse
         retirement = try Self.word(operation.retire, "retire") ?? .delete
@@ -161,6 +165,12 @@ extension RelocationRequest {
     fileprivate static func isSame(_ identity: RelocateOperation.Identity?, _ path: FilePath) -> Bool {
         let here = FileStatus(following: path)?.identity
         return identity?.device == here?.device && identity?.inode == here?.inode
+    }
+}
+
+extension FileIdentity {
+    init(_ identity: RelocateOperation.Identity) {
+        self.init(device: identity.device, inode: identity.inode)
     }
 }
 

@@ -2,7 +2,6 @@ import AgentProtocol
 import DirectoryWatching
 import Dispatch
 import FileCoordination
-import Foundation
 import GroupContainer
 import LinuxSystem
 import Logging
@@ -12,14 +11,20 @@ import StoreRelocation
 import Synchronization
 import SystemPackage
 
-/// Relocates configured stores when they have arrived and nobody has them open, and runs clients' relocations: one
-/// after another, on one thread. It learns from events when to look; while there are none, it sleeps.
+/// Relocates configured stores when they have arrived and nobody has them open, and runs clients' relocations. It learns
+/// from events when to look; while there are none, it sleeps.
+///
+/// One thread decides; what may wait, a relocation or a look through SQLite, has a thread of its own (`RelocationWorkers`).
 package final class RelocationScheduler: RelocationScheduling {
     private enum Task: Sendable {
         case notice(Notice)
         case configuration(Configuration)
         case operation(RelocateOperation, isAbandoned: @Sendable () -> Bool, @Sendable (RelocateAnswer) -> Void)
+        case operationEnded(StoreAddress?)
         case presenters(StoreAddress)
+        case looked(number: UInt64, Result<Bool, RelocationFailure>)
+        case relocated(number: UInt64, Result<RelocationSummary, RelocationFailure>)
+        case recovered(isDone: Bool)
         case stop
     }
 
@@ -27,12 +32,13 @@ package final class RelocationScheduler: RelocationScheduling {
     private let arrived = DispatchSemaphore(value: 0)
     private let ended = DispatchSemaphore(value: 0)
     private let rows = Mutex<[LegacyStatus]>([])
+    let workers = RelocationWorkers()
     let feed: FeedControl
     let announcements: RelocationAnnouncements
     let presenters: MemoryRegistry
     /// Ends the waiting for presenters.
     let isStopping = StopFlag()
-    private let logger: Logger
+    let logger: Logger
     private let initial: Configuration
 
     package init(_ configuration: Configuration, surroundings: RelocationSurroundings, logger: Logger) {
@@ -49,12 +55,15 @@ package final class RelocationScheduler: RelocationScheduling {
         let stores = LegacyStores(initial)
         stores.findAll()
         publishStatus(stores)
-        let thread = Thread { [self] in
-            run()
+        do throws(SystemError) {
+            _ = try SystemThread(name: "scheduler") { [self] in
+                run()
+                ended.signal()
+            }
+        } catch {
+            logger.critical("no relocation is done, since there is no thread for it: \(error)")
             ended.signal()
         }
-        thread.name = "relocation"
-        thread.start()
     }
 
     package func configurationChanged(_ configuration: Configuration) { post(.configuration(configuration)) }
@@ -85,32 +94,77 @@ package final class RelocationScheduler: RelocationScheduling {
 
     // MARK: The scheduler's thread
 
+    /// What only that thread knows.
+    private struct Round {
+        var stores: LegacyStores
+        var recovery: UnfinishedRelocations
+        /// The stores that workers have, by the numbers of their attempts.
+        var underWay: [UInt64: LegacyStore] = [:]
+        var nextNumber: UInt64 = 1
+        /// How many of clients' relocations each store has.
+        var operations: [StoreAddress: Int] = [:]
+
+        /// The stores whose announcements somebody else ends.
+        var announced: Set<StoreAddress> {
+            stores.arriving.union(operations.keys).union(underWay.values.map(\.address))
+        }
+
+        mutating func begin(_ store: LegacyStore, _ state: LegacyStore.State = .relocating) -> UInt64 {
+            defer { nextNumber += 1 }
+            store.begin(state)
+            underWay[nextNumber] = store
+            return nextNumber
+        }
+    }
+
     private func run() {
-        var stores = LegacyStores(initial)
-        var recovery = UnfinishedRelocations(logger: logger)
-        recovery.bringToEnd(initial)
-        stores.findAll()
+        var round = Round(
+            stores: LegacyStores(initial), recovery: UnfinishedRelocations(logger: logger))
+        recover(&round)
+        round.stores.findAll()
         while true {
-            relocateDue(&stores)
-            publishStatus(stores)
-            announcements.update(stores.waiting, arriving: stores.arriving)
-            wait(until: [stores.dueAt, recovery.dueAt].compactMap { $0 }.min())
-            if recovery.isDue { recovery.bringToEnd(stores.configuration) }
+            relocateDue(&round)
+            publishStatus(round.stores)
+            announcements.update(round.stores.waiting, announced: round.announced)
+            wait(until: [round.stores.dueAt, round.recovery.dueAt].compactMap { $0 }.min())
+            if round.recovery.isDue { recover(&round) }
             for task in inbox.withLock({ exchange(&$0) }) {
-                switch task {
-                case .notice(let notice): stores.note(notice)
-                case .configuration(let configuration):
-                    recovery.bringToEnd(configuration)
-                    stores.adopt(configuration)
-                case .operation(let operation, let isAbandoned, let events):
-                    guard !isAbandoned() else { continue }
-                    relocate(operation, stores.configuration, isAbandoned, events)
-                    stores.retryAll()
-                case .presenters(let address):
-                    for store in stores.all where store.address == address { store.presentersChanged() }
-                case .stop: return
+                if case .stop = task { return awaitWorkers() }
+                perform(task, &round)
+            }
+        }
+    }
+
+    private func perform(_ task: Task, _ round: inout Round) {
+        switch task {
+        case .notice(let notice): round.stores.note(notice)
+        case .configuration(let configuration):
+            round.stores.adopt(configuration)
+            recover(&round)
+        case .operation(let operation, let isAbandoned, let events):
+            begin(operation, isAbandoned, events, &round)
+        case .operationEnded(let address):
+            if let address {
+                let left = (round.operations[address] ?? 1) - 1
+                round.operations[address] = left > 0 ? left : nil
+            }
+            round.stores.retryAll()
+        case .presenters(let address):
+            for store in round.stores.all where store.address == address { store.presentersChanged() }
+        case .looked(let number, let result): looked(number, result, &round)
+        case .relocated(let number, let result):
+            guard let store = round.underWay.removeValue(forKey: number) else { return }
+            let last = store.failureBefore
+            store.end {
+                switch result {
+                case .success(let summary): succeeded(summary, store)
+                case .failure(let failure): failed(failure, store, after: last)
                 }
             }
+        case .recovered(let isDone):
+            round.recovery.ended(isDone)
+            if round.recovery.isOver { round.stores.retryAll() }
+        case .stop: break
         }
     }
 
@@ -125,38 +179,92 @@ package final class RelocationScheduler: RelocationScheduling {
         _ = arrived.wait(timeout: .now() + .nanoseconds(Int(left.nanoseconds)))
     }
 
+    /// Each has been told to end.
+    private func awaitWorkers() {
+        while !workers.isIdle { _ = arrived.wait(timeout: .now() + .milliseconds(5)) }
+    }
+
     private func publishStatus(_ stores: LegacyStores) { rows.withLock { $0 = stores.all.compactMap(\.status) } }
 
-    private func relocateDue(_ stores: inout LegacyStores) {
-        for store in stores.all where store.takeTurn() {
+    private func recover(_ round: inout Round) {
+        for group in round.recovery.begin(round.stores.configuration) {
+            let recovery = round.recovery
+            submit([.recovery(group)]) { [self] in post(.recovered(isDone: recovery.recover(group))) }
+        }
+    }
+
+    func submit(_ keys: Set<RelocationKey>, _ run: @escaping @Sendable () -> Void) {
+        _ = workers.submit(.init(keys: keys, isClients: false, run: run))
+    }
+
+    private func begin(
+        _ operation: RelocateOperation, _ isAbandoned: @escaping @Sendable () -> Bool,
+        _ events: @escaping @Sendable (RelocateAnswer) -> Void, _ round: inout Round
+    ) {
+        guard !isAbandoned() else { return }
+        let configuration = round.stores.configuration
+        let (keys, address) = places(of: operation, configuration)
+        let job = RelocationWorkers.Job(keys: keys, isClients: true) { [self] in
+            if !isAbandoned() { relocate(operation, configuration, isAbandoned, events) }
+            post(.operationEnded(address))
+        }
+        if let address { round.operations[address, default: 0] += 1 }
+        guard workers.submit(job) else {
+            events(
+                .refused(
+                    WireError(
+                        code: "too_many", "\(RelocationWorkers.mostWaitingClients) relocations wait already",
+                        hint: "try again when some of them are done")))
+            return post(.operationEnded(address))
+        }
+    }
+
+    private func relocateDue(_ round: inout Round) {
+        for store in round.stores.all where store.takeTurn() {
             if store.isGroupStore {
-                migrate(store, claimDeadline: stores.configuration.claimDeadline)
-                publishStatus(stores)
+                look(at: store, &round)
             } else if store.isOpen(), !Self.isGroupStore(store), !canBeAskedFor(store) {
                 awaitClosing(store)
             } else {
-                relocate(store, claimDeadline: stores.configuration.claimDeadline)
-                publishStatus(stores)
+                relocate(store, &round)
             }
         }
     }
 
     /// The group's own store, where it is of an older model: as soon as those who have it open are gone, or presenters let
     /// go of it.
-    private func migrate(_ store: LegacyStore, claimDeadline: Duration) {
-        guard Self.isThere(store) else { return store.find() }
-        let opener = FeedOpener(feed: feed, store: store.address)
-        do throws(RelocationFailure) {
-            let isOutdated = try engine(request(for: store, claimDeadline), opener).isOutdated()
+    private func look(at store: LegacyStore, _ round: inout Round) {
+        guard store.isThere else { return store.find() }
+        let place = LegacyPlace(store, round.stores.configuration.claimDeadline)
+        let number = round.begin(store, store.state)
+        submit(place.keys) { [self] in
+            let opener = FeedOpener(feed: feed, store: place.address)
+            var result: Result<Bool, RelocationFailure>
+            do throws(RelocationFailure) {
+                result = .success(try engine(request(for: place), opener).isOutdated())
+            } catch {
+                result = .failure(error)
+            }
             opener.resume(announcing: nil)
-            guard isOutdated else { return store.succeeded() }
-        } catch {
-            opener.resume(announcing: nil)
-            return failed(error, store)
+            post(.looked(number: number, result))
         }
-        let known = Set(presenting(store).map(\.pid))
+    }
+
+    private func looked(_ number: UInt64, _ result: Result<Bool, RelocationFailure>, _ round: inout Round) {
+        guard let store = round.underWay.removeValue(forKey: number) else { return }
+        let last = store.failureBefore
+        var isOutdated = false
+        store.end {
+            switch result {
+            case .success(true): isOutdated = true
+            case .success(false): store.succeeded()
+            case .failure(let failure): failed(failure, store, after: last)
+            }
+        }
+        guard isOutdated, store.isThere else { return }
+        let known = Set(presenting(store.address).map(\.pid))
         if store.holders().allSatisfy({ known.contains($0.pid) }) {
-            relocate(store, claimDeadline: claimDeadline)
+            relocate(store, &round)
         } else {
             store.sawStrangers()
             awaitClosing(store)
@@ -166,87 +274,49 @@ package final class RelocationScheduler: RelocationScheduling {
     /// Open in its presenters alone, as far as can be seen: they let go when they are asked. Anybody else is waited for
     /// first, since asking costs the presenters a pause.
     private func canBeAskedFor(_ store: LegacyStore) -> Bool {
-        let known = Set(presenting(store).map(\.pid))
+        let known = Set(presenting(store.address).map(\.pid))
         guard !known.isEmpty, store.mayAsk else { return false }
         if store.holders().allSatisfy({ known.contains($0.pid) }) { return true }
         store.sawStrangers()
         return false
     }
 
-    private func presenting(_ store: LegacyStore) -> [FileHolder] {
-        guard let name = FilePath.Component(bytes: store.address.name) else { return [] }
+    func presenting(_ address: StoreAddress) -> [FileHolder] {
+        guard let name = FilePath.Component(bytes: address.name) else { return [] }
         return presenters.holders(
-            presenting: ClaimedItem(container: store.address.group, path: FilePath(root: nil, [name])))
+            presenting: ClaimedItem(container: address.group, path: FilePath(root: nil, [name])))
     }
 
     private func awaitClosing(_ store: LegacyStore) {
         let wasWaiting = store.state == .waiting
-        store.state = .waiting
+        store.awaitClosing()
+        store.waitsBecause = LegacyStore.isOpenElsewhere
         guard store.nameHolders(), !wasWaiting else { return }
         logger.info(
             "waiting to relocate \(PrintablePath(store.path))", metadata: ["open-in": "\(store.waitingFor.list)"])
     }
 
-    private func relocate(_ store: LegacyStore, claimDeadline: Duration) {
+    private func relocate(_ store: LegacyStore, _ round: inout Round) {
         store.endProbing()
-        guard Self.isThere(store) || Self.isUnfinished(store) else { return store.find() }
-        guard !Self.isLinkToGroup(store) || Self.isUnfinished(store) else { return store.succeeded() }
-        let asked = presenting(store)
-        announcements.relocating(store.address, waitingFor: asked)
-        store.state = .relocating
-        let opener = FeedOpener(feed: feed, store: store.address)
-        do throws(RelocationFailure) {
-            let summary = try engine(request(for: store, claimDeadline), opener).run()
-            announcements.ended(store.address)
-            opener.resume(announcing: summary.event)
-            if let migration = summary.migration { feed.announce(migration, of: store.address) }
-            succeeded(summary, store)
-        } catch {
-            // Whoever is in the way is waited for: that it is not over yet is told when it is known who they are.
-            let isOver = error.kind != .busy
-            if isOver { announcements.ended(store.address) }
-            opener.resume(announcing: isOver ? error.event : nil)
-            failed(error, store)
+        let isUnfinished = Self.isUnfinished(store)
+        guard store.isThere || store.hasOrphans || isUnfinished else { return store.find() }
+        if !isUnfinished {
+            if Self.isLinkToGroup(store) { return store.succeeded() }
+            if !store.isGroupStore, store.hasNothing { return store.succeeded(.empty) }
         }
-    }
-
-    private func request(
-        for store: LegacyStore, _ claimDeadline: Duration
-    ) throws(RelocationFailure) -> RelocationRequest {
-        let configuration = store.configuration
-        var request = RelocationRequest(source: store.path, group: store.group)
-        request.name = configuration.name.database
-        request.onConflict = configuration.onConflict
-        request.retirement = configuration.retirement
-        request.journalMode = configuration.journalMode
-        request.identifier = GroupIdentifier(store.address.group)
-        request.claimDeadline = claimDeadline
-        // Whoever opens it in this instant is waited for by their close's event, not here, while presenters wait.
-        request.deadline = .milliseconds(presenting(store).isEmpty ? 100 : 1000)
-        if let migration = configuration.migration {
-            try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet })
-        }
-        return request
-    }
-
-    func engine(
-        _ request: RelocationRequest, _ opener: FeedOpener, isAbandoned: @escaping @Sendable () -> Bool = { false },
-        report: @escaping (RelocationEvent) -> Void = { _ in }
-    ) -> RelocationEngine {
-        RelocationEngine(
-            request, registry: presenters, opener: opener,
-            isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() },
-            report: report)
-    }
-
-    private static func isThere(_ store: LegacyStore) -> Bool {
-        guard let directory = try? Directory(store.directory) else { return false }
-        return (try? directory.status(store.name.database)) != nil
+        // What failed, and is only tried again because time has passed, is told when something else comes of it.
+        let last = store.lastFailure
+        if last == nil { announcements.relocating(store.address, waitingFor: presenting(store.address)) }
+        let place = LegacyPlace(store, round.stores.configuration.claimDeadline)
+        let number = round.begin(store, last == nil ? .relocating : store.state)
+        submit(place.keys) { [self] in post(.relocated(number: number, relocate(place, after: last))) }
     }
 
     /// An earlier attempt moved it, and something after that is still to be done.
     private static func isUnfinished(_ store: LegacyStore) -> Bool {
-        (try? GroupContainer(store.group).journal()) != nil
+        var request = RelocationRequest(source: store.path, group: store.group)
+        request.name = store.configuration.name.database
+        return RelocationEngine(request).isUnfinished
     }
 
     /// The group's store under a second name, which the feed itself may have open: nobody's close is waited for.
@@ -269,27 +339,42 @@ package final class RelocationScheduler: RelocationScheduling {
             "\(summary.outcome.rawValue): \(PrintablePath(summary.from)) to \(PrintablePath(summary.to))",
             metadata: ["method": "\(summary.method?.rawValue ?? "none")", "bytes": "\(summary.bytes)"])
         for note in summary.notes { logger.notice("\(note)") }
-        store.succeeded()
+        store.succeeded(summary.outcome == .nothingToDo && !store.isGroupStore ? .empty : .relocated)
     }
 
-    private func failed(_ failure: RelocationFailure, _ store: LegacyStore) {
+    /// `last`: the failure that was told before.
+    private func failed(_ failure: RelocationFailure, _ store: LegacyStore, after last: LegacyStore.Failure?) {
+        let told = LegacyStore.Failure(failure)
         if failure.kind == .busy {
             store.state = .waiting
             store.waitingFor = failure.holders
-            if !presenting(store).isEmpty || store.isGroupStore {
-                logger.notice("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
+            store.waitsBecause = failure.holders.isEmpty ? failure.message : LegacyStore.isOpenElsewhere
+            if !presenting(store.address).isEmpty || store.isGroupStore {
+                if store.isNews(told) {
+                    logger.notice("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
+                }
                 return store.askedInVain()
             }
-            // Opened again before anybody could look: asked once more, so that the next close is heard of.
-            if !store.isOpen() {
-                store.lookAgain()
-                post(.notice(.woken))
-            }
-            return
+            // Opened again before anybody could look, or claimed: asked once more, so that the next close is heard of.
+            return store.isOpen() ? store.awaitClosing() : store.lookAgainLater()
         }
-        logger.error("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
+        if told != last {
+            logger.error("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
+        }
         let isPassing = failure.kind != .conflict && failure.kind != .badData
-        store.failed(
-            failure.outcome, detail: "\(failure.message) (\(failure.remedy))", passing: isPassing)
+        store.failed(told, passing: isPassing)
+    }
+}
+
+extension RelocationScheduler {
+    /// What a client's relocation touches, and what the store that it makes is called on the wire.
+    private func places(
+        of operation: RelocateOperation, _ configuration: Configuration
+    ) -> (Set<RelocationKey>, StoreAddress?) {
+        guard let request = try? RelocationRequest(operation),
+            let name = request.name ?? request.source.lastComponent
+        else { return ([], nil) }
+        let keys = RelocationKey.of(request.source).union(RelocationKey.of(request.group.appending(name)))
+        return (keys, configuration.address(of: request))
     }
 }

@@ -82,8 +82,10 @@ struct AttributeExpectation {
                         + "ELSE CAST(\(was) AS INTEGER) END)"))
         }
         if affinity == .real, old.type.isWhole {
-            // What the column can hold of it.
-            return converted(ColumnRule.equal(now, "CAST(\(was) AS REAL)"))
+            // A number becomes what the column can hold of it; what is none stays what it was.
+            return converted(
+                ColumnRule.equal(
+                    now, "(CASE WHEN typeof(\(was)) = 'integer' THEN CAST(\(was) AS REAL) ELSE \(was) END)"))
         }
         // Stored as it was, numbers of other types are equal to what they were.
         return ColumnRule(

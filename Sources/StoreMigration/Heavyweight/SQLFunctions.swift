@@ -19,7 +19,7 @@ enum SQLFunction: String {
     case truth = "gs_truth"
 
     /// Makes all of them known to the connection.
-    static func register(_ store: some SQLFunctionHost) throws {
+    static func register(_ store: SQLiteConnection) throws {
         try addTexts(store)
         try addNumbers(store)
         try addPatterns(store)
@@ -33,7 +33,7 @@ enum SQLFunction: String {
         }
     }
 
-    private static func addTexts(_ store: some SQLFunctionHost) throws {
+    private static func addTexts(_ store: SQLiteConnection) throws {
         let functions: [(SQLFunction, (String) -> String)] = [
             (upper, { $0.uppercased() }), (lower, { $0.lowercased() }), (capitalized, { $0.capitalized }),
             (canonical, { fold($0, 3) }),
@@ -64,7 +64,7 @@ enum SQLFunction: String {
         return text.folding(options: folding, locale: nil)
     }
 
-    private static func addNumbers(_ store: some SQLFunctionHost) throws {
+    private static func addNumbers(_ store: SQLiteConnection) throws {
         let functions: [(String, (Double) -> Double)] = [
             ("gs_sqrt", { $0.squareRoot() }), ("gs_ln", { log($0) }), ("gs_log", { log10($0) }),
             ("gs_exp", { exp($0) }),
@@ -85,7 +85,7 @@ enum SQLFunction: String {
         }
     }
 
-    private static func addPatterns(_ store: some SQLFunctionHost) throws {
+    private static func addPatterns(_ store: SQLiteConnection) throws {
         let patterns = PatternCache()
         try store.addFunction(like.rawValue, arguments: 3) { values in
             guard let text = values[0].string, let pattern = values[1].string else { return .null }

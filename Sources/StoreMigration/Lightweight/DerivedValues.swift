@@ -19,10 +19,11 @@ struct DerivedValues {
         let layout = succession.destination
         try store.addCoreDataFunctions()
         for derived in layout.derivedAttributeTriggers {
-            let (entity, attribute) = Self.parts(derived.name)
-            guard isOtherwise(attribute, of: entity) || !derived.isOfItsMoment && !derived.sources.allSatisfy(isKept)
+            guard
+                isOtherwise(derived.attribute, of: derived.entity)
+                    || !derived.isOfItsMoment && !derived.sources.allSatisfy(isKept)
             else { continue }
-            try set(derived.value, derived.column, in: derived.table, of: entity)
+            try set(derived.value, derived.column, in: derived.table, of: derived.entity)
         }
         for name in layout.unknownDerivations {
             let (entity, attribute) = Self.parts(name)

@@ -36,19 +36,14 @@ struct LightweightMigration {
         self.options = options
         self.progress = progress
         succession = ModelSuccession(layout, StoreLayout(destination), mapping)
-        let tables = succession.tableMigrations.map { $0.makingUniqueColumnsAnew(schema) }
-        let indexes = try StoreIndex.all(store, schema)
-        let sharers = Dictionary(grouping: tables) { $0.source?.name ?? "" }.mapValues(\.count)
-        changes = tables.map { [succession] table in
-            TableChange(table, succession, schema, indexes, sharers: sharers[table.source?.name ?? ""] ?? 0)
-        }
-        self.tables = tables
-        self.indexes = indexes
+        indexes = try StoreIndex.all(store, schema)
+        changes = TableChange.all(succession, schema, indexes)
+        tables = changes.map(\.table)
     }
 
     mutating func run() throws {
         // Looked at anew: the copy may be of a later moment than the one that was checked.
-        let obstacles = try StoreObstacles(schema, succession) { [store] in try store.integer($0) }.find(options)
+        let obstacles = try StoreObstacles(store, schema, succession).find(options)
         if let error = MigrationError(obstacles, in: store.path) { throw error }
         var history = HistoryMigration(store, schema, succession)
         try history.removeChangesOfRemoved()
@@ -127,11 +122,11 @@ struct LightweightMigration {
         let targets = TableLayout.ownColumns + columns.map { $0.column.name.sqlName }
         let number = EntityNumberExpression(table.numbers, of: "Z_ENT").text
         let expressions = ["Z_PK", number, "Z_OPT"] + columns.map { $0.expression(succession.numbers, family: family) }
-        let condition = table.takesAll ? "" : " WHERE Z_ENT IN (\(family.sorted().list))"
         // Without an index, and so in the order of the keys: rows are appended.
         try store.execute(
             "INSERT INTO \(temporary(table)) (\(targets.joined(separator: ", "))) "
-                + "SELECT \(expressions.joined(separator: ", ")) FROM \(source.name.sqlName) NOT INDEXED\(condition)")
+                + "SELECT \(expressions.joined(separator: ", ")) FROM \(source.name.sqlName) NOT INDEXED\(table.rowCondition)"
+        )
     }
 
     /// What is left of the old tables once all that was to be kept is somewhere else.

@@ -9,7 +9,7 @@ struct StoreIndex {
     /// In lower case; nil where it is of some rows only or of expressions: those may name any.
     let columns: Set<String>?
 
-    static func all(_ store: StoreWriter, _ schema: StoreSchema) throws -> [StoreIndex] {
+    static func all(_ store: SQLiteConnection, _ schema: StoreSchema) throws -> [StoreIndex] {
         try schema.objects.filter { $0.kind == .index }.map { index in
             StoreIndex(
                 name: index.name, table: index.table, creation: index.creation,
@@ -17,7 +17,7 @@ struct StoreIndex {
         }
     }
 
-    private static func columns(of index: StoreSchema.Object, _ store: StoreWriter) throws -> Set<String>? {
+    private static func columns(of index: StoreSchema.Object, _ store: SQLiteConnection) throws -> Set<String>? {
         let isPartial = try store.integer(
             "SELECT partial FROM pragma_index_list(?) WHERE name = ?", [.text(index.table), .text(index.name)])
         guard isPartial == 0 else { return nil }

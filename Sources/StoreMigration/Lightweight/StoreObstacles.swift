@@ -11,25 +11,23 @@ import SystemPackage
 /// in each object, no two objects have what a uniqueness constraint lets one have, and no entity with persistent history
 /// is removed.
 package struct StoreObstacles {
-    private let integer: (String) throws -> Int64?
+    private let store: SQLiteConnection
     private let schema: StoreSchema
     private let succession: ModelSuccession
     private let tables: [TableMigration]
 
     /// Nil for a step that isn't inferred: a mapping model makes new objects.
-    package init?(_ reader: StoreReader, _ step: MigrationStep) throws {
+    package init?(_ reader: SQLiteConnection, _ step: MigrationStep) throws {
         guard case .inferred(let mapping) = step.method else { return nil }
         let schema = try StoreSchema(reader)
         let source = StoreLayout(step.source).named(as: schema)
-        self.init(
-            schema, ModelSuccession(source, StoreLayout(step.destination), mapping), integer: { try reader.integer($0) }
-        )
+        self.init(reader, schema, ModelSuccession(source, StoreLayout(step.destination), mapping))
     }
 
-    init(_ schema: StoreSchema, _ succession: ModelSuccession, integer: @escaping (String) throws -> Int64?) {
+    init(_ store: SQLiteConnection, _ schema: StoreSchema, _ succession: ModelSuccession) {
         self.schema = schema
         self.succession = succession
-        self.integer = integer
+        self.store = store
         tables = succession.tableMigrations
     }
 
@@ -111,9 +109,9 @@ package struct StoreObstacles {
         for start in stride(from: 0, to: candidates.count, by: Self.termsAtOnce) {
             let some = candidates[start..<min(start + Self.termsAtOnce, candidates.count)]
             let any = some.map(\.condition).joined(separator: " OR ")
-            guard try integer("SELECT EXISTS (SELECT 1 FROM \(rows) WHERE \(any))") == 1 else { continue }
+            guard try store.integer("SELECT EXISTS (SELECT 1 FROM \(rows) WHERE \(any))") == 1 else { continue }
             for candidate in some {
-                let count = try integer("SELECT count(*) FROM \(rows) WHERE \(candidate.condition)") ?? 0
+                let count = try store.integer("SELECT count(*) FROM \(rows) WHERE \(candidate.condition)") ?? 0
                 if count > 0 { findings.append(finding(candidate, count)) }
             }
         }
@@ -195,10 +193,9 @@ package struct StoreObstacles {
         let names = columns.indices.map { "v\($0)" }
         let values = zip(columns, names).map { "\($0.expression(succession.numbers, family: coming)) AS \($1)" }
         let present = names.map { "\($0) IS NOT NULL" }.joined(separator: " AND ")
-        let rows = table.takesAll ? "" : " WHERE Z_ENT IN (\(coming.sorted().list))"
-        return try integer(
+        return try store.integer(
             "SELECT count(*) FROM (SELECT 1 FROM (SELECT \(values.joined(separator: ", ")) "
-                + "FROM \(source.name.sqlName) NOT INDEXED\(rows)) WHERE \(present) "
+                + "FROM \(source.name.sqlName) NOT INDEXED\(table.rowCondition)) WHERE \(present) "
                 + "GROUP BY \(names.map { $0 + " COLLATE BINARY" }.joined(separator: ", ")) HAVING count(*) > 1)") ?? 0
     }
 
@@ -209,7 +206,7 @@ package struct StoreObstacles {
         return try succession.source.numbers.entities.compactMap { entity in
             guard succession.successors[entity.name] == nil else { return nil }
             let number = succession.source.numbers.number(of: entity.name)
-            let count = try integer("SELECT count(*) FROM ACHANGE NOT INDEXED WHERE ZENTITY = \(number)") ?? 0
+            let count = try store.integer("SELECT count(*) FROM ACHANGE NOT INDEXED WHERE ZENTITY = \(number)") ?? 0
             guard count > 0 else { return nil }
             return MigrationFinding(
                 .error, code: CoreDataError.migration, entity: entity.name,

@@ -3,26 +3,42 @@ import PersistentStore
 
 /// Rows whose entity number is none of their table's. No object is made of them; they stay as they are, and one that gets
 /// the number of another entity so would become an object of it.
-struct StrayRows {
-    private let store: StoreWriter
+package struct StrayRows {
+    private let store: SQLiteConnection
     private let indexes: [StoreIndex]
     private(set) var notes: [String] = []
 
-    init(_ store: StoreWriter, _ indexes: [StoreIndex]) {
+    init(_ store: SQLiteConnection, _ indexes: [StoreIndex]) {
         self.store = store
         self.indexes = indexes
     }
 
+    /// Returns what the migration would note of a store that is only read.
+    package static func notes(_ reader: StoreReader, _ step: MigrationStep) throws -> [String] {
+        guard case .inferred(let mapping) = step.method else { return [] }
+        let schema = try StoreSchema(reader)
+        let source = StoreLayout(step.source).named(as: schema)
+        let succession = ModelSuccession(source, StoreLayout(step.destination), mapping)
+        let indexes = try StoreIndex.all(reader, schema)
+        var strays = StrayRows(reader, indexes)
+        for change in TableChange.all(succession, schema, indexes) {
+            try strays.look(change, isRenumberingToCome: true)
+        }
+        return strays.notes
+    }
+
     /// Looks where an index tells, or where all rows are read anyway: an attribute that is added takes no longer with more
     /// rows.
-    mutating func look(_ change: TableChange) throws {
-        guard let source = change.table.source else { return }
+    ///
+    /// - Parameter isRenumberingToCome: Whether nobody will look after the rows were renumbered.
+    mutating func look(_ change: TableChange, isRenumberingToCome: Bool = false) throws {
+        guard let source = change.table.source, change.table.takesAll || change.table.leaving != nil else { return }
         let isIndexed = indexes.contains { $0.table == source.name && $0.columns == ["z_ent"] }
         let known = change.known.sorted()
         if isIndexed {
             guard try hasOthers(source.name.sqlName, than: known) else { return }
         } else {
-            guard case .rebuilt = change.way else { return }
+            guard change.way.readsAllRows || isRenumberingToCome && change.way.isRenumbering else { return }
         }
         note(
             try store.integer(
@@ -52,5 +68,13 @@ struct StrayRows {
                 + "SELECT EXISTS (SELECT 1 FROM n WHERE number NOT IN (\(known.list))) "
                 + "OR EXISTS (SELECT 1 FROM \(table) WHERE Z_ENT IS NULL)")
         return others == 1
+    }
+}
+
+extension TableChange.Way {
+    fileprivate var readsAllRows: Bool { if case .rebuilt = self { true } else { false } }
+
+    fileprivate var isRenumbering: Bool {
+        if case .altered(let alteration) = self { alteration.renumbering != nil } else { false }
     }
 }

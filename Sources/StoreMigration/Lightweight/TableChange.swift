@@ -20,6 +20,15 @@ struct TableChange {
     /// The numbers of all entities that the table is for, as it is.
     let known: Set<Int64>
 
+    /// Returns how each of the destination's tables comes about.
+    static func all(_ succession: ModelSuccession, _ schema: StoreSchema, _ indexes: [StoreIndex]) -> [TableChange] {
+        let tables = succession.tableMigrations.map { $0.makingUniqueColumnsAnew(schema) }
+        let sharers = Dictionary(grouping: tables) { $0.source?.name ?? "" }.mapValues(\.count)
+        return tables.map { table in
+            TableChange(table, succession, schema, indexes, sharers: sharers[table.source?.name ?? ""] ?? 0)
+        }
+    }
+
     /// - Parameters:
     ///   - sharers: Tables of the destination whose rows come from the same one.
     ///   - indexes: Those of the table as it is.

@@ -11,11 +11,21 @@ struct TableMigration {
     let columns: [ColumnMigration]
     /// Whether each object of the source's table comes here.
     let takesAll: Bool
+    /// The numbers of the entities of the source's table whose objects don't come here, where rows of no entity do: they
+    /// stay with the hierarchy's root, or what is left of it. Nil where another table takes them.
+    let leaving: [Int64]?
     /// Whether an entity of the table has another version hash than before.
     let isTransformed: Bool
     /// Whether the table's own statement says which columns are unique, as Core Data's of 2015 did: to say something else,
     /// it is made anew.
     private(set) var saysWhatIsUnique = false
+
+    /// Which rows of the source's table come here, as SQL says it.
+    var rowCondition: String {
+        if takesAll { return "" }
+        if let leaving { return " WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(leaving.list))" }
+        return " WHERE Z_ENT IN (\(numbers.keys.sorted().list))"
+    }
 
     /// Whether the rows stay as they are, and the table too.
     var isUnchanged: Bool {
@@ -74,9 +84,12 @@ extension ModelSuccession {
         let columns = table.columns.map { column in
             self.column(column, coming: Set(numbers.keys), from)
         }
+        let leaving = all.map(source.numbers.number).filter { numbers[$0] == nil }
+        let heir = all.lazy.compactMap { self.successors[$0] }.first.flatMap(destination.table)
         return TableMigration(
             source: from, destination: table, numbers: numbers, columns: columns,
-            takesAll: Set(all) == Set(pairs.map(\.old)), isTransformed: !family.allSatisfy(isCopied))
+            takesAll: Set(all) == Set(pairs.map(\.old)),
+            leaving: heir?.name == table.name ? leaving.sorted() : nil, isTransformed: !family.allSatisfy(isCopied))
     }
 
     private func column(_ column: ColumnLayout, coming: Set<Int64>, _ from: TableLayout?) -> ColumnMigration {

@@ -36,7 +36,8 @@ struct ChangedValues {
     var condition: String {
         let whole = "CAST(\(column) AS INTEGER) IS NOT \(column) AND Z_ENT IN (\(toWhole.sorted().list))"
         let fraction =
-            "CAST(CAST(\(column) AS REAL) AS INTEGER) IS NOT \(column) AND Z_ENT IN (\(toFraction.sorted().list))"
+            "typeof(\(column)) = 'integer' AND CAST(CAST(\(column) AS REAL) AS INTEGER) IS NOT \(column) "
+            + "AND Z_ENT IN (\(toFraction.sorted().list))"
         return "(\(column) IS NOT NULL AND ((\(whole)) OR (\(fraction))))"
     }
 }

@@ -5,7 +5,7 @@ import PersistentStore
 /// Counts what a migration removes from a store: objects, values and links that are there, and that the way has no place
 /// for. Nothing of the store changes.
 struct LossCount {
-    private let store: any CountedStore
+    private let store: SQLiteConnection
     private let layout: StoreLayout
     private let way: CarriedWay
     private let first: MigrationStep
@@ -22,9 +22,9 @@ struct LossCount {
     }
 
     /// Nil where there are no steps. Throws `StoreError`, `MappingModelError`.
-    init?(_ store: any CountedStore, _ steps: [MigrationStep]) throws {
+    init?(_ store: SQLiteConnection, _ steps: [MigrationStep]) throws {
         guard let first = steps.first else { return nil }
-        let schema = try store.schema()
+        let schema = try StoreSchema(store)
         self.store = store
         self.first = first
         let layout = StoreLayout(first.source).named(as: schema)
@@ -42,7 +42,7 @@ struct LossCount {
 
     func losses() throws -> StoreLosses {
         // A store that lacks them can't be migrated; what is missing is told elsewhere.
-        guard try store.schema().missing(of: layout).isEmpty else { return .none }
+        guard try StoreSchema(store).missing(of: layout).isEmpty else { return .none }
         var values: [StoreLosses.Loss] = []
         for table in layout.tables { values += try count(candidates(of: table), in: table) }
         var found: [StoreLosses.Loss] = []
@@ -106,7 +106,7 @@ struct LossCount {
     private func sql(
         _ condition: MappingPredicate, about entity: String, _ mapping: EntityMapping?
     ) throws -> String {
-        try store.addFunctions()
+        try SQLFunction.register(store)
         var compiler = ExpressionCompiler(layout, schema: "main").about(entity, as: "s", mapping)
         do { return try compiler.condition(condition) } catch { throw MappingModelError(error, .invalid, nil) }
     }
@@ -120,7 +120,7 @@ struct LossCount {
         try stride(from: 0, to: candidates.count, by: Self.termsAtOnce).flatMap { start in
             let some = Array(candidates[start..<min(start + Self.termsAtOnce, candidates.count)])
             let sums = some.map { "sum(\($0.condition))" }.joined(separator: ", ")
-            let row = try store.row("SELECT \(sums) FROM \(table.name.sqlName) NOT INDEXED")
+            let row = try store.prepare("SELECT \(sums) FROM \(table.name.sqlName) NOT INDEXED").integers()
             return zip(some, row).compactMap { $1 > 0 ? $0.loss($1) : nil }
         }
     }
@@ -209,29 +209,6 @@ struct LossCount {
     }
 }
 
-/// A store that is counted, however it is read.
-protocol CountedStore {
-    func schema() throws -> StoreSchema
-    func row(_ sql: String) throws -> [Int64]
-    func addFunctions() throws
-}
-
-extension CountedStore {
-    func integer(_ sql: String) throws -> Int64? { try row(sql).first }
-}
-
-extension StoreReader: CountedStore {
-    func schema() throws -> StoreSchema { try StoreSchema(self) }
-    func row(_ sql: String) throws -> [Int64] { try prepare(sql).integers() }
-    func addFunctions() throws { try SQLFunction.register(self) }
-}
-
-extension StoreWriter: CountedStore {
-    func schema() throws -> StoreSchema { try StoreSchema(self) }
-    func row(_ sql: String) throws -> [Int64] { try prepare(sql).integers() }
-    func addFunctions() throws { try SQLFunction.register(self) }
-}
-
 extension SQLiteStatement {
     /// Of the first row.
     fileprivate func integers() throws -> [Int64] {
@@ -241,12 +218,8 @@ extension SQLiteStatement {
 
 extension MigrationManager {
     /// What the whole way removes from a store that is of the first step's source. Throws `StoreError`.
-    package func losses(_ reader: StoreReader) throws -> StoreLosses { try counted { try LossCount(reader, steps) } }
-
-    func losses(_ store: StoreWriter) throws -> StoreLosses { try counted { try LossCount(store, steps) } }
-
-    private func counted(_ make: () throws -> LossCount?) throws -> StoreLosses {
-        do { return try make()?.losses() ?? .none } catch let error as MappingModelError {
+    package func losses(_ store: SQLiteConnection) throws -> StoreLosses {
+        do { return try LossCount(store, steps)?.losses() ?? .none } catch let error as MappingModelError {
             throw MigrationError(CoreDataError.migration, "\(error)", remedy: error.remedy)
         }
     }

@@ -23,12 +23,12 @@ package struct ExternalReferences {
         package static let remedy = "restore them from a backup"
     }
 
-    private let prepare: (String) throws -> SQLiteStatement
+    private let store: SQLiteConnection
     private let layout: StoreLayout
     private let external: ExternalData
 
-    init(_ store: StoreWriter, beside keeper: FilePath, _ model: ManagedObjectModel) {
-        prepare = { try store.prepare($0) }
+    init(_ store: SQLiteConnection, beside keeper: FilePath, _ model: ManagedObjectModel) {
+        self.store = store
         layout = StoreLayout(model)
         external = ExternalData(of: keeper)
     }
@@ -36,7 +36,7 @@ package struct ExternalReferences {
     /// Of a store whose own model is known; nil where its tables aren't the model's. Throws `StoreError`, `SystemError`.
     package static func missing(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> [Missing]? {
         guard try StoreSchema(reader).missing(of: StoreLayout(model)).isEmpty else { return nil }
-        return try ExternalReferences(reader, model).missing()
+        return try ExternalReferences(reader, beside: reader.location.path, model).missing()
     }
 
     /// The same of a store by its place and the model that it carries; none where it carries none.
@@ -46,10 +46,10 @@ package struct ExternalReferences {
         }
     }
 
-    private init(_ reader: StoreReader, _ model: ManagedObjectModel) {
-        prepare = { try reader.prepare($0) }
-        layout = StoreLayout(model)
-        external = ExternalData(of: reader.location.path)
+    /// Returns whether objects name files that are there. Throws `StoreError`.
+    package static func areNamed(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> Bool {
+        guard try StoreSchema(reader).missing(of: StoreLayout(model)).isEmpty else { return false }
+        return try !ExternalReferences(reader, beside: reader.location.path, model).files().isEmpty
     }
 
     /// One for each attribute of which files are missing.
@@ -88,7 +88,7 @@ package struct ExternalReferences {
     /// The column holds 2, the file's name and 0 where the data is outside.
     private func names(in column: String, of table: String) throws -> [String] {
         let value = column.sqlName
-        let rows = try prepare(
+        let rows = try store.prepare(
             "SELECT CAST(substr(\(value), 2, 36) AS TEXT) FROM \(table.sqlName) NOT INDEXED "
                 + "WHERE typeof(\(value)) = 'blob' AND length(\(value)) = 38 AND substr(\(value), 1, 1) = x'02'")
         var names: [String] = []

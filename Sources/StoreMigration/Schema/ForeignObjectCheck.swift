@@ -48,7 +48,7 @@ struct ForeignObjectCheck {
             try store.execute(object.creation)
             return nil
         } catch let error as StoreError where !error.isInterruption && !error.isFull {
-            return "the \(object.kind.rawValue) \(object.name) is dropped: \(error)"
+            return "the \(object.kind.rawValue) \(object.name) is dropped: \(error.reason)"
         }
     }
 

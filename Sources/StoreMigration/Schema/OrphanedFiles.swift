@@ -20,13 +20,13 @@ struct OrphanedFiles {
     /// `removing` them leaves none behind that nothing would ever remove.
     func settle(
         _ store: StoreWriter, beside keeper: FilePath, _ model: ManagedObjectModel, removing: Bool
-    ) throws -> [String] {
-        guard !before.isEmpty else { return [] }
+    ) throws -> String? {
+        guard !before.isEmpty else { return nil }
         let orphans = before.subtracting(try ExternalReferences(store, beside: keeper, model).files()).sorted()
         let left = removing ? orphans.filter { !remove($0) } : orphans
-        guard let first = left.first else { return [] }
+        guard let first = left.first else { return nil }
         let rest = left.count > 1 ? " and \(left.count - 1) others" : ""
-        return ["external files that no object names any more stay in the support folder: \(first)\(rest)"]
+        return "external files that no object names any more stay in the support folder: \(first)\(rest)"
     }
 
     private func remove(_ name: String) -> Bool {

@@ -28,6 +28,8 @@ def key_of_json(key):
         return tuple(key_of_json(k)[0] for k in key)
     if isinstance(key, dict) and "base64" in key:
         return (("blob", base64.b64decode(key["base64"])),)
+    if isinstance(key, dict) and "real" in key:
+        return (("float", repr(float(key["real"]))),)
     if isinstance(key, str):
         return (("text", key.encode("utf-8", "surrogateescape")),)
     return ((type(key).__name__, repr(key)),)

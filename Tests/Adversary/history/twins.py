@@ -170,7 +170,13 @@ class Twins:
                 kind = "an error" if whole else "an error that SQLite does not undo"
                 raise Problem(f"contents differ after {kind}", self.step, f"{line[:300]} {a[0]} "
                               + first_difference(contents(self.a), contents(self.b)))
-        self.oracle.mark(self.step, vacuumed=step == "VACUUM")
+        try:
+            self.oracle.mark(self.step, vacuumed=step == "VACUUM")
+        except sqlite3.DatabaseError as error:
+            # A renamed column can make SQLite write an index into the schema that it doesn't read again.
+            if outcome(self.a, "SELECT count(*) FROM sqlite_schema")[0][0] == "error":
+                raise Skip(f"SQLite can't read its own schema, without history either: {error}") from error
+            raise
 
     def judge_gaps(self, former, new):
         """A table that was dropped or made anew, and a new one that holds rows, must be named as a gap."""

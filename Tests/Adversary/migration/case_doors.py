@@ -153,7 +153,7 @@ def run(round):
     for _, apply in chosen:
         try:
             apply(new)
-        except StopIteration:  # the other change has taken what this one changes
+        except (KeyError, StopIteration):  # the other change has taken what this one changes
             pass
     round.title = " + ".join(words for words, _ in chosen)
     if new.fault():

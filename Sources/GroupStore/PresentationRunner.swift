@@ -1,0 +1,232 @@
+import FileCoordination
+import FoundationEssentials
+import GroupContainer
+import LinuxSystem
+import Synchronization
+
+/// Carries out what a `PresentationState` says, one thing after another.
+final class PresentationRunner: Sendable {
+    private typealias Waiter = CheckedContinuation<Void, any Error>
+
+    private struct Input {
+        let event: PresentationState.Event
+        /// What went wrong, where the event says that something did.
+        var error: (any Error)?
+    }
+
+    private struct State {
+        var presentation = PresentationState()
+        var inputs: [Input] = []
+        /// Somebody is at work on the inputs, and takes what comes meanwhile.
+        var isRunning = false
+        var waiters: [PresentationState.Ticket: Waiter] = [:]
+        var next: PresentationState.Ticket = 1
+        var url: URL
+        var lock: PresentedClaim?
+        weak var presenter: StorePresentation?
+        /// What is under way, and can be cancelled.
+        var task: Task<Void, Never>?
+        var locking: Cancellation?
+        var nextPause = shortestPause
+    }
+
+    private let store: SharedStore
+    private let openStore: @Sendable (URL) async throws -> Void
+    private let closeStore: @Sendable () async throws -> Void
+    private let failed: @Sendable (any Error) async -> Void
+    private let state: Mutex<State>
+
+    /// How long one attempt waits for a relocation under way, and for those who claim the store.
+    private static let patience = Duration.seconds(30)
+    private static let shortestPause = Duration.milliseconds(20)
+    private static let longestPause = Duration.seconds(2)
+
+    init(
+        _ store: SharedStore, open: @escaping @Sendable (URL) async throws -> Void,
+        close: @escaping @Sendable () async throws -> Void, failed: @escaping @Sendable (any Error) async -> Void
+    ) {
+        self.store = store
+        openStore = open
+        closeStore = close
+        self.failed = failed
+        state = Mutex(State(url: store.url))
+    }
+
+    var url: URL { state.withLock { $0.url } }
+
+    var isOpen: Bool {
+        state.withLock { state in
+            switch state.presentation.phase {
+            case .open, .closing: true
+            case .closed, .locking, .opening, .pausing, .ended: false
+            }
+        }
+    }
+
+    func report(refused reason: String) async {
+        await failed(
+            FileCoordinationError(
+                .agent, reason, remedy: "others wait for this program without asking it; see the agent's log"))
+    }
+
+    // MARK: What others want
+
+    /// Throws what locking or opening the store throws, and `CancellationError`.
+    func begin(_ presenter: StorePresentation) async throws {
+        state.withLock { $0.presenter = presenter }
+        try await withTaskCancellationHandler {
+            try await wait { .begin($0) }
+            // It may have come too late to be heard of there.
+            try Task.checkCancellation()
+        } onCancel: {
+            // Nobody waits for this end: whoever began hears of it as a cancellation.
+            send(.end(0))
+        }
+    }
+
+    /// Returns when the store is closed. Throws what closing it throws; `CancellationError` when the task is cancelled.
+    func relinquish() async throws {
+        try Task.checkCancellation()
+        let ticket = ticket()
+        try await withTaskCancellationHandler {
+            try await wait(ticket) { .relinquish($0) }
+        } onCancel: {
+            send(.withdraw(ticket))
+        }
+    }
+
+    func reacquire() { send(.reacquire) }
+
+    /// Throws what closing the store throws.
+    func end() async throws { try await wait { .end($0) } }
+
+    private func ticket() -> PresentationState.Ticket {
+        state.withLock { state in
+            defer { state.next += 1 }
+            return state.next
+        }
+    }
+
+    private func wait(
+        _ ticket: PresentationState.Ticket? = nil,
+        _ event: (PresentationState.Ticket) -> PresentationState.Event
+    ) async throws {
+        let ticket = ticket ?? self.ticket()
+        try await withCheckedThrowingContinuation { (continuation: Waiter) in
+            state.withLock { $0.waiters[ticket] = continuation }
+            send(event(ticket))
+            // A cancellation before that found nothing to withdraw.
+            if case .relinquish = event(ticket), Task.isCancelled { send(.withdraw(ticket)) }
+        }
+    }
+
+    // MARK: One thing after another
+
+    private func send(_ event: PresentationState.Event, _ error: (any Error)? = nil) {
+        let isMine = state.withLock { state in
+            state.inputs.append(Input(event: event, error: error))
+            defer { state.isRunning = true }
+            return !state.isRunning
+        }
+        guard isMine else { return }
+        while let (effects, error) = step() {
+            for effect in effects { perform(effect, error) }
+        }
+    }
+
+    private func step() -> ([PresentationState.Effect], (any Error)?)? {
+        state.withLock { state in
+            guard !state.inputs.isEmpty else {
+                state.isRunning = false
+                return nil
+            }
+            let input = state.inputs.removeFirst()
+            return (state.presentation.handle(input.event), input.error)
+        }
+    }
+
+    private func perform(_ effect: PresentationState.Effect, _ error: (any Error)?) {
+        switch effect {
+        case .lock: lock()
+        case .cancelLocking: state.withLock { $0.locking }?.cancel()
+        case .unlock: state.withLock { $0.lock.take() }?.leave()
+        case .open: start(then: .opened, otherwise: .notOpened) { [self] in try await openStore(url) }
+        case .close: start(then: .closed, otherwise: .notClosed) { [self] in try await closeStore() }
+        case .cancelClosing, .cancelPause: state.withLock { $0.task }?.cancel()
+        case .pause: pause(error)
+        case .unpresent:
+            if let presenter = state.withLock({ $0.presenter }) {
+                FileCoordinator.removeFilePresenter(presenter, in: store.container)
+            }
+        case .succeed(let ticket): take(ticket)?.resume()
+        case .fail(let ticket): take(ticket)?.resume(throwing: error ?? CancellationError())
+        case .dismiss(let ticket): take(ticket)?.resume(throwing: CancellationError())
+        }
+    }
+
+    private func take(_ ticket: PresentationState.Ticket) -> Waiter? {
+        state.withLock { $0.waiters.removeValue(forKey: ticket) }
+    }
+
+    /// In a task of its own: nobody else's cancellation is its.
+    private func start(
+        then done: PresentationState.Event, otherwise failure: PresentationState.Event,
+        _ body: @escaping @Sendable () async throws -> Void
+    ) {
+        let task = Task { [self] in
+            do {
+                try await body()
+                if done == .opened { state.withLock { $0.nextPause = Self.shortestPause } }
+                send(done)
+            } catch {
+                send(failure, error)
+            }
+        }
+        state.withLock { $0.task = task }
+    }
+
+    private func lock() {
+        let cancellation = Cancellation()
+        let presenter = state.withLock { state in
+            state.locking = cancellation
+            return state.presenter
+        }
+        guard let presenter else { return send(.notLocked, CancellationError()) }
+        Task { [self] in
+            do {
+                let (url, lock) = try await SystemThread.run(name: "gs-find") { [store] in
+                    try store.lockedURL(for: presenter, Deadline(after: Self.patience)) { cancellation.isRequested }
+                }
+                state.withLock { state in
+                    // Whoever waits for the store goes on inside `open`, and may ask where it is.
+                    state.url = url
+                    state.lock = lock
+                }
+                send(.locked)
+            } catch {
+                send(.notLocked, error)
+            }
+        }
+    }
+
+    /// An app that lost its store would be worse off than one that waits.
+    private func pause(_ error: (any Error)?) {
+        let length = state.withLock { state in
+            defer { state.nextPause = min(state.nextPause * 2, Self.longestPause) }
+            return state.nextPause
+        }
+        let task = Task { [self] in
+            // Not cancelled with the pause: it is the app's.
+            await Task { [failed] in if let error { await failed(error) } }.value
+            try? await Task.sleep(for: length)
+            send(.paused)
+        }
+        state.withLock { $0.task = task }
+    }
+}
+
+private final class Cancellation: Sendable {
+    private let requested = Mutex(false)
+    var isRequested: Bool { requested.withLock { $0 } }
+    func cancel() { requested.withLock { $0 = true } }
+}

@@ -1,0 +1,175 @@
+import AgentProtocol
+import FileCoordination
+import GroupContainer
+import LinuxSystem
+import Synchronization
+
+// Registration with the agent is a state that is kept true: presenters that the agent doesn't know are registered when
+// there is one, when its configuration has changed, and as what they present then.
+extension RemoteRegistry {
+    func register(_ number: UInt64) {
+        let presenter = state.withLock { state -> Presenter? in
+            guard let found = state.presenters[number], found.remote == nil, !found.isAsking else { return nil }
+            state.presenters[number]?.isAsking = true
+            return found
+        }
+        guard let presenter else { return }
+        guard let address = ItemAddress(presenter.item), let generation = link.generation else {
+            return answered(number, .waiting(reason: "no agent answers at \(PrintablePath(socket))"))
+        }
+        var operation = PresentOperation(item: address, pid: presenter.holder.pid, program: presenter.holder.program)
+        operation.models = presenter.versions?.sorted()
+        link.request(.present(operation)) { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .success(let reply): registered(number, as: presenter.item, reply, generation)
+            case .failure(.refused(let error)):
+                answered(
+                    number,
+                    error.code == "unknown_store"
+                        ? .waiting(reason: error.message) : .refused(reason: error.message))
+            case .failure(let error): answered(number, .waiting(reason: error.message))
+            }
+        }
+    }
+
+    /// Asks for those that the agent doesn't know.
+    func registerMissing() {
+        for number in state.withLock({ $0.presenters.filter { $0.value.remote == nil }.keys.sorted() }) {
+            register(number)
+        }
+    }
+
+    private func registered(_ number: UInt64, as item: ClaimedItem, _ reply: JSONObject, _ generation: UInt64) {
+        guard let remote = reply.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value else {
+            return answered(number, .refused(reason: "the agent sent a presenter without a number"))
+        }
+        let claims = reply.claims("waits_for").map { Self.number(of: $0, generation) }
+        let (isWanted, isElsewhere) = state.withLock { state in
+            guard let found = state.presenters[number] else { return (false, false) }
+            guard found.item == item else {
+                state.presenters[number]?.isAsking = false
+                return (false, true)
+            }
+            state.presenters[number]?.remote = remote
+            state.presenters[number]?.relinquished.formUnion(claims)
+            return (true, false)
+        }
+        if isWanted { return answered(number, .registered, claims) }
+        link.request(.unpresent(presenter: remote))
+        // It was moved meanwhile.
+        if isElsewhere { register(number) }
+    }
+
+    /// `claims`: under way, and begun before.
+    private func answered(_ number: UInt64, _ registration: FilePresenterRegistration, _ claims: [UInt64] = []) {
+        typealias Told = (first: (@Sendable ([UInt64]) -> Void)?, receive: @Sendable (PresenterMessage) -> Void)
+        let (told, isNew) = state.withLock { state -> (Told?, Bool) in
+            guard let found = state.presenters[number] else { return (nil, false) }
+            state.presenters[number]?.isAsking = false
+            state.presenters[number]?.registration = registration
+            state.presenters[number]?.firstAnswer = nil
+            return ((found.firstAnswer, found.receive), found.registration != registration)
+        }
+        guard let told else { return }
+        if let first = told.first { return first(claims) }
+        if isNew { told.receive(.registration(registration)) }
+        // It may have its item open, which those who claim it don't know: nobody waits for the answer.
+        for claim in claims { told.receive(.request(claim: claim, .relinquish(.writer))) }
+    }
+
+    /// Presenters go with their items. `isKnownToAgent`: the agent has its presenters follow by itself.
+    func moved(_ moves: [ClaimBoard.Outcome.Move], isKnownToAgent: Bool) {
+        for move in moves {
+            for (number, presenter) in state.withLock({ $0.presenters }) {
+                guard let item = move.destination(of: presenter.item), item != presenter.item else { continue }
+                moved(number, to: item)
+                if !isKnownToAgent, presenter.remote != nil { registerAgain(number) }
+            }
+        }
+    }
+
+    private func registerAgain(_ number: UInt64) {
+        let remote = state.withLock { state in
+            defer { state.presenters[number]?.remote = nil }
+            return state.presenters[number]?.remote
+        }
+        if let remote { link.request(.unpresent(presenter: remote)) }
+        register(number)
+    }
+
+    private func moved(_ number: UInt64, to item: ClaimedItem) {
+        // Not under the lock: the registry of this process calls back under its own.
+        let inProcess = state.withLock { state in
+            state.presenters[number]?.item = item
+            return state.presenters[number]?.local
+        }
+        if let inProcess { local.move(inProcess, to: item) }
+    }
+}
+
+// MARK: - The link
+
+extension RemoteRegistry {
+    func linkConnected(generation: UInt64) { registerMissing() }
+
+    func linkReceived(type: String, _ object: JSONObject, generation: UInt64) {
+        if type == AgentConfigured.type { return registerMissing() }
+        guard let event = PresenterEvent(type: type, object),
+            let remote = object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value,
+            let claim = object.string("claim").flatMap({ WireNumber($0, .claim) })?.value
+        else { return }
+        let number = Self.number(of: claim, generation)
+        let found = state.withLock { state -> (key: UInt64, value: Presenter)? in
+            guard let found = state.presenters.first(where: { $0.value.remote == remote }) else { return nil }
+            if case .relinquish = event { state.presenters[found.key]?.relinquished.insert(number) }
+            if case .reacquire = event { state.presenters[found.key]?.relinquished.remove(number) }
+            return found
+        }
+        guard let found, let message = PresenterMessage(event, claim: number, container: container) else { return }
+        if case .notice(_, .didMove(let item, nil)) = message { moved(found.key, to: item) }
+        found.value.receive(message)
+    }
+
+    /// Nobody will say any more that a claim is over: whoever had let go waits until nobody holds the locks.
+    func linkLost(generation: UInt64) {
+        let lost = state.withLock { state in
+            let lost = state.presenters.filter { $0.value.remote != nil }
+            for number in lost.keys {
+                state.presenters[number]?.remote = nil
+                state.presenters[number]?.relinquished = []
+                state.presenters[number]?.registration = .waiting(reason: "the agent ended the connection")
+            }
+            return lost.sorted { $0.key < $1.key }.map(\.value)
+        }
+        for presenter in lost {
+            presenter.receive(.registration(.waiting(reason: "the agent ended the connection")))
+            returnItem(presenter)
+        }
+    }
+
+    /// How long a presenter waits for those who are at work on its item when the agent is lost.
+    private static let lossDeadline = Duration.seconds(30)
+
+    private func returnItem(_ presenter: Presenter) {
+        guard !presenter.relinquished.isEmpty else { return }
+        let claims = presenter.relinquished.sorted()
+        let thread = try? SystemThread(name: "gs-return") { [container] in
+            Self.waitUntilFree(presenter.item, container)
+            for claim in claims { presenter.receive(.notice(claim: claim, .reacquire)) }
+        }
+        if thread == nil { for claim in claims { presenter.receive(.notice(claim: claim, .reacquire)) } }
+    }
+
+    private static func waitUntilFree(_ item: ClaimedItem, _ container: GroupContainer) {
+        guard let claim = try? Claim([ClaimIntent(item, .read(.withoutChanges))], in: container) else { return }
+        let wait = ClaimWait(Deadline(after: lossDeadline))
+        do {
+            try claim.standInLine(wait)
+            try claim.enter(wait)
+        } catch {
+            // Its presenter goes on: what it finds there tells it whether it can.
+        }
+        claim.leave()
+    }
+}

@@ -1,0 +1,100 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// A file's permissions for its owner, groups and others, as acl(5) and path_resolution(7) have them: the mode, and the POSIX
+/// ACL where the file has one.
+struct AccessControlList {
+    /// The entries' tags, as the kernel writes them into `system.posix_acl_access`.
+    private enum Tag: UInt16 {
+        case owner = 0x01
+        case user = 0x02
+        case owningGroup = 0x04
+        case group = 0x08
+        case mask = 0x10
+        case others = 0x20
+    }
+
+    private struct Entry {
+        let tag: Tag
+        let permissions: CInt
+        let identifier: UInt32
+    }
+
+    private let owner: uid_t
+    private let group: gid_t
+    private let entries: [Entry]
+
+    /// `descriptor` may be one of O_PATH. Throws where it can't be said who may do what.
+    init(of descriptor: borrowing Descriptor, _ status: FileStatus) throws(SystemError) {
+        self.init(
+            owner: status.owner, group: status.group, mode: status.permissions,
+            attribute: try Self.attribute(of: descriptor.raw))
+    }
+
+    /// `attribute`: the content of `system.posix_acl_access`; nil for none. What isn't understood there grants nothing.
+    init(owner: uid_t, group: gid_t, mode: mode_t, attribute: [UInt8]?) {
+        self.owner = owner
+        self.group = group
+        // The kernel doesn't look at a list whose mask, which the group's bits of the mode are then, grants nothing.
+        let list = mode & 0o070 == 0 ? nil : attribute
+        entries =
+            list.map(Self.parse)
+            ?? [
+                Entry(tag: .owner, permissions: CInt(mode >> 6 & 7), identifier: 0),
+                Entry(tag: .owningGroup, permissions: CInt(mode >> 3 & 7), identifier: 0),
+                Entry(tag: .others, permissions: CInt(mode & 7), identifier: 0),
+            ]
+    }
+
+    /// Whether the user may do all of `mode` (`R_OK`, `W_OK`, `X_OK`).
+    func admits(_ user: PeerCredentials, to mode: CInt) -> Bool {
+        func grants(_ entry: Entry, _ mask: CInt) -> Bool { entry.permissions & mask & mode == mode }
+        let mask = entries.first { $0.tag == .mask }?.permissions ?? 7
+        if user.uid == owner { return entries.contains { $0.tag == .owner && grants($0, 7) } }
+        if let named = entries.first(where: { $0.tag == .user && $0.identifier == user.uid }) {
+            return grants(named, mask)
+        }
+        let groups = Set(user.groups + [user.gid])
+        let own = entries.filter { entry in
+            entry.tag == .owningGroup && groups.contains(group)
+                || entry.tag == .group && groups.contains(entry.identifier)
+        }
+        // Of the groups' entries one must grant it all; others' are for those whom no other is about.
+        if !own.isEmpty { return own.contains { grants($0, mask) } }
+        return entries.contains { $0.tag == .others && grants($0, 7) }
+    }
+
+    /// Nil where the file has none, or its file system doesn't keep them.
+    private static func attribute(of raw: CInt) throws(SystemError) -> [UInt8]? {
+        // fgetxattr(2) takes no descriptor of O_PATH.
+        let path = FilePath("/proc/self/fd/\(raw)")
+        var bytes = [UInt8](repeating: 0, count: 65_536)
+        do throws(SystemError) {
+            let count = try retrying("getxattr", path: path) {
+                path.withPlatformString {
+                    gs_get_path_attribute($0, "system.posix_acl_access", &bytes, bytes.count)
+                }
+            }
+            return Array(bytes.prefix(count))
+        } catch {
+            if [ENODATA, EOPNOTSUPP, ENOSYS].contains(error.errno.rawValue) { return nil }
+            throw error
+        }
+    }
+
+    /// Version 2 of the kernel's form (posix_acl_xattr.h): four bytes of version, then eight an entry, in little-endian order.
+    private static func parse(_ bytes: [UInt8]) -> [Entry] {
+        func number(_ place: Int, _ length: Int) -> UInt32 {
+            (0..<length).reduce(0) { $0 | UInt32(bytes[place + $1]) << UInt32(8 * $1) }
+        }
+        guard bytes.count >= 4, bytes.count % 8 == 4, number(0, 4) == 2 else { return [] }
+        var entries: [Entry] = []
+        for place in stride(from: 4, to: bytes.count, by: 8) {
+            guard let tag = Tag(rawValue: UInt16(number(place, 2))) else { return [] }
+            entries.append(
+                Entry(tag: tag, permissions: CInt(number(place + 2, 2)) & 7, identifier: number(place + 4, 4)))
+        }
+        return entries
+    }
+}

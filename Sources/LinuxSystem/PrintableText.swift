@@ -1,0 +1,28 @@
+/// A text on one line of a terminal or a log, whoever has written it. Characters that would move the cursor, change how the
+/// terminal draws, begin another line or turn the order of what is read are written as `\u{…}`: control characters, line and
+/// paragraph separators, and those that set the direction of writing (https://www.unicode.org/reports/tr9/).
+package struct PrintableText: CustomStringConvertible, Sendable {
+    package let description: String
+
+    package init(_ text: String) {
+        description =
+            Self.isPlain(text)
+            ? text
+            : text.unicodeScalars.reduce(into: "") { escaped, scalar in
+                if Self.isSpecial(scalar) {
+                    escaped += "\\u{\(String(scalar.value, radix: 16))}"
+                } else {
+                    escaped.unicodeScalars.append(scalar)
+                }
+            }
+    }
+
+    package static func isPlain(_ text: String) -> Bool { !text.unicodeScalars.contains(where: isSpecial) }
+
+    private static func isSpecial(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case ..<0x20, 0x7F..<0xA0, 0x061C, 0x200E...0x200F, 0x2028...0x202E, 0x2066...0x2069: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,188 @@
+"""What a subscriber must be told, whatever has happened to the path of its store."""
+
+import os
+import sqlite3
+import stat
+import time
+
+import store as stores
+from program import LATE, SOON, acting_as, wait_until
+from wire import is_told, store_member
+
+
+def seen_by(user, path):
+    """What the path leads to for that user: ("store", dev, ino), or ("absent" or "closed" or "dim" or "odd",).
+
+    A store is dim whose directory that user may go through but not read: it can't be watched, and need not be.
+    """
+    try:
+        with acting_as(user):
+            found = os.lstat(path)
+            if not stat.S_ISREG(found.st_mode):
+                return ("odd",)
+            os.close(os.open(path, os.O_RDONLY | os.O_NOFOLLOW))
+            if not os.access(os.path.dirname(path), os.R_OK, effective_ids=True):
+                return ("dim",)
+            return ("store", found.st_dev, found.st_ino)
+    except PermissionError:
+        return ("closed",)
+    except OSError:
+        return ("absent",)
+
+
+class Follower:
+    """A subscriber to one store, and a writer that commits marked rows wherever the store's path leads to."""
+
+    def __init__(self, round, agent, group, name, directory, user=None):
+        self.round, self.agent, self.user, self.r = round, agent, user, round.rng
+        self.store = os.fsencode(group) + b"/" + name
+        self.path = os.path.join(os.fsencode(directory), name)
+        self.marks, self.client, self.soon = 0, agent.connect(), SOON
+        self.failed, self.kept = False, None
+        round.closers.append(self.let_go)
+        reply = self.client.ask({"op": "subscribe", **store_member(self.store)})
+        if not reply or not reply.get("ok"):
+            self.fail("refused", f"subscribe is answered {reply}")
+        self.look, self.moment = seen_by(user, self.path), time.monotonic()
+        self.known = self.look if self.look[0] == "store" else None  # what the subscriber has heard of last
+
+    def fail(self, kind, text):
+        self.failed = True
+        steps = "; ".join(s[9:] for s in self.round.steps[-8:] if not s[9:].startswith("PROBLEM"))
+        self.round.problem(kind, f"{text} | {steps} | {self.path!r}")
+
+    def begin(self):
+        """Before something happens."""
+        self.client.drain()
+        self.moment = time.monotonic()
+
+    def told(self, moment, what, client=None, accept=is_told):
+        """Waits until the subscriber is told of something that came to be after the moment."""
+        client = client or self.client
+        delay = client.wait_event(accept, moment, LATE)
+        if delay is None:
+            row = self.status()
+            last = self.client.events[-1][1] if self.client.events else None
+            self.fail("missed", f"{what}: nothing in {LATE:.0f} s; status: {row and row.get('state')}; last event: {last}")
+        elif delay > self.soon:
+            self.fail("late", f"{what}: told after {delay:.1f} s")
+        else:
+            return True
+        return False
+
+    def status(self):
+        return self.agent.connect().status(self.store)
+
+    def judge(self):
+        """Looks at where the path leads now, and expects what the documents promise."""
+        before, self.look = self.look, seen_by(self.user, self.path)
+        self.round.step(f"now {self.look[0]}")
+        if self.look[0] in ("closed", "dim"):
+            self.is_followed_or_not()
+            return
+        if self.look[0] == "store":
+            changed = self.look != self.known or self.thinks_it_gone()
+        else:
+            changed = self.known is not None and not self.thinks_it_gone()
+        if changed and not self.told(self.moment, f"{before[0]} became {'another ' if before[0] == self.look[0] else ''}{self.look[0]}"):
+            return
+        if self.look[0] != "store":
+            self.known = None
+            self.not_said_to_be_followed()
+            if self.failed or self.look[0] != "absent" or not os.path.isdir(os.path.dirname(self.path)):
+                return
+        self.commits()
+
+    def thinks_it_gone(self):
+        """Whether the last that the subscriber heard before this is that there is no store to be read."""
+        told = [m for t, m in self.client.events if t < self.moment and is_told(m)]
+        return bool(told) and told[-1].get("reason") in ("vanished", "unreadable")
+
+    def is_followed_or_not(self):
+        """Where a right is missing, the agent may have kept what it needs: then it tells of commits. Else it says so."""
+        if not wait_until(lambda: (self.status() or {}).get("state") != "following", 3, 0.1):
+            if not os.path.isfile(self.path):
+                return
+            self.client.drain()
+            self.marks += 1
+            before, _ = stores.commit(self.path, f"mark {self.marks}", None, self.client.drain)
+            self.give_files_back()
+            delay = self.client.wait_event(is_told, before, LATE)
+            if delay is None:
+                self.fail("status-lies", f"status says following, and a commit isn't told in {LATE:.0f} s; {self.look[0]}")
+        elif self.known is not None:
+            self.told(self.moment, f"a store became {self.look[0]}, and is no longer said to be followed")
+            self.known = None
+
+    def give_files_back(self):
+        if self.user is not None:
+            for side in stores.SIDES:
+                if os.path.lexists(self.path + os.fsencode(side)):
+                    os.lchown(self.path + os.fsencode(side), self.user, self.user)
+
+    def commits_by_the_kept_connection(self):
+        """A program that has had the store open all the time; False when its commit wasn't told."""
+        if self.kept[1] != seen_by(None, self.path):
+            self.let_go()
+            return True
+        self.client.drain()
+        moment = time.monotonic()
+        try:
+            self.kept[0].execute("INSERT INTO mark (text) VALUES ('kept')")
+        except sqlite3.Error:  # SQLite resolved the links when it opened the store, and finds its journal's place no more
+            self.let_go()
+            return True
+        return self.told(moment, "a commit by a program that had it open")
+
+    def let_go(self):
+        if self.kept:
+            self.kept[0].close()
+            self.kept = None
+
+    def not_said_to_be_followed(self):
+        began = time.monotonic()
+
+        def said():
+            row = self.status()
+            return row is None or row.get("state") != "following"
+
+        if not wait_until(said, LATE, 0.1):
+            self.fail("status-lies", f"status says following, and the path leads to nothing that could be: {self.look[0]}")
+        elif time.monotonic() - began > self.soon:
+            self.fail("late-status", f"status said following for {time.monotonic() - began:.1f} s")
+
+    def commits(self):
+        """Two marked rows; a subscriber who came last hears of them, too."""
+        others = []
+        if self.r.random() < 0.5:
+            other = self.agent.connect()
+            reply = other.ask({"op": "subscribe", **store_member(self.store)})
+            if reply and reply.get("ok"):
+                others.append(other)
+            else:
+                self.fail("refused", f"a subscription to what can be followed is answered {reply}")
+                return
+        mode = None if self.kept else self.r.choice([None, None, "wal", "delete", "truncate", "persist"])
+        if self.kept and not self.commits_by_the_kept_connection():
+            return
+        for n in range(2):
+            self.marks += 1
+            listening = [self.client, *others]
+            before, _ = stores.commit(self.path, f"mark {self.marks}", mode if n == 0 else None, lambda: [c.drain() for c in listening])
+            self.give_files_back()
+            for client in listening:
+                if not self.told(before, f"commit {n + 1} in mode {mode or 'as before'}", client):
+                    return
+        for other in others:
+            other.close()
+        if not self.kept and self.r.random() < 0.25:
+            self.kept = stores.connect(self.path), seen_by(None, self.path)
+            self.kept[0].execute("SELECT count(*) FROM mark").fetchall()
+        self.look = seen_by(self.user, self.path)
+        if self.look[0] == "store":
+            self.known = self.look
+            row = wait_until(lambda: (self.status() or {}).get("state") == "following", self.soon, 0.1)
+            if not row:
+                self.fail("given-up", f"a store whose commits are told is not said to be followed: {self.status()}")
+        if self.client.faults:
+            self.fail("wire", self.client.faults[0])

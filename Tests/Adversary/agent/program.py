@@ -1,0 +1,271 @@
+"""One round: a directory, an agent with everything of its own in it, and the problems that were found."""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+from wire import Client
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+TICKS = os.sysconf("SC_CLK_TCK")
+SOON, LATE = 5.0, 60.0  # seconds: what comes later than the first is late, later than the second is missed
+
+
+@contextlib.contextmanager
+def acting_as(user):
+    """With the rights of a user number: this process's own where there is none."""
+    if user is None:
+        yield
+        return
+    before = os.geteuid(), os.getegid(), os.getgroups()
+    os.setgroups([])
+    os.setegid(user)
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(before[0])
+        os.setegid(before[1])
+        os.setgroups(before[2])
+
+
+class Agent:
+    """A running agent. `user`: a user number, or None for this one."""
+
+    def __init__(self, round, config=None, options=(), user=None, limits=(), wrap=(), environment=None):
+        self.round, self.config, self.options = round, config, [os.fsencode(o) for o in options]
+        self.user, self.limits, self.wrap = user, limits, list(wrap)
+        self.socket_path = round.path("run", "agent.sock")
+        self.environment = environment or {}
+        self.process = None
+
+    def start(self):
+        """True once it says that it is ready; False where it ends instead."""
+        home = self.round.path("home")
+        for name in ("home", "run", "temporary"):
+            os.makedirs(self.round.path(name), exist_ok=True)
+            if self.user is not None:
+                os.chown(self.round.path(name), self.user, self.user)
+        command = [*self.wrap, self.round.program, "agent"]
+        if self.config is not None:
+            self.write_config()
+            command += ["--config", self.round.path("config.yaml")]
+        command += self.options
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        place = self.round.path("notify")
+        if os.path.exists(place):
+            os.unlink(place)
+        notify.bind(place)
+        os.chmod(place, 0o777)
+        environment = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": home,
+            "XDG_CONFIG_HOME": os.path.join(home, "config"),
+            "XDG_DATA_HOME": os.path.join(home, "data"),
+            "XDG_STATE_HOME": os.path.join(home, "state"),
+            "XDG_CACHE_HOME": os.path.join(home, "cache"),
+            "XDG_RUNTIME_DIR": self.round.path("run"),
+            "GROUPSTORE_SOCKET": self.socket_path,
+            "TMPDIR": self.round.path("temporary"),
+            "NOTIFY_SOCKET": place,
+            **self.environment,
+        }
+        import resource  # noqa: PLC0415
+
+        limits = list(self.limits)
+
+        def prepare():
+            for which, soft, hard in limits:
+                resource.setrlimit(which, (soft, hard))
+
+        self.log = self.round.path("agent.log")
+        who = {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.round.directory,
+                preexec_fn=prepare if limits else None, start_new_session=True, **who)
+        self.round.agents.append(self)
+        end, watch = time.monotonic() + LATE, os.pidfd_open(self.process.pid)
+        try:
+            while time.monotonic() < end:
+                ready = select.select([notify, watch], [], [], max(0, end - time.monotonic()))[0]
+                if notify in ready and b"READY=1" in notify.recv(4096):
+                    return True
+                if watch in ready:
+                    self.process.wait()
+                    return False
+            self.round.problem("not-ready", f"the agent says nothing for {LATE:.0f} s: {self.tail()}")
+            return False
+        finally:
+            os.close(watch)
+            notify.close()
+
+    def connect(self):
+        """A connection of the agent's own user."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(30)
+        with acting_as(self.user):
+            connection.connect(self.socket_path)
+        return Client(None, connection)
+
+    def write_config(self):
+        with open(self.round.path("config.yaml"), "w", encoding="utf-8") as file:
+            file.write(self.config)
+        if self.user is not None:
+            os.chown(self.round.path("config.yaml"), self.user, self.user)
+
+    def reload(self, config=None):
+        if config is not None:
+            self.config = config
+            self.write_config()
+        self.process.send_signal(signal.SIGHUP)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def lives(self):
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self):
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.round.problem("no-end", "SIGTERM did not end the agent within 20 s: " + self.tail())
+                self.process.kill()
+                self.process.wait()
+        code, self.process = self.process.returncode, None
+        if code is not None and code < 0 and code not in (-15, -9):
+            self.round.problem("crash", f"the agent ended by signal {-code}: {self.tail()}")
+
+    def text(self):
+        with open(self.log, "rb") as file:
+            return file.read()
+
+    def lines(self):
+        return self.text().count(b"\n")
+
+    def tail(self, most=300):
+        return self.text()[-most:].decode(errors="replace")
+
+    # What /proc says of it
+
+    def seconds(self):
+        """Processor time of it and of its children that have ended."""
+        with open(f"/proc/{self.pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return sum(int(x) for x in fields[11:15]) / TICKS
+
+    def wakeups(self):
+        total = 0
+        for task in os.listdir(f"/proc/{self.pid}/task"):
+            try:
+                with open(f"/proc/{self.pid}/task/{task}/status", encoding="ascii", errors="replace") as file:
+                    total += sum(int(x.split()[1]) for x in file if x.startswith("voluntary_ctxt"))
+            except OSError:
+                pass
+        return total
+
+    def memory(self, field="VmRSS"):
+        """KiB."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
+            return next((int(x.split()[1]) for x in file if x.startswith(field + ":")), 0)
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+class Round:
+    def __init__(self, program, directory, rng, number):
+        self.program, self.directory, self.rng, self.number = program, os.path.abspath(directory), rng, number
+        self.problems, self.steps, self.agents, self.closers = [], [], [], []
+        self.title = self.outcome = ""
+
+    def path(self, *parts):
+        return os.path.join(self.directory, *parts)
+
+    def problem(self, kind, text):
+        self.problems.append((kind, str(text)))
+        self.step(f"PROBLEM {kind}: {text}")
+
+    def step(self, text):
+        self.steps.append(f"{time.monotonic() % 1000:8.3f} {text}")
+
+    def agent(self, *arguments, **options):
+        return Agent(self, *arguments, **options)
+
+    def ended_agent(self):
+        """An agent that has ended by itself, or does so now."""
+        for agent in self.agents:
+            if agent.process is not None:
+                try:
+                    agent.process.wait(3)
+                    return agent
+                except subprocess.TimeoutExpired:
+                    pass
+        return None
+
+    def end(self):
+        died = any(kind in ("died", "no-start") for kind, _ in self.problems)
+        for agent in self.agents:
+            if agent.process is not None and agent.process.poll() is not None and not died:
+                self.problem("dead", f"the agent has ended with {agent.process.returncode}: {agent.tail()}")
+            agent.stop()
+        for close in reversed(self.closers):
+            close()
+
+    def keep(self, place):
+        shutil.rmtree(place, ignore_errors=True)
+        os.makedirs(place)
+        with open(os.path.join(place, "steps.txt"), "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("\n".join([self.title, *self.steps]) + "\n")
+        for name in ("agent.log", "config.yaml"):
+            if os.path.exists(self.path(name)):
+                shutil.copy(self.path(name), place)
+
+
+def remove(directory):
+    """Removes a tree whatever its modes are."""
+    if not os.path.lexists(directory):
+        return
+    for place, directories, _ in os.walk(directory):
+        for name in directories:
+            path = os.path.join(place, name)
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                os.chmod(path, 0o700)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def exchange(a, b):
+    """Swaps two names in one step."""
+    if LIBC.renameat2(-100, os.fsencode(a), -100, os.fsencode(b), 2) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), a)
+
+
+def quoted(text):
+    """As a YAML string: JSON's form is one."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def wait_until(condition, seconds, pause=0.02):
+    """For what can't be waited for otherwise: another process's counters, or a row of `status`."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value or time.monotonic() > end:
+            return value
+        select.select([], [], [], pause)

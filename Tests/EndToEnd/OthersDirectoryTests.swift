@@ -1,0 +1,94 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What a command of one user leaves in a directory of another one.
+@Suite(.ownThreads, .enabled(if: geteuid() == 0, "needs root, to become other users"))
+struct OthersDirectoryTests {
+    private static let owner = "65534"
+    private static let reader = "65533"
+    private static let shared = "65530"
+
+    private func groupstore(_ places: Places, as user: String, _ words: [Word]) throws -> FinishedProcess {
+        let program = places.scratch("groupstore")
+        if FileStatus(following: program) == nil { try run("cp", [Programs.groupstore, Word(program)]) }
+        return try run(
+            "setpriv",
+            [Word("--reuid=\(user)"), Word("--regid=\(user)"), Word("--groups=\(Self.shared)"), Word(program)] + words,
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+    }
+
+    /// A package's script runs as root: the records that it makes are the group's owner's, and so is the lock.
+    @Test(arguments: Places.FileSystem.allCases, ["delete", "archive", "symlink"])
+    func whatRootMakesBelongsToTheDirectorysOwner(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
+        let places = try Places(fileSystem)
+        for name in ["a", "b"] { try makeStore(places.legacy.appending("\(name).sqlite"), rows: 3) }
+        try makeStore(places.group.appending("a.sqlite"), rows: 2)
+        try run("chown", ["-R", "\(Self.owner):\(Self.shared)", Word(places.legacy), Word(places.group)])
+        try run("chmod", ["755", Word(places.scratch(".")), Word(places.group.removingLastComponent())])
+        try run(
+            Programs.groupstore,
+            [
+                "relocate", Word(places.legacy.appending("a.sqlite")), Word(places.group), "--retire", Word(retirement),
+                "--on-conflict", "keep-legacy",
+            ], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(try noteCount(places.group.appending("a.sqlite")) == 3)
+        let roots = try run(
+            "find", [Word(places.group), "(", "!", "-uid", Word(Self.owner), "-o", "!", "-gid", Word(Self.shared), ")"])
+        #expect(roots.output.isEmpty, "\(roots.output)")
+        let (old, new) = (places.legacy.appending("b.sqlite"), places.group.appending("b.sqlite"))
+        for words: [Word] in [
+            ["relocate", Word(old), Word(places.group)], ["relocate", "--undo", Word(old), Word(places.group)],
+            ["relocate", Word(old), Word(places.group)], ["history", "enable", Word(new)],
+            ["recover", Word(places.group)],
+        ] {
+            let done = try groupstore(places, as: Self.owner, words)
+            #expect(done.status == 0, "\(words): \(done.errors)")
+        }
+    }
+
+    /// A file that was there is nobody's present.
+    @Test func rootGivesAwayOnlyWhatItMakes() throws {
+        let places = try Places()
+        try run("chown", [Word(Self.owner), Word(places.group)])
+        let directory = try Directory(places.group)
+        try write("root's", to: places.group.appending("old"))
+        _ = try directory.openOwn("old", flags: O_RDWR | O_CREAT, mode: 0o600)
+        _ = try directory.openOwn("new", flags: O_RDWR | O_CREAT, mode: 0o600)
+        #expect(try directory.status("old")?.owner == 0)
+        #expect(try directory.status("new")?.owner == uid_t(Self.owner))
+    }
+
+    /// A log or an index of it that one user leaves is one that another can't write to.
+    @Test(
+        arguments: ["2770", "1777"],
+        [
+            ["history", "enable"], ["history", "purge", "--older-than", "1s"], ["history", "disable"], ["changes"],
+            ["history", "show"], ["inspect"], ["history", "acknowledge", "--subscriber", "s", "--token", "h1.0.0.0"],
+        ]) func aRefusedCommandLeavesNothing(_ mode: String, _ command: [String]) throws
+    {
+        // Closed to writing, and open to it: then the store has no history that there would be anything to do about.
+        for (hasHistory, permissions) in [(true, "644"), (false, "644"), (false, "666")] {
+            // There it is not refused.
+            if permissions == "666", command == ["history", "enable"] { continue }
+            let places = try Places()
+            let store = places.group.appending("Notes.sqlite")
+            try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)")
+            if hasHistory {
+                #expect(try EndToEndTests.groupstore("history", "enable", Word(store)).status == 0)
+                try run("rm", ["-rf", Word(places.group.appending(".groupstore"))])
+            }
+            try run("chown", [Word("\(Self.owner):\(Self.shared)"), Word(places.group), Word(store)])
+            try run("chmod", [Word(permissions), Word(store)])
+            try run("chmod", [Word(mode), Word(places.group)])
+            try run("chmod", ["755", Word(places.scratch("."))])
+            try run("rm", ["-f", Word(store.string + "-wal"), Word(store.string + "-shm")])
+            _ = try groupstore(places, as: Self.reader, command.map { Word($0) } + [Word(store)])
+            let left = try Directory(places.group).names().filter { $0 != ".groupstore" }
+            #expect(left == ["Notes.sqlite"], "\(command) \(permissions): \(left)")
+        }
+    }
+}

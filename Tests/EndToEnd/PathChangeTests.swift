@@ -1,0 +1,136 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Whatever changes on the way to a configured place is noticed, and what lies there then is followed.
+@Suite(.ownThreads) struct PathChangeTests {
+    private static let store = "\(AgentProcess.group)/Notes.sqlite"
+    private let root: TemporaryDirectory
+
+    init() throws { root = try TemporaryDirectory() }
+
+    private func path(_ relative: String) -> FilePath { root.path.pushing(FilePath(relative)) }
+
+    private func script(_ commands: String) throws {
+        let done = try run("sh", ["-e", "-c", Word("cd '\(root.path)'\n" + commands)])
+        guard done.status == 0 else { throw Unexpected("sh: \(done.errors)") }
+    }
+
+    private func makeNotes(_ directories: String...) throws {
+        for directory in directories {
+            try script("mkdir -p \(directory)")
+            try sqlite(path(directory).appending("Notes.sqlite"), "CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
+        }
+    }
+
+    private func agent(_ group: String, legacy: [Word] = []) throws -> AgentProcess {
+        try AgentProcess(
+            ["--group", "\(AgentProcess.group)=" + Word(path(group))] + legacy, socket: path("agent.sock"))
+    }
+
+    /// Of the store as it lies at the configured path now.
+    private func expectIsFollowed(_ group: String, _ subscriber: WireConnection) throws {
+        try sqlite(path(group).appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('a commit')")
+        try subscriber.next("change")
+    }
+
+    @Test(arguments: [
+        ("x/y/z/group", "mv x old; mv new x"), ("x/y/z/group", "mv x/y/z old; mv new/y/z x/y/z"),
+        ("link/y/z/group", "ln -s new t; mv -T t link"), ("link/y/z/group", "mv x old; mv new x"),
+    ])
+    func aChangeHigherUpIsAReset(_ group: String, _ change: String) throws {
+        try makeNotes("x/y/z/group", "new/y/z/group")
+        try script("ln -s x link")
+        let agent = try agent(group)
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try expectIsFollowed(group, subscriber)
+        try script(change)
+        #expect(try subscriber.next("reset", "change").string("reason") == "replaced")
+        try expectIsFollowed(group, subscriber)
+        let status = try groupstore("status", "--json", environment: agent.environment)
+        #expect(status.output.contains(#""state":"following""#))
+    }
+
+    @Test func aLegacyStoreBelowAReplacedDirectoryIsRelocated() throws {
+        try script("mkdir -p group home/.var/app/data backup/app/data")
+        let legacy = path("home/.var/app/data/Notes.sqlite")
+        let agent = try agent("group", legacy: ["--legacy", Word(legacy)])
+        try makeStore(path("backup/app/data/Notes.sqlite"), rows: 10)
+        try script("mv home/.var home/old; mv backup home/.var")
+        try agent.process.line(.errors) { $0.contains("relocated") }
+        #expect(try noteCount(path("group/Notes.sqlite")) == 10)
+    }
+
+    /// As `docker run -v FILE:FILE` mounts it: what is written raises its events where the file comes from.
+    @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
+    func aStoreThatIsMountedAloneIsFollowed() throws {
+        try makeNotes("elsewhere")
+        try script("mkdir group; touch group/Notes.sqlite")
+        let (store, mounted) = (path("elsewhere/Notes.sqlite"), path("group/Notes.sqlite"))
+        let commits = ["MEMORY", "OFF", "DELETE", "TRUNCATE", "PERSIST"].map { mode in
+            "read line; sqlite3 '\(mounted)' 'PRAGMA journal_mode = \(mode); INSERT INTO note (text) VALUES (1)'"
+        }
+        let script = """
+            mount --bind '\(store)' '\(mounted)'
+            '\(Programs.groupstore)' agent --group '\(AgentProcess.group)=\(path("group"))' &
+            \(commits.joined(separator: "\n"))
+            read line; kill $!; wait
+            """
+        let socket = path("agent.sock")
+        let shell = try RunningProcess(
+            "unshare", Namespaces.flags + ["sh", "-c", Word(script)], environment: AgentProcess.environment(socket))
+        try shell.line(.errors) { $0.contains("serving") }
+        let subscriber = try WireConnection(socket)
+        try subscriber.send(["id": 1, "op": "subscribe", "store": .string(Self.store)])
+        try subscriber.next { $0["id"] == .integer(1) }
+        for _ in commits {
+            shell.send("go on")
+            try subscriber.next("change")
+        }
+        shell.send("go on")
+        try shell.wait()
+    }
+
+    /// The kernel tells nothing of what an overlay's layers are given, nor do other machines: SIGHUP looks anyway.
+    @Test func hangupLooksAtAllPlaces() throws {
+        try makeNotes("group")
+        let agent = try agent("group")
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        agent.process.signal(SIGHUP)
+        try agent.process.line(.errors) { $0.contains("all places are looked at") }
+        try expectIsFollowed("group", subscriber)
+    }
+
+    /// What `status` and `doctor` say of a store in a directory that can't be watched.
+    @Test(.enabled(if: Namespaces.canLimitWatches, "a namespace's watches can't be limited here"))
+    func whatIsNotWatchedIsNotSaidToBeFollowed() throws {
+        try makeNotes("group")
+        try write(
+            """
+            groups:
+              - id: \(AgentProcess.group)
+                directory: \(path("group"))
+                stores: [{ name: Notes.sqlite }]
+            """, to: path("config.yaml"))
+        let script = """
+            echo 1 > /proc/sys/user/max_inotify_watches
+            '\(Programs.groupstore)' agent --config '\(path("config.yaml"))' &
+            read line; kill $!; wait
+            """
+        let socket = path("agent.sock")
+        let shell = try RunningProcess(
+            "unshare", Namespaces.flags + ["sh", "-c", Word(script)], environment: AgentProcess.environment(socket))
+        try shell.line(.errors) { $0.contains("can't be watched") && $0.contains("ENOSPC") }
+        try shell.line(.errors) { $0.contains("serving") }
+        let status = try groupstore("status", "--json", environment: AgentProcess.environment(socket))
+        #expect(status.output.contains(#""state":"unwatched""#), "\(status.output)")
+        let doctor = try groupstore("doctor", environment: AgentProcess.environment(socket))
+        #expect(doctor.status == 78)
+        #expect(doctor.output.contains("not followed (unwatched)"), "\(doctor.output)")
+        shell.send("go on")
+        try shell.wait()
+    }
+}

@@ -1,0 +1,204 @@
+import FileCoordination
+import FoundationEssentials
+import Glibc
+import GroupContainer
+import LinuxSystem
+import Synchronization
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStore
+
+/// Presenters whose agent comes late, serves their group later, is started anew or doesn't answer.
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct RegistrationTests {
+    private let places: Places
+    private let container: GroupContainer
+    private let socket: FilePath
+    private var item: URL { URL(path: places.group.appending("Notes.sqlite")) }
+
+    init() throws {
+        places = try Places()
+        container = try GroupContainer(identifier: AgentProcess.group, directory: URL(path: places.group))
+        socket = places.scratch("agent.sock")
+    }
+
+    /// What another process would have.
+    private func seats() -> PresenterSeats { PresenterSeats(registry: RemoteRegistry(container, socket: socket)) }
+
+    private func access(_ url: URL? = nil, deadline: Duration = .ample) async throws {
+        try await FileCoordinator(in: container, seats: seats()).coordinate(
+            with: [.writingIntent(with: url ?? item)], deadline: deadline
+        ) { _ in }
+    }
+
+    private func configure(groups: [String: FilePath]) throws {
+        var lines = "groups:\n"
+        for (group, directory) in groups { lines += "  - id: \(group)\n    directory: \(directory)\n" }
+        try write(lines, to: places.scratch("config.yaml"))
+    }
+
+    /// An agent that serves another group, until it is told to read its configuration anew.
+    private func otherAgent() throws -> AgentProcess {
+        try run("mkdir", ["-p", Word(places.scratch("other"))])
+        try configure(groups: ["group.other": places.scratch("other")])
+        return try AgentProcess(["--config", Word(places.scratch("config.yaml"))], socket: socket)
+    }
+
+    private func serve(_ agent: AgentProcess) throws {
+        try configure(groups: ["group.other": places.scratch("other"), AgentProcess.group: places.group])
+        agent.process.signal(SIGHUP)
+    }
+
+    @Test func aPresenterIsRegisteredWhenItsGroupIsServed() async throws {
+        let agent = try otherAgent()
+        let (presenter, seats) = (Presenter(item), seats())
+        let seat = try await seats.add(presenter, in: container)
+        guard case .waiting(let reason) = seat.registration else { throw Unexpected("\(seat.registration)") }
+        #expect(reason.contains(AgentProcess.group))
+        // It works as it does without an agent, and nobody could ask the presenter.
+        try await access()
+        #expect(presenter.notes.isEmpty)
+
+        try serve(agent)
+        await presenter.has("registered")
+        try await access()
+        await presenter.has("reacquires")
+        #expect(presenter.notes == ["registered", "to writer", "changed", "reacquires"])
+        #expect(try agent.stop().status == 0)
+    }
+
+    @Test func aSubscriptionBeginsWhenItsGroupIsServed() async throws {
+        let agent = try otherAgent()
+        let store = try SharedStore("Notes.sqlite", in: container)
+        let reader = ChangeReader(.init(store.address), socket: socket)
+        guard case .notServed(let message)? = try await reader.next() else { throw Unexpected("served") }
+        #expect(message.contains(AgentProcess.group))
+        try serve(agent)
+        guard case .reset("subscribed", _)? = try await reader.next() else { throw Unexpected("no reset") }
+        #expect(try agent.stop().status == 0)
+    }
+
+    @Test func aMovedPresenterComesBackAsWhatItIsNow() async throws {
+        var agent = try AgentProcess(places, legacy: [])
+        let (presenter, seats) = (Presenter(item), seats())
+        _ = try await seats.add(presenter, in: container)
+        let moved = URL(path: places.group.appending("Moved.sqlite"))
+        let coordinator = FileCoordinator(in: container, seats: self.seats())
+        try await coordinator.coordinate(with: [.writingIntent(with: item, options: .forMoving)], deadline: .ample) {
+            [item = item] _ in
+            coordinator.item(at: item, didMoveTo: moved)
+        }
+        await presenter.has("is now Moved.sqlite")
+        try agent.process.killAtOnce()
+        await presenter.has("waiting")
+        agent = try AgentProcess(places, legacy: [])
+        await presenter.has("registered")
+        await presenter.has("reacquires")
+        let before = presenter.notes.count
+        try await access(item)
+        #expect(presenter.notes.count == before)
+        try await access(moved)
+        #expect(presenter.notes.dropFirst(before).first == "to writer")
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// An agent that doesn't answer may know presenters that must be asked: the deadline holds, and the access doesn't
+    /// take place. A presenter goes on, and is registered later.
+    @Test func deadlinesHoldBesideAStoppedAgent() async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        try agent.process.suspend()
+        let error = await #expect(throws: FileCoordinationError.self) { try await access(deadline: .milliseconds(300)) }
+        #expect(error?.code == .busy)
+        #expect(error?.message.contains("did not answer") == true)
+        let (presenter, seats) = (Presenter(item), seats())
+        let seat = try await seats.add(presenter, in: container)
+        // Both have come back, and the agent stands still.
+        guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
+        agent.process.signal(SIGCONT)
+        await presenter.has("registered")
+        try await access()
+        #expect(presenter.notes.contains("to writer"))
+        #expect(try agent.stop().status == 0)
+    }
+
+    @Test func hundredsOfPresentersAreServed() async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        let seats = seats()
+        var presenters: [Presenter] = []
+        for number in 1...300 {
+            let presenter = Presenter(URL(path: places.group.appending("Notes \(number)")))
+            #expect(try await seats.add(presenter, in: container).registration == .registered)
+            presenters.append(presenter)
+        }
+        try await access(URL(path: places.group.appending("Notes 300")))
+        #expect(presenters.last?.notes.first == "to writer")
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// A connection of its own to the agent goes with the last who needs it.
+    @Test func aRegistryEndsWithItsLastUser() async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        weak var registry: RemoteRegistry?
+        do {
+            let made = RemoteRegistry(container, socket: socket)
+            registry = made
+            let (presenter, seats) = (Presenter(item), PresenterSeats(registry: made))
+            _ = try await seats.add(presenter, in: container)
+            seats.remove(presenter)
+        }
+        while registry != nil { await Task.yield() }
+        #expect(try agent.stop().status == 0)
+    }
+}
+
+/// Notes what it is asked and told.
+private final class Presenter: FilePresenter {
+    private let state: Mutex<(url: URL, notes: [String], waiting: [(String, CheckedContinuation<Void, Never>)])>
+
+    init(_ url: URL) { state = Mutex((url, [], [])) }
+
+    var presentedItemURL: URL? { state.withLock { $0.url } }
+    var notes: [String] { state.withLock { $0.notes } }
+
+    private func note(_ text: String) {
+        let ready = state.withLock { state in
+            state.notes.append(text)
+            let ready = state.waiting.filter { $0.0 == text }
+            state.waiting.removeAll { $0.0 == text }
+            return ready
+        }
+        for (_, continuation) in ready { continuation.resume() }
+    }
+
+    /// Returns when that was noted.
+    func has(_ text: String) async {
+        await withCheckedContinuation { continuation in
+            let isThere = state.withLock { state in
+                if !state.notes.contains(text) { state.waiting.append((text, continuation)) }
+                return state.notes.contains(text)
+            }
+            if isThere { continuation.resume() }
+        }
+    }
+
+    func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
+        note("to writer")
+        return { [self] in note("reacquires") }
+    }
+
+    func presentedItemDidChange() async { note("changed") }
+
+    func presentedItemDidMove(to newURL: URL) async {
+        state.withLock { $0.url = newURL }
+        note("is now \(newURL.lastPathComponent)")
+    }
+
+    func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {
+        switch registration {
+        case .registered: note("registered")
+        case .waiting: note("waiting")
+        case .refused(let reason): note("refused: \(reason)")
+        }
+    }
+}

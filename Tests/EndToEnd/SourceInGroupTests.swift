@@ -1,0 +1,85 @@
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A source that is one of the group's own stores, by whatever way: programs know it by the name that it has, so it keeps
+/// that.
+@Suite(.ownThreads) struct SourceInGroupTests {
+    private let places: Places
+    private let store: StoreFiles
+
+    init() throws {
+        places = try Places()
+        store = try makeStore(places.group.appending("Notes.sqlite"), rows: 5)
+    }
+
+    private func link(_ path: FilePath, to target: FilePath) throws { try run("ln", ["-s", Word(target), Word(path)]) }
+
+    /// Each leads to the group's store: by a link at the end, in the middle, in a chain, or without one.
+    private func ways() throws -> [FilePath] {
+        let directory = places.scratch("way")
+        try run("mkdir", ["-p", Word(directory.appending("deep"))])
+        try link(places.legacy.appending("old.db"), to: store.path)
+        try link(directory.appending("relative.db"), to: "../group/Notes.sqlite")
+        try link(directory.appending("chain.db"), to: places.legacy.appending("old.db"))
+        try link(directory.appending("group"), to: places.group)
+        try link(directory.appending("inside"), to: directory.appending("deep"))
+        try link(directory.appending("dotted.db"), to: "inside/../group/Notes.sqlite")
+        try link(places.group.appending("alias.db"), to: "Notes.sqlite")
+        return [
+            places.legacy.appending("old.db"), directory.appending("relative.db"), directory.appending("chain.db"),
+            directory.pushing("group/Notes.sqlite"), directory.pushing("inside/../dotted.db"),
+            directory.pushing("deep/../../group/Notes.sqlite"), places.group.appending("alias.db"), store.path,
+        ]
+    }
+
+    @Test func isRefusedUnderAnotherNameAndDoneUnderItsOwn() throws {
+        let ways = try ways()
+        let before = try (DirectorySnapshot(places.group), DirectorySnapshot(places.legacy))
+        for way in ways {
+            for words: [Word] in [["--name", "Other.sqlite"], way == store.path ? ["--name", "x.db"] : []] {
+                // A directory's link leads to the store under the name that it has.
+                guard way.lastComponent != "Notes.sqlite" || !words.isEmpty else { continue }
+                for options: [Word] in [[], ["--dry-run"], ["--retire", "symlink"]] {
+                    let refused = try groupstore(
+                        "relocate", Word(way), Word(places.group), "--json", options: words + options)
+                    #expect(refused.status == 65 && refused.outcome == "refused", "\(way): \(refused.output)")
+                    #expect(refused.summary.object("error")?.string("code") == "in_group", "\(refused.output)")
+                }
+            }
+            let done = try groupstore(
+                "relocate", Word(way), Word(places.group), "--name", "Notes.sqlite", "--json")
+            #expect(done.status == 0 && done.outcome == "already_relocated", "\(way): \(done.output)")
+        }
+        #expect(try (DirectorySnapshot(places.group), DirectorySnapshot(places.legacy)) == before)
+    }
+
+    @Test func theAgentLeavesItToo() throws {
+        let ways = try ways()
+        let agent = try AgentProcess(places, legacy: [ways[0]])
+        for way in ways.dropFirst() where way.lastComponent != "Notes.sqlite" {
+            let refused = try groupstore(
+                "relocate", Word(way), Word(places.group), "--json", environment: agent.environment)
+            #expect(refused.summary.object("error")?.string("code") == "in_group", "\(refused.output)")
+        }
+        let row = try agent.legacyRow { $0 != "arriving" && $0 != "relocating" }
+        #expect(row.string("state") == "refused" && row.string("code") == "in_group", "\(row.text)")
+        #expect(try noteCount(store.path) == 5)
+        #expect(FileStatus(following: ways[0]) != nil)
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// What an archive holds is the only copy of something.
+    @Test func whatIsInTheArchiveStaysThere() throws {
+        try sqlite(places.legacy.appending("Notes.sqlite"), "CREATE TABLE note (id)")
+        try groupstore("relocate", Word(places.legacy.appending("Notes.sqlite")), Word(places.group))
+        let archived = try run(
+            "find", [Word(places.group.pushing(".groupstore/archive")), "-name", "Notes.sqlite"]
+        ).lines
+        let path = FilePath(try #require(archived.first))
+        let refused = try groupstore("relocate", Word(path), Word(places.group), "--name", "Back.sqlite", "--json")
+        #expect(refused.summary.object("error")?.string("code") == "own_directory", "\(refused.output)")
+        #expect(FileStatus(following: path) != nil)
+    }
+}

@@ -1,0 +1,99 @@
+import Foundation
+import PersistentStore
+import TestSupport
+import Testing
+
+@testable import PersistentHistory
+
+/// A store's history whose tables hold what none of ours would: whoever may write to a store can put anything there.
+@Suite struct HostileHistoryTests {
+    static let values = [
+        "9223372036854775807", "-9223372036854775808", "0", "-1", "x'ff00'", "x''", "'abc'", "''", "NULL", "9e999",
+        "-1e300",
+        "'[[[['", "'[1,2'", "randomblob(70000)",
+    ]
+
+    private static let columns = [
+        "GS_CHANGE.number", "GS_CHANGE.nonce", "GS_CHANGE.table_id", "GS_CHANGE.operation", "GS_CHANGE.key",
+        "GS_CHANGE.columns", "GS_CHANGE.author", "GS_CHANGE.time", "GS_TABLE.id", "GS_TABLE.name",
+        "GS_TABLE.key_columns",
+        "GS_TABLE.columns", "GS_TABLE.installed", "GS_HISTORY.identifier", "GS_HISTORY.version",
+        "GS_HISTORY.schema_version", "GS_HISTORY.trimmed", "GS_HISTORY.trimmed_nonce", "GS_SUBSCRIBER.name",
+        "GS_SUBSCRIBER.number", "GS_SUBSCRIBER.nonce", "GS_SUBSCRIBER.time", "GS_AUTHOR.name",
+    ]
+
+    /// Each call ends, in an error or not; a trap would end the tests.
+    @Test(arguments: columns) func noContentEndsTheProcess(_ column: String) throws {
+        let parts = column.split(separator: ".")
+        for value in Self.values {
+            let store = try Fixture(
+                "CREATE TABLE note (id INTEGER PRIMARY KEY, t); CREATE TABLE k (a TEXT, b, PRIMARY KEY (a, b)) WITHOUT ROWID"
+            )
+            _ = try store.enable()
+            try store.write("INSERT INTO note (t) VALUES ('a'); UPDATE note SET t = 'b'; INSERT INTO k VALUES ('x', 1)")
+            let token = try store.current()
+            try HistoryMaintenance(store.location).acknowledge(token, by: "s")
+            // What a column's own rules refuse can't be there.
+            guard (try? store.write("UPDATE \(parts[0]) SET \(parts[1]) = \(value)")) != nil else { continue }
+            for last in [1, 20] { _ = try? store.read { (try $0.summary(), try $0.latest(last)) } }
+            _ = try? store.changes()
+            _ = try? store.changes(after: token)
+            _ = try? store.enable()
+            _ = try? HistoryMaintenance(store.location).acknowledge(token, by: "s")
+            for purge in [{ $0.age = 0 }, { $0.count = 1 }, { $0.acknowledged = true }]
+                as [(inout HistoryMaintenance.Purge) -> Void]
+            {
+                var wanted = HistoryMaintenance.Purge()
+                purge(&wanted)
+                _ = try? HistoryMaintenance(store.location).purge(wanted)
+            }
+            _ = try? HistoryInstallation(store.location).disable()
+        }
+    }
+
+    @Test func theLastChangesAreFoundWhateverTheirNumbers() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write("INSERT INTO note (title) VALUES ('a'), ('b'), ('c')")
+        try store.write("UPDATE GS_CHANGE SET number = 9223372036854775807 WHERE number = 3")
+        try store.write("UPDATE GS_CHANGE SET number = -9223372036854775808 WHERE number = 1")
+        #expect(try store.read { try $0.latest(2) }.map(\.number) == [2, .max])
+        #expect(try store.read { try $0.latest(20) }.map(\.number) == [.min, 2, .max])
+    }
+
+    /// What is read at once is bounded in bytes, too, and nothing is left out for it.
+    @Test func longChangesComeInMorePages() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write("UPDATE GS_AUTHOR SET name = hex(zeroblob(500000))")
+        try store.write(
+            """
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30)
+            INSERT INTO note (title) SELECT i FROM n
+            """)
+        var numbers: [Int64] = []
+        var pages = 0
+        var token = try store.read { try $0.start() }
+        while true {
+            let page = try store.read { try $0.changes(after: token, limit: 1000) }
+            #expect(page.changes.reduce(0) { $0 + $1.size } <= StoreHistory.pageBytes + 2_000_000)
+            numbers += page.changes.map(\.number)
+            (token, pages) = (page.token, pages + 1)
+            if page.isLast { break }
+        }
+        #expect(numbers == Array(1...30) && pages > 5)
+        // One that is longer than a page comes alone.
+        try store.write(
+            "UPDATE GS_AUTHOR SET name = hex(zeroblob(4000000)); INSERT INTO note (title) VALUES ('x'), ('y')")
+        let page = try store.read { try $0.changes(after: token, limit: 1000) }
+        #expect(page.changes.count == 1 && !page.isLast)
+    }
+
+    /// What can't be made sense of is an error that names the store.
+    @Test func aHistoryWithoutItsRowIsAnError() throws {
+        let store = try Fixture()
+        _ = try store.enable()
+        try store.write("DELETE FROM GS_HISTORY")
+        #expect(throws: HistoryError.self) { try store.enable() }
+    }
+}
