@@ -30,7 +30,7 @@ struct DoctorCommand: ParsableCommand {
         let (configuration, configurationFinding) = configuration()
         let findings =
             SystemDiagnosis.findings() + InotifyDiagnosis().findings + [configurationFinding, socket(configuration)]
-            + feed(configuration) + agentProblems(configuration)
+            + agent(configuration)
             + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() + HolderDiagnosis($0).findings() }
         for finding in findings { print(finding, output) }
         summarize(findings, output)
@@ -84,8 +84,12 @@ struct DoctorCommand: ParsableCommand {
 
     private static func isDirectory(_ path: FilePath) -> Bool { (try? Directory(path)) != nil }
 
+    private static func socket(_ configuration: Configuration?) -> FilePath? {
+        configuration?.socket ?? AgentSocket.path(environment: ProcessVariables.all)
+    }
+
     private func socket(_ configuration: Configuration?) -> Finding {
-        guard let path = configuration?.socket ?? AgentSocket.path(environment: ProcessVariables.all) else {
+        guard let path = Self.socket(configuration) else {
             return Finding(
                 "socket", .warning, "neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set: no agent can be found",
                 remedy: "log in through systemd, or set GROUPSTORE_SOCKET to the agent's socket")
@@ -93,45 +97,11 @@ struct DoctorCommand: ParsableCommand {
         return SocketDiagnosis(path).finding()
     }
 
-    /// What the agent says that it can't follow; nothing without an agent.
-    private func feed(_ configuration: Configuration?) -> [Finding] {
-        guard let path = configuration?.socket ?? AgentSocket.path(environment: ProcessVariables.all),
-            let status = try? AgentStatus(socket: path)
-        else { return [] }
-        return status.rows.filter { $0.type == "store" }.compactMap(Self.finding) + Self.descriptors(status.summary)
-    }
-
-    private static func finding(_ row: StatusRow) -> Finding? {
-        guard let state = row.object.string("state"), ["unwatched", "unreadable"].contains(state) else { return nil }
-        let name = row.object.string("store") ?? "a store"
-        let message = "\(name) is not followed (\(state)): \(row.object.string("detail") ?? "no reason is known")"
-        return Finding(
-            "feed", state == "unwatched" ? .problem(.configuration) : .warning, message,
-            remedy: state == "unwatched" ? "the agent tries again by itself; kill -HUP makes it try now" : nil)
-    }
-
-    private static func descriptors(_ summary: JSONObject) -> [Finding] {
-        guard let found = summary.object("descriptors"), let open = found.integer("open"),
-            let limit = found.integer("limit"), limit > 0
-        else { return [] }
-        let message = "the agent has \(open) of \(limit) files open"
-        guard open * 5 >= limit * 4 else { return [Finding("agent_descriptors", .fine, message)] }
-        return [
-            Finding(
-                "agent_descriptors", .warning, message, remedy: "raise LimitNOFILE= of its unit, or ulimit -Hn")
-        ]
-    }
-
-    /// Of the places named, where there are such. Nothing without an agent: another check tells of that.
-    private func agentProblems(_ configuration: Configuration?) -> [Finding] {
-        var environment = ProcessVariables.all
-        if let socket = configuration?.socket?.utf8 { environment["GROUPSTORE_SOCKET"] = socket }
-        guard let status = try? AgentStatus(environment: environment) else { return [] }
-        let directories = paths.isEmpty ? nil : Set(directories(configuration))
-        return status.problems.filter { problem in
-            guard let directories, let path = problem.path else { return true }
-            return directories.contains(path.removingLastComponent())
-        }.map(Finding.init)
+    /// What the agent says of itself, and of the places named where there are such. Nothing without an agent: another
+    /// check tells of that.
+    private func agent(_ configuration: Configuration?) -> [Finding] {
+        guard let path = Self.socket(configuration), let status = try? AgentStatus(socket: path) else { return [] }
+        return status.findings(in: paths.isEmpty ? nil : Set(directories(configuration)))
     }
 
     private func print(_ finding: Finding, _ output: Output) {
@@ -179,19 +149,6 @@ extension Finding {
         case .conflict: .conflict
         case .badData: .badData
         }
-    }
-
-    /// What the agent can't do.
-    fileprivate init(_ problem: AgentProblem) {
-        let cause: Cause =
-            switch ExitStatus(rawValue: problem.exitCode) {
-            case .conflict: .conflict
-            case .badData: .badData
-            case .notPermitted: .notPermitted
-            case .configuration: .configuration
-            default: .inputOutput
-            }
-        self.init(problem.check, .problem(cause), problem.message)
     }
 }
 

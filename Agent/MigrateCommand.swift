@@ -143,7 +143,7 @@ struct MigrateCommand: ParsableCommand {
             report: { event in
                 switch event {
                 case .transforming(let fraction, let doing): reporter.report(fraction, doing)
-                case .waiting(let holders): reporter.say("waiting for \(holders.names)")
+                case .waiting(let holders): reporter.waits(for: holders)
                 case .recovered(let text), .note(let text): reporter.say(text)
                 case .plan, .copied, .published: break
                 }
@@ -188,6 +188,7 @@ final class MigrationReporter {
     private let output: Output
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var told = -1.0
+    private var awaited: [FileHolder] = []
 
     init(_ output: Output) { self.output = output }
 
@@ -211,6 +212,13 @@ final class MigrationReporter {
         } else if !output.quiet {
             Output.write(text, to: STDERR_FILENO)
         }
+    }
+
+    /// Once, though each stage of the relocation waits for itself.
+    func waits(for holders: [FileHolder]) {
+        guard holders != awaited else { return }
+        awaited = holders
+        say("waiting for \(holders.names)")
     }
 
     func finish() { if isTerminal, !output.json, !output.quiet { Self.write("\r\u{1B}[K") } }

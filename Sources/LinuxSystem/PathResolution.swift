@@ -10,7 +10,7 @@ import SystemPackage
 /// is swapped for a link meanwhile is an error and no detour.
 struct PathResolution: ~Copyable {
     /// As many links as the kernel follows (path_resolution(7)).
-    private static let mostLinks = 40
+    fileprivate static let mostLinks = 40
 
     let descriptor: Descriptor
     /// The same place without a link on the way.
@@ -20,7 +20,9 @@ struct PathResolution: ~Copyable {
     init(directory given: FilePath) throws(SystemError) {
         var path = given
         var makers: [uid_t] = []
-        for _ in 0...Self.mostLinks {
+        // Who comes by again goes round in a circle: no need to do it forty times.
+        var passed: Set<FilePath> = []
+        while passed.count <= Self.mostLinks, passed.insert(path).inserted {
             if let descriptor = try Self.open(path) {
                 try Self.check(makers, descriptor.status(path: given).owner, given)
                 self.descriptor = descriptor
@@ -118,7 +120,8 @@ extension Directory {
     ) throws(SystemError) -> (directory: Directory, name: FilePath.Component) {
         var path = given
         var makers: [uid_t] = []
-        for _ in 0..<40 {
+        var passed: Set<FilePath> = []
+        while passed.count <= PathResolution.mostLinks, passed.insert(path).inserted {
             let parent = path.removingLastComponent()
             guard let name = path.lastComponent else { throw SystemError("open", .isDirectory, path: given) }
             let directory = try Directory(resolving: parent.isEmpty ? "." : parent)

@@ -6,37 +6,16 @@ import Testing
 
 /// Scripts of file operations, and the notices that must follow.
 @Suite(.serialized) struct InotifySourceTests {
-    private let root: TemporaryDirectory
-    private let privateDirectory: TemporaryDirectory
-    private let source: InotifySource
-    // The last property: it is given back when the source is gone.
-    private let turn: Turn
+    private let tree: WatchedTree
+    private var source: InotifySource { tree.source }
 
-    init() throws {
-        turn = Turn()
-        root = try TemporaryDirectory()
-        privateDirectory = try TemporaryDirectory()
-        source = try InotifySource(privateDirectory: privateDirectory.path)
-    }
+    init() throws { tree = try WatchedTree() }
+
+    private func path(_ relative: String) -> FilePath { tree.path(relative) }
+    private func script(_ commands: String) throws { try tree.script(commands) }
+    private func notices() throws -> [Notice] { try tree.notices() }
 
     private static let kinds: DirectoryEvent.Kinds = [.created, .deleted, .movedIn, .movedOut, .modified]
-
-    private func path(_ relative: String) -> FilePath { root.path.pushing(FilePath(relative)) }
-
-    private func script(_ commands: String) throws {
-        let done = try run("sh", ["-e", "-c", Word("cd \(root.path.string)\n" + commands)])
-        guard done.status == 0 else { throw Unexpected("sh: \(done.errors)") }
-    }
-
-    /// All notices that the operations so far have made.
-    private func notices() throws -> [Notice] {
-        var all: [Notice] = []
-        while true {
-            let next = try source.next(timeout: .zero)
-            if next.isEmpty { return all }
-            all += next
-        }
-    }
 
     private func events(_ directory: String) throws -> [String] {
         try notices().compactMap { notice in
@@ -242,6 +221,6 @@ import Testing
     }
 
     @Test func thereIsOneAtATime() throws {
-        #expect(throws: SystemError.self) { try InotifySource(privateDirectory: privateDirectory.path) }
+        #expect(throws: SystemError.self) { try InotifySource(privateDirectory: tree.privateDirectory.path) }
     }
 }

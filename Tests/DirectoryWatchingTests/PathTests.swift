@@ -7,34 +7,14 @@ import Testing
 
 /// Changes higher up the path of a watched directory, and what its parents' other work costs.
 @Suite(.serialized) struct PathTests {
-    private let root: TemporaryDirectory
-    private let privateDirectory: TemporaryDirectory
-    private let source: InotifySource
-    // The last property: it is given back when the source is gone.
-    private let turn: Turn
+    private let tree: WatchedTree
+    private var source: InotifySource { tree.source }
 
-    init() throws {
-        turn = Turn()
-        root = try TemporaryDirectory()
-        privateDirectory = try TemporaryDirectory()
-        source = try InotifySource(privateDirectory: privateDirectory.path)
-    }
+    init() throws { tree = try WatchedTree() }
 
-    private func path(_ relative: String) -> FilePath { root.path.pushing(FilePath(relative)) }
-
-    private func script(_ commands: String) throws {
-        let done = try run("sh", ["-e", "-c", Word("cd \(root.path.string)\n" + commands)])
-        guard done.status == 0 else { throw Unexpected("sh: \(done.errors)") }
-    }
-
-    private func notices() throws -> [Notice] {
-        var all: [Notice] = []
-        while true {
-            let next = try source.next(timeout: .zero)
-            if next.isEmpty { return all }
-            all += next
-        }
-    }
+    private func path(_ relative: String) -> FilePath { tree.path(relative) }
+    private func script(_ commands: String) throws { try tree.script(commands) }
+    private func notices() throws -> [Notice] { try tree.notices() }
 
     /// Which of a directory's events the kernel was asked for; nil when it isn't watched.
     private func mask(of directory: String) throws -> UInt32? {
@@ -92,7 +72,7 @@ import Testing
 
     @Test func linksToLinksAndUpwardsAreFollowed() throws {
         try script(
-            "mkdir -p one/a two/a links; ln -s \(root.path.string)/links/second first; ln -s ../one links/second")
+            "mkdir -p one/a two/a links; ln -s \(tree.root.path.string)/links/second first; ln -s ../one links/second")
         try watch("first/a")
         try script("ln -sfn ../two links/second")
         try expectIsAnother("first/a")

@@ -58,13 +58,13 @@ import Testing
         #expect(reason.contains(AgentProcess.group))
         // It works as it does without an agent, and nobody could ask the presenter.
         try await access()
-        #expect(presenter.notes.isEmpty)
+        #expect(presenter.log.entries.isEmpty)
 
         try serve(agent)
-        await presenter.has("registered")
+        await presenter.log.has("registered")
         try await access()
-        await presenter.has("reacquires")
-        #expect(presenter.notes == ["registered", "to writer", "changed", "reacquires"])
+        await presenter.log.has("reacquires")
+        #expect(presenter.log.entries == ["registered", "to writer", "changed", "reacquires"])
         #expect(try agent.stop().status == 0)
     }
 
@@ -89,17 +89,17 @@ import Testing
             [item = item] _ in
             coordinator.item(at: item, didMoveTo: moved)
         }
-        await presenter.has("is now Moved.sqlite")
+        await presenter.log.has("is now Moved.sqlite")
         try agent.process.killAtOnce()
-        await presenter.has("waiting")
+        await presenter.log.has("waiting")
         agent = try AgentProcess(places, legacy: [])
-        await presenter.has("registered")
-        await presenter.has("reacquires")
-        let before = presenter.notes.count
+        await presenter.log.has("registered")
+        await presenter.log.has("reacquires")
+        let before = presenter.log.entries.count
         try await access(item)
-        #expect(presenter.notes.count == before)
+        #expect(presenter.log.entries.count == before)
         try await access(moved)
-        #expect(presenter.notes.dropFirst(before).first == "to writer")
+        #expect(presenter.log.entries.dropFirst(before).first == "to writer")
         #expect(try agent.stop().status == 0)
     }
 
@@ -116,9 +116,9 @@ import Testing
         // Both have come back, and the agent stands still.
         guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
         agent.process.signal(SIGCONT)
-        await presenter.has("registered")
+        await presenter.log.has("registered")
         try await access()
-        #expect(presenter.notes.contains("to writer"))
+        #expect(presenter.log.entries.contains("to writer"))
         #expect(try agent.stop().status == 0)
     }
 
@@ -132,7 +132,7 @@ import Testing
             presenters.append(presenter)
         }
         try await access(URL(path: places.group.appending("Notes 300")))
-        #expect(presenters.last?.notes.first == "to writer")
+        #expect(presenters.last?.log.entries.first == "to writer")
         #expect(try agent.stop().status == 0)
     }
 
@@ -154,51 +154,30 @@ import Testing
 
 /// Notes what it is asked and told.
 private final class Presenter: FilePresenter {
-    private let state: Mutex<(url: URL, notes: [String], waiting: [(String, CheckedContinuation<Void, Never>)])>
+    private let url: Mutex<URL>
+    let log = Log()
 
-    init(_ url: URL) { state = Mutex((url, [], [])) }
+    init(_ url: URL) { self.url = Mutex(url) }
 
-    var presentedItemURL: URL? { state.withLock { $0.url } }
-    var notes: [String] { state.withLock { $0.notes } }
-
-    private func note(_ text: String) {
-        let ready = state.withLock { state in
-            state.notes.append(text)
-            let ready = state.waiting.filter { $0.0 == text }
-            state.waiting.removeAll { $0.0 == text }
-            return ready
-        }
-        for (_, continuation) in ready { continuation.resume() }
-    }
-
-    /// Returns when that was noted.
-    func has(_ text: String) async {
-        await withCheckedContinuation { continuation in
-            let isThere = state.withLock { state in
-                if !state.notes.contains(text) { state.waiting.append((text, continuation)) }
-                return state.notes.contains(text)
-            }
-            if isThere { continuation.resume() }
-        }
-    }
+    var presentedItemURL: URL? { url.withLock { $0 } }
 
     func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
-        note("to writer")
-        return { [self] in note("reacquires") }
+        log.note("to writer")
+        return { [self] in log.note("reacquires") }
     }
 
-    func presentedItemDidChange() async { note("changed") }
+    func presentedItemDidChange() async { log.note("changed") }
 
     func presentedItemDidMove(to newURL: URL) async {
-        state.withLock { $0.url = newURL }
-        note("is now \(newURL.lastPathComponent)")
+        url.withLock { $0 = newURL }
+        log.note("is now \(newURL.lastPathComponent)")
     }
 
     func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {
         switch registration {
-        case .registered: note("registered")
-        case .waiting: note("waiting")
-        case .refused(let reason): note("refused: \(reason)")
+        case .registered: log.note("registered")
+        case .waiting: log.note("waiting")
+        case .refused(let reason): log.note("refused: \(reason)")
         }
     }
 }

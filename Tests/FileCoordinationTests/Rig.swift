@@ -43,39 +43,6 @@ final class Rig: Sendable {
     }
 }
 
-/// What happened, in order.
-final class Log: Sendable {
-    private struct State {
-        var entries: [String] = []
-        var waiting: [(String, CheckedContinuation<Void, Never>)] = []
-    }
-
-    private let state = Mutex(State())
-    var entries: [String] { state.withLock { $0.entries } }
-
-    func note(_ entry: String) {
-        let ready = state.withLock { state in
-            state.entries.append(entry)
-            let ready = state.waiting.filter { $0.0 == entry }
-            state.waiting.removeAll { $0.0 == entry }
-            return ready
-        }
-        for (_, continuation) in ready { continuation.resume() }
-    }
-
-    /// Returns when the entry was noted.
-    func has(_ entry: String) async {
-        await withCheckedContinuation { continuation in
-            let isThere = state.withLock { state in
-                let isThere = state.entries.contains(entry)
-                if !isThere { state.waiting.append((entry, continuation)) }
-                return isThere
-            }
-            if isThere { continuation.resume() }
-        }
-    }
-}
-
 /// Notes what it is asked and told; a test puts in what it does.
 final class RecordingPresenter: FilePresenter {
     struct CannotSave: Error {}

@@ -16,8 +16,8 @@ struct LegacyPlace: Sendable {
 
     init(_ store: LegacyStore, _ claimDeadline: Duration) {
         address = store.address
-        group = store.group
-        path = store.path
+        group = store.file.group
+        path = store.file.path
         configuration = store.configuration
         self.claimDeadline = claimDeadline
         keys = RelocationKey.of(path).union(RelocationKey.of(group.appending(configuration.name.database)))

@@ -33,7 +33,7 @@ struct LegacyStores {
         let known = all
         self.configuration = configuration
         all = Self.stores(of: configuration).map { new in
-            known.first { $0.path == new.path && $0.group == new.group && $0.configuration == new.configuration } ?? new
+            known.first { $0.file.path == new.file.path && $0.file.group == new.file.group && $0.configuration == new.configuration } ?? new
         }
         for store in all where !known.contains(where: { $0 === store }) { store.find() }
         // Whoever reads it anew may have changed what it names, a model for instance.
@@ -48,19 +48,19 @@ struct LegacyStores {
         switch notice {
         case .event(let event): note(event)
         case .directoryAppeared(let directory), .directoryVanished(let directory), .unwatchable(let directory, _):
-            for store in all where store.directory == directory { store.find() }
-            for store in all where store.group == directory { store.retry() }
+            for store in all where store.file.directory == directory { store.find() }
+            for store in all where store.file.group == directory { store.retry() }
         case .overflow: findAll()
         case .woken: break
         }
     }
 
     private func note(_ event: DirectoryEvent) {
-        for store in all where store.directory == event.directory {
-            if let part = store.name.part(named: event.name) { store.note(part, event.kinds) }
+        for store in all where store.file.directory == event.directory {
+            if let part = store.file.name.part(named: event.name) { store.note(part, event.kinds) }
         }
         guard !event.kinds.isDisjoint(with: .departed) else { return }
-        for store in all where store.group == event.directory && store.configuration.name.database == event.name {
+        for store in all where store.file.group == event.directory && store.configuration.name.database == event.name {
             store.retry()
         }
     }

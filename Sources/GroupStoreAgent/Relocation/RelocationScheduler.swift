@@ -223,7 +223,7 @@ package final class RelocationScheduler: RelocationScheduling {
         for store in round.stores.all where store.takeTurn() {
             if store.isGroupStore {
                 look(at: store, &round)
-            } else if store.isOpen(), !Self.isGroupStore(store), !canBeAskedFor(store) {
+            } else if store.isOpen(), !store.file.isSameAsGroupStore, !canBeAskedFor(store) {
                 awaitClosing(store)
             } else {
                 relocate(store, &round)
@@ -234,7 +234,7 @@ package final class RelocationScheduler: RelocationScheduling {
     /// The group's own store, where it is of an older model: as soon as those who have it open are gone, or presenters let
     /// go of it.
     private func look(at store: LegacyStore, _ round: inout Round) {
-        guard store.isThere else { return store.find() }
+        guard store.file.isThere else { return store.find() }
         let place = LegacyPlace(store, round.stores.configuration.claimDeadline)
         let number = round.begin(store, store.state)
         submit(place.keys) { [self] in
@@ -261,9 +261,9 @@ package final class RelocationScheduler: RelocationScheduling {
             case .failure(let failure): failed(failure, store, after: last)
             }
         }
-        guard isOutdated, store.isThere else { return }
+        guard isOutdated, store.file.isThere else { return }
         let known = Set(presenting(store.address).map(\.pid))
-        if store.holders().allSatisfy({ known.contains($0.pid) }) {
+        if store.file.holders.allSatisfy({ known.contains($0.pid) }) {
             relocate(store, &round)
         } else {
             store.sawStrangers()
@@ -276,7 +276,7 @@ package final class RelocationScheduler: RelocationScheduling {
     private func canBeAskedFor(_ store: LegacyStore) -> Bool {
         let known = Set(presenting(store.address).map(\.pid))
         guard !known.isEmpty, store.mayAsk else { return false }
-        if store.holders().allSatisfy({ known.contains($0.pid) }) { return true }
+        if store.file.holders.allSatisfy({ known.contains($0.pid) }) { return true }
         store.sawStrangers()
         return false
     }
@@ -293,16 +293,16 @@ package final class RelocationScheduler: RelocationScheduling {
         store.waitsBecause = LegacyStore.isOpenElsewhere
         guard store.nameHolders(), !wasWaiting else { return }
         logger.info(
-            "waiting to relocate \(PrintablePath(store.path))", metadata: ["open-in": "\(store.waitingFor.list)"])
+            "waiting to relocate \(PrintablePath(store.file.path))", metadata: ["open-in": "\(store.waitingFor.list)"])
     }
 
     private func relocate(_ store: LegacyStore, _ round: inout Round) {
-        store.endProbing()
-        let isUnfinished = Self.isUnfinished(store)
-        guard store.isThere || store.hasOrphans || isUnfinished else { return store.find() }
+        let file = store.file
+        let isUnfinished = file.isUnfinished
+        guard file.isThere || file.hasOrphans || isUnfinished else { return store.find() }
         if !isUnfinished {
-            if Self.isLinkToGroup(store) { return store.succeeded() }
-            if !store.isGroupStore, store.hasNothing { return store.succeeded(.empty) }
+            if file.isLinkToGroup { return store.succeeded() }
+            if !store.isGroupStore, file.hasNothing { return store.succeeded(.empty) }
         }
         // What failed, and is only tried again because time has passed, is told when something else comes of it.
         let last = store.lastFailure
@@ -310,28 +310,6 @@ package final class RelocationScheduler: RelocationScheduling {
         let place = LegacyPlace(store, round.stores.configuration.claimDeadline)
         let number = round.begin(store, last == nil ? .relocating : store.state)
         submit(place.keys) { [self] in post(.relocated(number: number, relocate(place, after: last))) }
-    }
-
-    /// An earlier attempt moved it, and something after that is still to be done.
-    private static func isUnfinished(_ store: LegacyStore) -> Bool {
-        var request = RelocationRequest(source: store.path, group: store.group)
-        request.name = store.configuration.name.database
-        return RelocationEngine(request).isUnfinished
-    }
-
-    /// The group's store under a second name, which the feed itself may have open: nobody's close is waited for.
-    private static func isGroupStore(_ store: LegacyStore) -> Bool {
-        let identity = FileStatus(following: store.path)?.identity
-        let group = store.group.appending(store.configuration.name.database)
-        return identity != nil && identity == FileStatus(following: group)?.identity
-    }
-
-    /// What `retire: symlink` left.
-    private static func isLinkToGroup(_ store: LegacyStore) -> Bool {
-        guard let directory = try? Directory(store.directory),
-            (try? directory.status(store.name.database))?.kind == .symbolicLink
-        else { return false }
-        return isGroupStore(store)
     }
 
     private func succeeded(_ summary: RelocationSummary, _ store: LegacyStore) {
@@ -346,9 +324,9 @@ package final class RelocationScheduler: RelocationScheduling {
     private func failed(_ failure: RelocationFailure, _ store: LegacyStore, after last: LegacyStore.Failure?) {
         let told = LegacyStore.Failure(failure)
         if failure.kind == .busy {
-            store.state = .waiting
-            store.waitingFor = failure.holders
-            store.waitsBecause = failure.holders.isEmpty ? failure.message : LegacyStore.isOpenElsewhere
+            store.waits(
+                for: failure.holders,
+                because: failure.holders.isEmpty ? failure.message : LegacyStore.isOpenElsewhere)
             if !presenting(store.address).isEmpty || store.isGroupStore {
                 if store.isNews(told) {
                     logger.notice("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])

@@ -1,0 +1,51 @@
+import AgentProtocol
+import StoreRelocation
+
+extension LegacyStore {
+    enum State: Equatable {
+        case absent
+        case arriving
+        /// Whole, and open in some program.
+        case waiting
+        case relocating
+        case relocated
+        /// A file without a store in it.
+        case empty
+        /// It was tried, and is not tried again before what that depended on has changed; or, where that is no matter of
+        /// the stores, a while later.
+        case failed(Failure)
+    }
+
+    struct Failure: Equatable {
+        let state: String
+        let code: String
+        let detail: String
+        let exitCode: Int32
+
+        init(_ failure: RelocationFailure) {
+            state = failure.outcome
+            code = failure.code
+            detail = "\(failure.message) (\(failure.remedy))"
+            exitCode = failure.exitCode
+        }
+    }
+
+    /// Nil for the group's own store while there is nothing to say of it.
+    var status: LegacyStatus? {
+        if isGroupStore, [.absent, .arriving, .relocated, .empty].contains(state) { return nil }
+
+        let (word, detail): (String, String?) =
+            switch state {
+            case .absent: (wasRelocated ? "relocated" : "absent", nil)
+            case .arriving: ("arriving", nil)
+            case .waiting: ("waiting", waitsBecause)
+            case .relocating: ("relocating", nil)
+            case .relocated: ("relocated", nil)
+            case .empty: ("absent", "a file without a store in it")
+            case .failed(let failure): (failure.state, failure.detail)
+            }
+        return LegacyStatus(
+            store: address, path: file.path, state: word, detail: detail, code: lastFailure?.code,
+            exitCode: lastFailure?.exitCode)
+    }
+}

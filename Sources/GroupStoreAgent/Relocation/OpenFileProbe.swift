@@ -1,0 +1,57 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// Whether others have a file open, asked of the kernel by a lease (fcntl(2)).
+///
+/// The file stays open as long as others have it: closing it would raise an event that looks like theirs.
+struct OpenFileProbe {
+    private final class OpenFile {
+        let descriptor: Descriptor
+        let identity: FileIdentity
+
+        init(_ descriptor: consuming Descriptor, _ identity: FileIdentity) {
+            self.descriptor = descriptor
+            self.identity = identity
+        }
+    }
+
+    private var file: OpenFile?
+
+    /// False too when it can't be told: whoever relocates it finds out.
+    mutating func isOpen(_ name: FilePath.Component, in directory: FilePath) -> Bool {
+        guard let directory = try? Directory(directory), let status = try? directory.status(name),
+            status.kind == .regular
+        else {
+            end()
+            return false
+        }
+        if file?.identity != status.identity {
+            end()
+            guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return false }
+            file = OpenFile(descriptor, status.identity)
+        }
+        return file.map(Self.isLeaseRefused) ?? false
+    }
+
+    mutating func end() { file = nil }
+
+    /// The event of a close comes before the close counts: it is asked for 5 ms.
+    private static func isLeaseRefused(_ file: OpenFile) -> Bool {
+        for _ in 0..<100 {
+            guard isRefusedNow(file) else { return false }
+            pause(.microseconds(50))
+        }
+        return true
+    }
+
+    private static func isRefusedNow(_ file: OpenFile) -> Bool {
+        do {
+            guard let lease = try FileLease(file.descriptor) else { return true }
+            _ = consume lease
+            return false
+        } catch {
+            return false
+        }
+    }
+}
