@@ -55,6 +55,36 @@ import Testing
         #expect(try after.next { _ in true }.type == "change")
     }
 
+    /// Nothing is tried while they stay, though the group's store is opened, written and closed all the time.
+    @Test func whoHasTheGroupsStoreOpenIsWaitedForInSilence() throws {
+        let group = places.group.appending("Notes.sqlite")
+        try makeStore(group, rows: 5)
+        let file = places.scratch("config.yaml")
+        try write(
+            """
+            groups:
+              - id: \(AgentProcess.group)
+                directory: \(places.group)
+                stores:
+                  - { name: Notes.sqlite, legacy: [\(store.path)], on-conflict: keep-legacy, settle: 0s }
+            """, to: file)
+        let holder = try sqliteShell(group)
+        let agent = try AgentProcess(["--config", Word(file)], socket: places.scratch("agent.sock"))
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try subscriber.next { $0.type == "relocating" && holders($0) == [Int64(holder.pid)] }
+        // What the attempt itself did to the store is told as a change, at the latest with the next one.
+        for number in 1...30 {
+            try sqlite(group, "INSERT INTO note (text) VALUES ('\(number)')")
+            let event = try subscriber.next { _ in true }
+            #expect(event.type == "change", "\(event.text)")
+        }
+        holder.closeInput()
+        try holder.wait()
+        #expect(try holders(subscriber.next("relocating")).isEmpty)
+        try subscriber.next("relocated")
+        #expect(try noteCount(group) == 10)
+    }
+
     /// The one that waited is gone, and the other one waits: nothing was abandoned.
     @Test func aStoreThatAnotherOneReplacesIsWaitedForStill() throws {
         let legacy = places.legacy.appending("Diary.sqlite")

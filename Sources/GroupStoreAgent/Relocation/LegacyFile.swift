@@ -81,4 +81,9 @@ struct LegacyFile {
 
     /// Who has it open, as far as can be seen.
     var holders: [FileHolder] { database.map { FileHolder.of($0.identity) } ?? [] }
+
+    var groupStoreHolders: [FileHolder] {
+        guard let status = FileStatus(following: group.appending(groupName.database)) else { return [] }
+        return FileHolder.of(status.identity)
+    }
 }

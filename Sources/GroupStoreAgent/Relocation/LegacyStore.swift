@@ -242,8 +242,22 @@ final class LegacyStore {
     /// Others than its presenters seem to have it open.
     func sawStrangers() { times.sawStrangers() }
 
-    /// Somebody else's claim or relocation, or a close that isn't over yet, was in the way.
-    func lookAgainLater() { times.contend(file.signature) }
+    /// Somebody else's claim or relocation, a close that isn't over yet, or whoever has the group's store open was in the way.
+    func lookAgainLater() { times.contend(file.signature, untilClosed: hasGroupStoreHolders) }
+
+    /// Those who were in the way of the last attempt still have the group's store open: another one would end as it did.
+    func putsOff() -> Bool {
+        guard state == .waiting, times.contended != nil, hasGroupStoreHolders else { return false }
+        times.contend(file.signature, untilClosed: true)
+        return true
+    }
+
+    private var hasGroupStoreHolders: Bool {
+        !waitingFor.isEmpty && !Set(waitingFor).isDisjoint(with: file.groupStoreHolders)
+    }
+
+    /// Somebody has closed the group's store.
+    func groupStoreWasClosed() { if times.contended != nil { times.look(notAfter: .now) } }
 
     func askedInVain() { times.askedInVain() }
 

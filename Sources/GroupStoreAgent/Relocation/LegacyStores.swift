@@ -59,9 +59,9 @@ struct LegacyStores {
         for store in all where store.file.directory == event.directory {
             if let part = store.file.name.part(named: event.name) { store.note(part, event.kinds) }
         }
-        guard !event.kinds.isDisjoint(with: .departed) else { return }
         for store in all where store.file.group == event.directory && store.configuration.name.database == event.name {
-            store.retry()
+            if !event.kinds.isDisjoint(with: .departed) { store.retry() }
+            if event.kinds.contains(.closedAfterWriting) { store.groupStoreWasClosed() }
         }
     }
 

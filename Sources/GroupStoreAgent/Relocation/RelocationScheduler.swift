@@ -225,7 +225,7 @@ package final class RelocationScheduler: RelocationScheduling {
                 look(at: store, &round)
             } else if store.isOpen(), !store.file.isSameAsGroupStore, !canBeAskedFor(store) {
                 awaitClosing(store)
-            } else {
+            } else if !presenting(store.address).isEmpty || !store.putsOff() {
                 relocate(store, &round)
             }
         }

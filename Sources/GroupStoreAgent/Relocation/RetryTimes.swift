@@ -26,17 +26,22 @@ struct RetryTimes {
 
     mutating func look(notAfter instant: Instant) { looksAt = looksAt.map { min($0, instant) } ?? instant }
 
-    // MARK: Somebody else's claim or relocation is in the way, whose end no event tells
+    // MARK: Somebody else's claim or relocation is in the way, or the group's store is open
 
     /// What was there then: the attempt's own looks at it are no news.
     private(set) var contended: OutcomeSignature?
     private var contention = first
-    private static let longestContention = Duration.seconds(2)
+    /// No event tells when a claim ends.
+    private static let forClaim = first...Duration.seconds(2)
+    /// One tells when a file is closed; to look at all processes costs some milliseconds.
+    private static let forClose = Duration.milliseconds(100)...Duration.seconds(30)
 
-    mutating func contend(_ signature: OutcomeSignature) {
+    mutating func contend(_ signature: OutcomeSignature, untilClosed: Bool) {
+        let range = untilClosed ? Self.forClose : Self.forClaim
+        let delay = min(max(contention, range.lowerBound), range.upperBound)
         contended = signature
-        looksAt = .now.advanced(by: contention)
-        contention = min(contention * 2, Self.longestContention)
+        looksAt = .now.advanced(by: delay)
+        contention = delay * 2
     }
 
     mutating func endContention() {
