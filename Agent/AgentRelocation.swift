@@ -13,6 +13,8 @@ struct AgentRelocation {
 
     /// A copy between slow disks may take long; an agent that dies is noticed at once.
     private static let patience = Duration.seconds(86_400)
+    /// An agent that doesn't answer by then puts it back all the same: it sees that the connection has ended.
+    private static let untilPutBack = Duration.seconds(60)
 
     /// Nil when no agent answers, or when it serves neither this group nor the one that the store is in: then the relocation
     /// is the command's own.
@@ -33,17 +35,23 @@ struct AgentRelocation {
     }
 
     /// The summary's members; nil when the agent can't do it after all, or died on the way. What it had begun, the
-    /// next run finds and finishes or undoes. Throws `RelocationFailure` when a signal ends it: the agent puts everything
-    /// back when the connection ends.
+    /// next run finds and finishes or undoes. Throws `RelocationFailure` when a signal ends it, and the agent has put
+    /// everything back.
     func run(_ progress: RelocationProgress) throws(RelocationFailure) -> JSONObject? {
         do throws(AgentConnectionError) {
-            return try connection.request(
-                .relocate(operation), deadline: Deadline(after: Self.patience), passing: proof()
+            let answer = try connection.request(
+                .relocate(operation), deadline: Deadline(after: Self.patience), passing: proof(),
+                cancelling: Self.untilPutBack
             ) { progress.relay($0, $1) }
+            guard answer.object("error")?.string("code") == "cancelled" else { return answer }
         } catch {
-            guard case .interrupted = error else { return nil }
-            throw .cancelled(FilePath(bytes: operation.source) ?? "")
+            switch error {
+            case .interrupted: break
+            case .refused(let error) where error.code == "cancelled": break
+            default: return nil
+            }
         }
+        throw .cancelled(FilePath(bytes: operation.source) ?? "")
     }
 
     /// For another user's agent: that this user may read and write the store. Closed as soon as it is sent, since a store that

@@ -7,6 +7,8 @@ package struct AgentRequest: Sendable, Equatable {
         /// Groups and stores, one object each, before the reply. With a group: only that one.
         case status(group: String?)
         case relocate(RelocateOperation)
+        /// End this connection's relocation of that `id`, and put back what it has moved.
+        case cancel(request: JSONValue)
         case present(PresentOperation)
         case unpresent(presenter: UInt64)
         case answer(AnswerOperation)
@@ -79,7 +81,7 @@ extension AgentRequest {
 
 extension AgentRequest.Operation {
     private static let names =
-        ["subscribe", "unsubscribe", "status", "relocate", "present", "unpresent"]
+        ["subscribe", "unsubscribe", "status", "relocate", "cancel", "present", "unpresent"]
         + AnswerOperation.Request.allCases.map(\.rawValue) + ["claim", "release"]
         + HistoryOperation.Request.allCases.map(\.rawValue) + ["sync"]
 
@@ -89,6 +91,11 @@ extension AgentRequest.Operation {
         case "unsubscribe"?: self = .unsubscribe(try Self.store(of: object))
         case "status"?: self = .status(group: try object.optionalString("group"))
         case "relocate"?: self = .relocate(try RelocateOperation(object))
+        case "cancel"?:
+            guard let request = object["request"], request != .null else {
+                throw WireError(code: "bad_request", "request is missing", hint: "the id of a relocate that is under way")
+            }
+            self = .cancel(request: request)
         case "present"?: self = .present(try PresentOperation(object))
         case "unpresent"?: self = .unpresent(presenter: try object.requiredNumber("presenter", .presenter))
         case "claim"?: self = .claim(try ClaimOperation(object))
@@ -129,6 +136,9 @@ extension AgentRequest.Operation {
         case .relocate(let relocate):
             object["op"] = "relocate"
             relocate.write(to: &object)
+        case .cancel(let request):
+            object["op"] = "cancel"
+            object["request"] = request
         case .present(let present):
             object["op"] = "present"
             present.write(to: &object)

@@ -85,15 +85,31 @@ package final class AgentConnection {
     package var isOwn: Bool { (try? UnixSocket.peer(of: wire.raw))?.uid == geteuid() }
 
     /// Asks, and waits for the answer; lines that belong to it go to `part`. Events that come meanwhile are kept. `passing`: a
-    /// copy of it goes to the agent, and it is closed.
+    /// copy of it goes to the agent, and it is closed. `patience`: for how long the answer is waited for when the bell has
+    /// rung and the agent was told to cancel what it does; without it, the bell ends the waiting.
     package func request(
         _ operation: AgentRequest.Operation, deadline: Deadline, passing descriptor: consuming Descriptor? = nil,
-        part: (_ type: String, JSONObject) -> Void = { _, _ in }
+        cancelling patience: Duration? = nil, part: (_ type: String, JSONObject) -> Void = { _, _ in }
     ) throws(AgentConnectionError) -> JSONObject {
         let id = JSONValue.integer(nextIdentifier)
         nextIdentifier += 1
         try send(AgentRequest(id: id, operation), deadline, passing: descriptor)
-        while let message = try receive(deadline) {
+        var deadline = deadline
+        var isCancelled = false
+        while true {
+            let received: AgentMessage?
+            do throws(AgentConnectionError) {
+                received = try receive(deadline)
+            } catch {
+                guard case .interrupted = error, let patience else { throw error }
+                wire.ignoreBell()
+                deadline = Deadline(after: patience)
+                isCancelled = true
+                try send(AgentRequest(id: .integer(nextIdentifier), .cancel(request: id)), deadline, passing: nil)
+                nextIdentifier += 1
+                continue
+            }
+            guard let message = received else { throw isCancelled ? .interrupted : .timedOut(socket) }
             switch message {
             case .reply(id, let object): return object
             case .failure(id, let error), .failure(nil, let error): throw .refused(error)
@@ -102,7 +118,6 @@ package final class AgentConnection {
             case .hello, .reply, .failure: break
             }
         }
-        throw .timedOut(socket)
     }
 
     private func send(

@@ -9,8 +9,9 @@ final class AgentWire: Sendable {
     let socket: FilePath
     private let descriptor: Descriptor
     private let sending = Mutex(())
-    /// What ends all waiting when it can be read from.
+    /// What ends all waiting when it can be read from, until that was noticed.
     private let bell: CInt?
+    private let isBellHeard = Atomic<Bool>(false)
     var raw: CInt { descriptor.raw }
 
     init(_ socket: FilePath, _ deadline: Deadline, bell: CInt? = nil) throws(AgentConnectionError) {
@@ -46,13 +47,16 @@ final class AgentWire: Sendable {
         if let failure { throw failure }
     }
 
+    /// Waits in spite of the bell from now on.
+    func ignoreBell() { isBellHeard.store(true, ordering: .relaxed) }
+
     /// False when the deadline passes first.
     func wait(for events: Int16, _ deadline: Deadline) throws(AgentConnectionError) -> Bool {
         while true {
             // A negative number is left out.
             var both = [
                 pollfd(fd: raw, events: events, revents: 0),
-                pollfd(fd: bell ?? -1, events: Int16(POLLIN), revents: 0),
+                pollfd(fd: isBellHeard.load(ordering: .relaxed) ? -1 : bell ?? -1, events: Int16(POLLIN), revents: 0),
             ]
             let milliseconds = deadline.remaining.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
             let count = poll(&both, 2, milliseconds)

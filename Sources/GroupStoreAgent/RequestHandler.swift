@@ -17,6 +17,7 @@ package final class RequestHandler {
     private let version: String
     private let log: Logger
     private let guesses = GuessLimit()
+    private let relocations = AskedRelocations()
     /// Connections that were refused what another configuration may grant.
     private var hopeful: Set<UInt64> = []
 
@@ -89,6 +90,14 @@ package final class RequestHandler {
             } catch {
                 throw RefusedLine(id: id, error: error)
             }
+        case .cancel(let request):
+            guard relocations.cancel(request, of: connection) else {
+                let error = WireError(
+                    code: "no_such_request", "no relocation of this connection with that id is under way",
+                    hint: "it is over, or not begun")
+                throw RefusedLine(id: id, error: error)
+            }
+            hub.answer(connection, .reply(id: id, [:]))
         case .sync(let store):
             guard isServed(store, to: asker) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
             hub.expectAnswer(connection)
@@ -122,7 +131,7 @@ package final class RequestHandler {
         case .answer(let operation): try presenters.answer(operation, id: id, connection)
         case .claim(let operation): try presenters.claim(operation, id: id, connection, asker)
         case .release(let operation): try presenters.release(operation, id: id, connection)
-        case .subscribe, .unsubscribe, .status, .relocate, .history, .sync: break
+        case .subscribe, .unsubscribe, .status, .relocate, .cancel, .history, .sync: break
         }
     }
 
@@ -155,18 +164,21 @@ package final class RequestHandler {
         try guesses.begin()
         hub.expectAnswer(connection)
         let isOthers = !asker.isTrusted
-        scheduler.relocate(operation, isAbandoned: { [hub] in !hub.isConnected(connection) }) {
-            [hub, log, guesses] answer in
+        let stop = relocations.begin(id, of: connection)
+        scheduler.relocate(operation, isAbandoned: { [hub] in stop.isSet || !hub.isConnected(connection) }) {
+            [hub, log, guesses, relocations] answer in
             switch isOthers ? answer.withoutPlaces : answer {
             case .progress(let type, var object):
                 if let id { object["id"] = id }
                 hub.send(connection, [.event(type: type, object)], optional: true)
             case .summary(var object):
+                relocations.end(stop)
                 guesses.wasRight()
                 if isOthers { log.notice("relocation for another user: \(Self.text(answer))") }
                 object["type"] = "summary"
                 hub.answer(connection, .reply(id: id, object), wasExpected: true)
             case .refused(let error):
+                relocations.end(stop)
                 if error.code != "not_visible" { guesses.wasRight() }
                 hub.answer(connection, .failure(id: id, error), wasExpected: true)
             }
@@ -193,7 +205,7 @@ extension AgentRequest.Operation {
         switch self {
         case .subscribe, .unsubscribe, .sync, .history: .subscribe
         case .present, .unpresent, .answer, .claim, .release: .present
-        case .relocate: .relocate
+        case .relocate, .cancel: .relocate
         case .status: nil
         }
     }

@@ -31,7 +31,7 @@ import Testing
         let operations: [AgentRequest.Operation] = [
             .subscribe(SubscribeOperation(store)),
             .subscribe(SubscribeOperation(try #require(oddStore), since: "e-7", tables: TableFilter(["A"]))),
-            .unsubscribe(store),
+            .unsubscribe(store), .cancel(request: .integer(7)), .cancel(request: .string("seven")),
             .status(group: nil), .status(group: "group.example"), .relocate(plain), .relocate(relocate),
         ]
         for operation in operations {

@@ -77,6 +77,27 @@ import Testing
         try holder.killAtOnce()
     }
 
+    /// The agent copies, and the command that asked for it ends when everything is back.
+    @Test(arguments: [SIGINT, SIGTERM]) func aCopyOfTheAgentIsPutBackFirst(_ number: CInt) throws {
+        let places = try Places(.another)
+        let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
+        try run("truncate", ["--size=1G", Word(places.legacy.pushing(".Diary_SUPPORT/big"))])
+        let before = try run("find", [Word(places.legacy), "-type", "f", "-printf", "%P %s %T@ %i\\n"]).lines.sorted()
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+        let client = try RunningProcess(
+            Programs.groupstore, ["relocate", Word(legacy.path), Word(places.group), "--json"],
+            environment: agent.environment)
+        try client.line { JSONObject(line: $0)?.type == "progress" }
+        client.signal(number)
+        let done = try client.wait()
+        #expect(
+            try run("find", [Word(places.legacy), "-type", "f", "-printf", "%P %s %T@ %i\\n"]).lines.sorted() == before)
+        #expect(try Directory(places.group.pushing(".groupstore/staging")).names().isEmpty)
+        #expect(FileStatus(following: places.group.pushing(".groupstore/journal.json")) == nil)
+        #expect(done.status == 130, "\(done.output)\(done.errors)")
+        #expect(done.summary.object("error")?.string("code") == "cancelled")
+    }
+
     /// Who asked for it is gone: nobody waits for it any more.
     @Test(arguments: [SIGINT, SIGKILL]) func aClientThatGoesTakesItsRelocationAlong(_ number: CInt) throws {
         let places = try Places()

@@ -12,7 +12,7 @@ import Testing
         import json, socket, sys
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(sys.argv[1])
-        ops = ["subscribe", "unsubscribe", "status", "present", "claim", "release", "relocate", "changes", "ack", "sync"]
+        ops = ["subscribe", "unsubscribe", "cancel", "status", "present", "claim", "release", "relocate", "changes", "ack", "sync"]
         lines = [json.dumps({"id": op, "op": op, "store": sys.argv[2], "access": "write"}) for op in ops]
         try:
             connection.sendall(("\\n".join(lines) + "\\n" + "x" * 100_000).encode())

@@ -62,7 +62,7 @@ import Testing
         let client = try stage.agent.connect()
         try client.send(["id": 1, "op": "fly"])
         let hint = try client.next { $0["id"] == 1 }.object("error")?.string("hint") ?? ""
-        let documented = Set(words("op") + ["status", "relocate"])
+        let documented = Set(words("op") + ["status", "relocate", "cancel"])
         for operation in hint.split(separator: ", ") {
             #expect(documented.contains(String(operation)), "\(operation) is not in the document")
         }

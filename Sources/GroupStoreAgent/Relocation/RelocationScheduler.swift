@@ -201,11 +201,15 @@ package final class RelocationScheduler: RelocationScheduling {
         _ operation: RelocateOperation, _ isAbandoned: @escaping @Sendable () -> Bool,
         _ events: @escaping @Sendable (RelocateAnswer) -> Void, _ round: inout Round
     ) {
-        guard !isAbandoned() else { return }
+        guard !isAbandoned() else { return events(Self.cancelled) }
         let configuration = round.stores.configuration
         let (keys, address) = places(of: operation, configuration)
         let job = RelocationWorkers.Job(keys: keys, isClients: true) { [self] in
-            if !isAbandoned() { relocate(operation, configuration, isAbandoned, events) }
+            if isAbandoned() {
+                events(Self.cancelled)
+            } else {
+                relocate(operation, configuration, isAbandoned, events)
+            }
             post(.operationEnded(address))
         }
         if let address { round.operations[address, default: 0] += 1 }
@@ -218,6 +222,9 @@ package final class RelocationScheduler: RelocationScheduling {
             return post(.operationEnded(address))
         }
     }
+
+    private static let cancelled = RelocateAnswer.refused(
+        WireError(code: "cancelled", "it was cancelled before it began", hint: "ask again"))
 
     private func relocateDue(_ round: inout Round) {
         for store in round.stores.all where store.takeTurn() {
