@@ -68,6 +68,39 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
+    /// An access that began without an agent, and waits for what a presenter holds: one that comes meanwhile is asked.
+    @Test func anAgentThatComesWhileAnAccessWaitsIsAsked() async throws {
+        let presenter = Presenter(item)
+        let seats = seats()
+        let seat = try await seats.add(presenter, in: container)
+        guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
+        let held = try PresentedClaim(seat.item, in: container, of: presenter, ClaimWait(Deadline(after: .ample)))
+        presenter.hold(held)
+        let access = Task { try await access() }
+        while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
+            await Task.yield()
+        }
+        let agent = try AgentProcess(places, legacy: [])
+        try await access.value
+        await presenter.has("reacquires")
+        #expect(presenter.notes.contains("to writer"))
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// A coordinator's own presenter isn't asked, even where the agent is only just told of it.
+    @Test func anOwnPresenterIsNotAskedByAnAgentThatJustCame() async throws {
+        let (presenter, seats) = (Presenter(item), seats())
+        _ = try await seats.add(presenter, in: container)
+        for _ in 1...5 {
+            let agent = try AgentProcess(places, legacy: [])
+            try await FileCoordinator(in: container, seats: seats, filePresenter: presenter).coordinate(
+                with: [.writingIntent(with: item)], deadline: .ample
+            ) { _ in }
+            #expect(try agent.stop().status == 0)
+        }
+        #expect(!presenter.notes.contains("to writer"))
+    }
+
     @Test func aSubscriptionBeginsWhenItsGroupIsServed() async throws {
         let agent = try otherAgent()
         let store = try SharedStore("Notes.sqlite", in: container)
@@ -155,8 +188,12 @@ import Testing
 /// Notes what it is asked and told.
 private final class Presenter: FilePresenter {
     private let state: Mutex<(url: URL, notes: [String], waiting: [(String, CheckedContinuation<Void, Never>)])>
+    private let held = Mutex<PresentedClaim?>(nil)
 
     init(_ url: URL) { state = Mutex((url, [], [])) }
+
+    /// Kept until a writer asks.
+    func hold(_ claim: PresentedClaim) { held.withLock { $0 = claim } }
 
     var presentedItemURL: URL? { state.withLock { $0.url } }
     var notes: [String] { state.withLock { $0.notes } }
@@ -184,6 +221,7 @@ private final class Presenter: FilePresenter {
 
     func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
         note("to writer")
+        held.withLock { $0.take() }?.leave()
         return { [self] in note("reacquires") }
     }
 
