@@ -76,12 +76,12 @@ import Testing
         guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
         let held = try PresentedClaim(seat.item, in: container, of: presenter, ClaimWait(Deadline(after: .ample)))
         presenter.hold(held)
-        let access = Task { try await access() }
+        let waiting = Task { try await access() }
         while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
             await Task.yield()
         }
         let agent = try AgentProcess(places, legacy: [])
-        try await access.value
+        try await waiting.value
         await presenter.has("reacquires")
         #expect(presenter.notes.contains("to writer"))
         #expect(try agent.stop().status == 0)

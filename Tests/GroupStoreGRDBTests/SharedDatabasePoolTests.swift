@@ -56,7 +56,7 @@ import Testing
             ], deadline: .ample
         ) { [container] _ in
             guard let from = FilePath(old.path).lastComponent, let to = FilePath(new.path).lastComponent else { return }
-            try container.directory.rename(from, to: to, in: container.directory)
+            try container.directory.rename(from, to: to, in: container.directory, .refuse)
             coordinator.item(at: old, didMoveTo: new)
         }
     }
@@ -84,7 +84,7 @@ import Testing
         try await FileCoordinator(in: container).coordinate(
             with: [.writingIntent(with: store.groupURL, options: .forMoving)], deadline: .ample
         ) { _ in
-            try directory.rename("Notes.sqlite", to: "away", in: directory)
+            try directory.rename("Notes.sqlite", to: "away", in: directory, .refuse)
         }
         var isSaid = false
         while !isSaid {
@@ -93,7 +93,7 @@ import Testing
             isSaid = (reason as? GroupStoreError)?.code == .noStore
         }
         #expect(try directory.status("Notes.sqlite") == nil)
-        try directory.rename("away", to: "Notes.sqlite", in: directory)
+        try directory.rename("away", to: "Notes.sqlite", in: directory, .refuse)
         while notes.isClosed { await Task.yield() }
         #expect(try await notes.read { try String.fetchAll($0, sql: "SELECT title FROM note") } == ["one"])
         try await notes.close()

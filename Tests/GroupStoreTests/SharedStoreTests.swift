@@ -144,7 +144,7 @@ import Testing
             deadline: .ample
         ) { [container] _ in
             try await body()
-            try container.directory.rename(old, to: new, in: container.directory)
+            try container.directory.rename(old, to: new, in: container.directory, .refuse)
             coordinator.item(at: from, didMoveTo: to)
         }
     }
