@@ -79,7 +79,12 @@ public final class SharedStore: Sendable {
     }
 
     var whereabouts: Whereabouts {
-        if (try? container.directory.status(component))?.kind == .regular { return .group }
+        do {
+            if try container.directory.status(component)?.kind == .regular { return .group }
+        } catch {
+            // Whoever opens it there hears why that can't be; what lies at the legacy place may be an old copy.
+            return .group
+        }
         guard let legacyURL, let found = FileStatus(following: FilePath(legacyURL.path)) else { return .absent }
         switch found.kind {
         // What is retired as a symbolic link leads to the group's.
