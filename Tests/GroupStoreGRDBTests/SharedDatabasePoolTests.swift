@@ -89,7 +89,8 @@ import Testing
         var isSaid = false
         while !isSaid {
             let error = await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
-            guard case .notOpened(let reason)? = error?.reason else { continue }
+            guard let error else { throw Unexpected("a store was made anew") }
+            guard case .notOpened(let reason) = error.reason else { continue }
             isSaid = (reason as? GroupStoreError)?.code == .noStore
         }
         #expect(try directory.status("Notes.sqlite") == nil)
