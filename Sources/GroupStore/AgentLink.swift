@@ -22,6 +22,8 @@ final class AgentLink: Sendable {
         /// Those who wait for an agent, or for there being none when they had come.
         var waiting: [@Sendable () -> Void] = []
         var wire: AgentWire?
+        /// Its agent has still to greet.
+        var newWire: AgentWire?
         var generation: UInt64 = 0
         var nextIdentifier: Int64 = 1
         var pending: [Int64: Completion] = [:]
@@ -84,6 +86,7 @@ final class AgentLink: Sendable {
         state.withLock { state in
             state.isStopped = true
             state.wire?.end()
+            state.newWire?.end()
         }
         wake.signal()
     }
@@ -119,13 +122,15 @@ final class AgentLink: Sendable {
                 return state.waiting
             }
             do throws(AgentConnectionError) {
-                let connection = try AgentConnection(socket, deadline: Deadline(after: Self.greetingTime))
+                let connection = try AgentConnection(
+                    socket, deadline: Deadline(after: Self.greetingTime), greeting: keep)
                 patience = Self.shortestWait
                 serve(connection, waiting)
                 // However many ask: one that ends each connection is not to keep a processor busy.
                 pause(Self.shortestWait)
                 continue
             } catch {
+                state.withLock { $0.newWire = nil }
                 if case .timedOut = error {
                     state.withLock { $0.waiting.insert(contentsOf: waiting, at: 0) }
                 } else {
@@ -138,12 +143,21 @@ final class AgentLink: Sendable {
         }
     }
 
+    /// For whoever stops the link meanwhile.
+    private func keep(_ wire: AgentWire) {
+        let isStopped = state.withLock { state in
+            state.newWire = wire
+            return state.isStopped
+        }
+        if isStopped { wire.end() }
+    }
+
     /// `waiting`: they came before it was connected.
     private func serve(_ connection: AgentConnection, _ waiting: [@Sendable () -> Void]) {
         let generation = state.withLock { state -> UInt64? in
             guard !state.isStopped else { return nil }
             state.generation += 1
-            state.wire = connection.wire
+            (state.wire, state.newWire) = (connection.wire, nil)
             return state.generation
         }
         guard let generation else { return }

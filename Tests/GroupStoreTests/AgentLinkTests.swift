@@ -22,6 +22,17 @@ import Testing
         _ = consume connection
     }
 
+    /// Whoever gives up while an agent has still to greet doesn't wait for it.
+    @Test func aConnectionCanBeEndedBeforeTheGreeting() throws {
+        let scratch = try TemporaryDirectory()
+        let socket = scratch.path.appending("agent.sock")
+        let listener = try UnixSocket.listen(at: socket)
+        #expect(throws: AgentConnectionError.lost(socket)) {
+            try AgentConnection(socket, deadline: Deadline(after: .ample), greeting: { $0.end() })
+        }
+        _ = consume listener
+    }
+
     /// Greets the next one that connects, as an agent does.
     private func greet(_ listener: borrowing Descriptor) async throws -> Descriptor {
         let hello = AgentMessage.hello(
