@@ -133,17 +133,17 @@ class Refused(Exception):
     def __init__(self, error):
         self.code = error.get("code", "unknown")
         self.hint = error.get("hint")
-        self.holders = [_holder(each) for each in error.get("holders", [])]
+        self.holders = _holders(error.get("holders"))
         message = error.get("message", "")
         super().__init__(f"{message} ({self.hint})" if self.hint else message)
 
 
 class NoAgent(Exception):
-    """No agent answers there."""
+    """No agent answers there, or what answers is none."""
 
 
-def _holder(value):
-    return Holder(value.get("pid", 0), value.get("program", "?"), value.get("elsewhere", False))
+def _holders(values):
+    return [Holder(each.get("pid", 0), each.get("program", "?"), each.get("elsewhere", False)) for each in values or []]
 
 
 def _path(message, key):
@@ -161,7 +161,7 @@ def _event(message) -> Optional[Event]:
     if kind == "change":
         return Changed(token, message.get("tables"), message.get("complete", False), message.get("rows"))
     if kind == "relocating":
-        return Relocating(token, [_holder(each) for each in message.get("waiting_for", [])])
+        return Relocating(token, _holders(message.get("waiting_for")))
     if kind == "relocated":
         return Relocated(token, _path(message, "from"), _path(message, "to"))
     if kind == "migrated":
@@ -191,13 +191,35 @@ def _line(message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
+class _NotUnderstood(ConnectionError):
+    """What was said is not this protocol."""
+
+    def __init__(self):
+        super().__init__("what answers is no agent")
+
+
 def _parse(line: bytes):
     if not line.endswith(b"\n"):
         raise ConnectionError("the agent ended the connection")
-    message = json.loads(line)
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _NotUnderstood from None
     if not isinstance(message, dict):
-        raise ConnectionError("what answers is no agent")
+        raise _NotUnderstood
     return message
+
+
+def _understood(take, message):
+    """What `take` makes of it. It looks for what an agent says, and finds anything else by stumbling over it."""
+    try:
+        return take(message)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise _NotUnderstood from None
+
+
+def _refusal(message):
+    return Refused(message.get("error", {}))
 
 
 class _Subscription:
@@ -240,7 +262,9 @@ class _Subscription:
     def take(self, message) -> Optional[Event]:
         """The event to hand out, if any. Raises Refused."""
         if message.get("ok") is False:
-            raise Refused(message.get("error", {}))
+            raise _understood(_refusal, message)
+        if not isinstance(message.get("token", ""), (str, type(None))):
+            raise _NotUnderstood
         if message.get("ok") is True:
             was_told = self.is_told
             self.is_told, self.failures = False, 0
@@ -248,10 +272,11 @@ class _Subscription:
                 return Connected(self.token) if was_told else None
             self.token = message.get("token", "")
             return Reset(self.token, "subscribed")
+        event = _understood(_event, message)
         # A bookmark is no event, and moves the token all the same.
         if message.get("token") is not None:
             self.token = message["token"]
-        return _event(message)
+        return event
 
     def lost(self) -> Optional[Disconnected]:
         if self.is_told:
@@ -395,24 +420,45 @@ def ask(operation, timeout=30.0, path=None, **members):
 
     reply, rows = groupstore.ask("status")
     """
+    path = path or socket_path()
+    deadline = None if timeout is None else time.monotonic() + timeout
+    unread, rows = bytearray(), []
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(timeout)
+
+        def receive():
+            # All of it has one time-out, however slowly its parts come.
+            if deadline is not None:
+                connection.settimeout(max(0.001, deadline - time.monotonic()))
+            more = connection.recv(65536)
+            if not more:
+                raise ConnectionError("the agent ended the connection")
+            if deadline is not None and time.monotonic() > deadline:
+                raise socket.timeout("timed out")
+            return more
+
         try:
-            connection.connect(path or socket_path())
+            connection.settimeout(timeout)
+            connection.connect(path)
             connection.sendall(_line({"id": 1, "op": operation, **members}))
-            rows = []
-            with connection.makefile("rb") as lines:
-                for line in lines:
-                    message = _parse(line)
-                    if message.get("ok") is False:
-                        raise Refused(message.get("error", {}))
-                    if message.get("ok") is True:
-                        return message, rows
-                    if message.get("id") == 1:
-                        rows.append(message)
+            while True:
+                end = unread.find(b"\n")
+                if end < 0 and len(unread) >= LONGEST_LINE:
+                    raise ConnectionError("the agent sent a line without an end")
+                if end < 0:
+                    unread += receive()
+                    continue
+                message = _parse(bytes(unread[: end + 1]))
+                del unread[: end + 1]
+                if message.get("ok") is False:
+                    raise _understood(_refusal, message)
+                if message.get("ok") is True:
+                    return message, rows
+                if message.get("id") == 1:
+                    rows.append(message)
+        except _NotUnderstood as error:
+            raise NoAgent(f"at {path}: {error}") from error
         except OSError as error:
-            raise NoAgent(f"no agent at {path or socket_path()}: {error}") from error
-    raise NoAgent("the agent ended the connection")
+            raise NoAgent(f"no agent at {path}: {error}") from error
 
 
 # --- With asyncio --------------------------------------------------------------------------------------------------

@@ -182,6 +182,11 @@ package struct ClaimWait: Sendable {
     /// The same wait with another deadline.
     func until(_ duration: Duration) -> ClaimWait { ClaimWait(Deadline(after: duration), isCancelled: isCancelled) }
 
+    /// The same wait, cancelled by that too.
+    func unless(_ isOver: @escaping @Sendable () -> Bool) -> ClaimWait {
+        ClaimWait(deadline) { [isCancelled] in isCancelled() || isOver() }
+    }
+
     /// Tries until it succeeds. The kernel tells nobody with a deadline when a lock is free: a try costs microseconds,
     /// and they come seldomer with time, at odd intervals so that two don't keep step. Throws `TimedOut`, `Cancelled`.
     func until(_ succeeds: () throws -> Bool) throws {

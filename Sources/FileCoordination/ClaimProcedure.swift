@@ -31,10 +31,13 @@ package struct ClaimProcedure {
             if !passesLine { try claim.standInLine(wait) }
             let number = try askPresenters(wait)
             do {
-                try claim.enter(wait)
+                try claim.enter(wait.unless { registry.objection(to: number) != nil })
+                registry.entered(number)
                 return number
             } catch {
+                let objection = error is ClaimWait.Cancelled ? registry.objection(to: number) : nil
                 registry.end(number, ClaimBoard.Outcome(tookPlace: false))
+                if let objection, !wait.isCancelledNow { try check(objection) }
                 throw error
             }
         } catch {
@@ -54,17 +57,8 @@ package struct ClaimProcedure {
         let left = wait.deadline.remaining ?? .seconds(86_400)
         let number = try registry.begin(intents, own: own, deadline: left) { answers.settle($0) }
         do {
-            switch try answers.wait(left < registry.answerTime ? wait.until(registry.answerTime) : wait) {
-            case .granted: return number
-            case .refused(let refusal):
-                throw FileCoordinationError(
-                    .presenterFailed, "\(refusal.presenter) can't let go: \(refusal.message)",
-                    remedy: "see what that program says, then try again", holders: [refusal.presenter])
-            case .unanswered(let holders):
-                throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: holders)
-            case .failed(let reason):
-                throw FileCoordinationError(.agent, reason, remedy: "see the agent's log, or groupstore doctor")
-            }
+            try check(answers.wait(left < registry.answerTime ? wait.until(registry.answerTime) : wait))
+            return number
         } catch {
             let (unanswered, silence) = (registry.unanswered(number), registry.silence(of: number))
             registry.end(number, ClaimBoard.Outcome(tookPlace: false))
@@ -74,6 +68,21 @@ package struct ClaimProcedure {
                     .busy, silence, remedy: "is it stopped? look at its log, or start it anew; nothing was done")
             }
             throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: unanswered)
+        }
+    }
+
+    /// Throws where it isn't granted.
+    private func check(_ settlement: ClaimSettlement) throws {
+        switch settlement {
+        case .granted: return
+        case .refused(let refusal):
+            throw FileCoordinationError(
+                .presenterFailed, "\(refusal.presenter) can't let go: \(refusal.message)",
+                remedy: "see what that program says, then try again", holders: [refusal.presenter])
+        case .unanswered(let holders):
+            throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: holders)
+        case .failed(let reason):
+            throw FileCoordinationError(.agent, reason, remedy: "see the agent's log, or groupstore doctor")
         }
     }
 }

@@ -229,6 +229,8 @@ extension FileCoordinator {
             }
             return ClaimBoard.Outcome.Move(from: from, to: to)
         }
+        // The presenter that made the access is not told of it.
+        presenter.flatMap { seats.seat(of: $0) }?.follow(known)
         access.claim.leave()
         seats.accesses.ended(access.purpose)
         seats.registry.end(access.number, ClaimBoard.Outcome(tookPlace: true, moves: known))

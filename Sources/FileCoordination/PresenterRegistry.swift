@@ -78,6 +78,10 @@ package protocol PresenterRegistry: AnyObject, Sendable {
     func unanswered(_ claim: UInt64) -> [FileHolder]
     /// Why nothing was heard of the claim's presenters: a sentence; nil where it is they who are waited for.
     func silence(of claim: UInt64) -> String?
+    /// A presenter that was first heard of while the claim waited for locks can't let go.
+    func objection(to claim: UInt64) -> ClaimSettlement?
+    /// The claim waits for nothing any more.
+    func entered(_ claim: UInt64)
     /// How long the registry itself may take to answer, however short a claim's deadline is.
     var answerTime: Duration { get }
     func end(_ claim: UInt64, _ outcome: ClaimBoard.Outcome)
@@ -85,6 +89,8 @@ package protocol PresenterRegistry: AnyObject, Sendable {
 
 extension PresenterRegistry {
     package func silence(of claim: UInt64) -> String? { nil }
+    package func objection(to claim: UInt64) -> ClaimSettlement? { nil }
+    package func entered(_ claim: UInt64) {}
     package var answerTime: Duration { .zero }
 }
 

@@ -14,7 +14,10 @@ package final class PresenterSeat: Sendable {
     private let state: Mutex<State>
 
     private struct State {
+        /// As the presenter was told.
         var item: ClaimedItem
+        /// Where it was moved last.
+        var movedItem: ClaimedItem?
         var number: UInt64?
         var registration = FilePresenterRegistration.waiting(reason: "it is being registered")
         var isRegistering = true
@@ -45,6 +48,8 @@ package final class PresenterSeat: Sendable {
     package var number: UInt64? { state.withLock { $0.number } }
     package var isAnswering: Bool { state.withLock { $0.isAnswering } }
     package var item: ClaimedItem { state.withLock { $0.item } }
+    /// Where the item is, though the presenter may still have to be told.
+    package var latestItem: ClaimedItem { state.withLock { $0.movedItem ?? $0.item } }
     package var registration: FilePresenterRegistration { state.withLock { $0.registration } }
 
     package func isSeat(of other: any FilePresenter) -> Bool { presenter === other }
@@ -140,6 +145,16 @@ package final class PresenterSeat: Sendable {
 
     func untilFinished() async { await state.withLock { $0.worker }?.value }
 
+    /// The presenter has moved its item itself, or others', and isn't told.
+    func follow(_ moves: [ClaimBoard.Outcome.Move]) {
+        state.withLock { state in
+            for move in moves {
+                guard let new = move.destination(of: state.movedItem ?? state.item) else { continue }
+                (state.item, state.movedItem) = (new, new)
+            }
+        }
+    }
+
     // MARK: Messages
 
     private func work() async {
@@ -161,6 +176,8 @@ package final class PresenterSeat: Sendable {
             if let task { Task { task.cancel() } }
             for continuation in waiting { continuation.resume() }
         }
+        // Whoever opens the item next opens it there, whatever the presenter is being told now.
+        if case .notice(_, .didMove(let new, nil)) = message { state.withLock { $0.movedItem = new } }
         messages.yield(message)
     }
 

@@ -85,7 +85,7 @@ package final class PresenterSeats: Sendable {
         }
     }
 
-    func seat(of presenter: any FilePresenter) -> PresenterSeat? {
+    package func seat(of presenter: any FilePresenter) -> PresenterSeat? {
         state.withLock { $0.seats.first { $0.isSeat(of: presenter) } }
     }
 

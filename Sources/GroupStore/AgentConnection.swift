@@ -67,11 +67,20 @@ package final class AgentConnection {
 
     /// Connects and reads the agent's greeting. `bell`: a descriptor that ends all waiting, `interrupted`, when it can be read
     /// from.
-    package init(
+    package convenience init(
         _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10)), bell: CInt? = nil
+    ) throws(AgentConnectionError) {
+        try self.init(socket, deadline: deadline, bell: bell, greeting: { _ in })
+    }
+
+    /// `greeting` is called with the wire before the greeting is waited for: another thread may end it from then on.
+    init(
+        _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10)), bell: CInt? = nil,
+        greeting: (AgentWire) -> Void
     ) throws(AgentConnectionError) {
         self.socket = socket
         wire = try AgentWire(socket, deadline, bell: bell)
+        greeting(wire)
         switch try receive(deadline) {
         case .hello(let version, let agent, _)? where version == WireLine.protocolVersion: self.agent = agent
         case .hello(let version, _, _)?: throw .notUnderstood(socket, "it speaks protocol \(version)")

@@ -15,20 +15,15 @@ final class AgentLink: Sendable {
 
     typealias Completion = @Sendable (Result<JSONObject, AgentConnectionError>) -> Void
 
-    private enum Standing {
-        /// No try has ended yet, or an agent is there that doesn't answer.
-        case undecided
-        case up
-        /// No agent is there.
-        case down
-    }
-
     private struct State {
         weak var listener: (any Listener)?
-        var standing = Standing.undecided
-        /// Those who wait for an agent, or for there being none.
+        /// The listener knows of the connection, and it is not known to be lost.
+        var isUp = false
+        /// Those who wait for an agent, or for there being none when they had come.
         var waiting: [@Sendable () -> Void] = []
         var wire: AgentWire?
+        /// Its agent has still to greet.
+        var newWire: AgentWire?
         var generation: UInt64 = 0
         var nextIdentifier: Int64 = 1
         var pending: [Int64: Completion] = [:]
@@ -44,6 +39,7 @@ final class AgentLink: Sendable {
     private static let greetingTime = Duration.seconds(10)
     /// Longer than that nobody who asks is held up by an agent that reads nothing.
     private static let sendingTime = Duration.seconds(1)
+    private static let shortestWait = Duration.milliseconds(20)
     private static let longestWait = Duration.seconds(2)
 
     init(_ socket: FilePath) { self.socket = socket }
@@ -63,34 +59,34 @@ final class AgentLink: Sendable {
         do {
             _ = try SystemThread(name: "gs-link") { [self] in run() }
         } catch {
-            state.withLock { $0.isStarted = false }
-            decide(.down)
+            let waiting = state.withLock { state in
+                state.isStarted = false
+                defer { state.waiting = [] }
+                return state.waiting
+            }
+            for body in waiting { body() }
         }
     }
 
-    /// Calls `body` once, now or on the link's thread, when there is a connection or no agent. An agent that is there and
-    /// doesn't answer is waited for: it may know presenters that must be asked.
+    /// Calls `body` once, now or on the link's thread, when there is a connection, or when a try that began after this call
+    /// has found no agent: that there was none a moment ago says nothing about now. An agent that is there and doesn't
+    /// answer is waited for: it may know presenters that must be asked.
     func whenDecided(_ body: @escaping @Sendable () -> Void) {
         let isDecided = state.withLock { state in
-            if state.standing == .undecided { state.waiting.append(body) }
-            return state.standing != .undecided
+            // Without a thread nobody looks for an agent.
+            guard !state.isUp, state.isStarted else { return true }
+            state.waiting.append(body)
+            return false
         }
-        if isDecided { body() }
-    }
-
-    private func decide(_ standing: Standing) {
-        let waiting = state.withLock { state in
-            state.standing = standing
-            defer { if standing != .undecided { state.waiting = [] } }
-            return standing == .undecided ? [] : state.waiting
-        }
-        for body in waiting { body() }
+        if isDecided { return body() }
+        wake.signal()
     }
 
     func stop() {
         state.withLock { state in
             state.isStopped = true
             state.wire?.end()
+            state.newWire?.end()
         }
         wake.signal()
     }
@@ -107,43 +103,76 @@ final class AgentLink: Sendable {
             try wire.send(AgentRequest(id: .integer(id), operation), Deadline(after: Self.sendingTime))
         } catch {
             wire.end()
-            state.withLock { $0.pending.removeValue(forKey: id) }?(.failure(error))
+            state.withLock { state in
+                // The link's thread doesn't know yet: whoever asks once more waits for what it finds next.
+                if state.wire === wire { state.isUp = false }
+                return state.pending.removeValue(forKey: id)
+            }?(.failure(error))
         }
     }
 
     // MARK: The link's thread
 
     private func run() {
-        var patience = Duration.milliseconds(20)
+        var patience = Self.shortestWait
         while !state.withLock({ $0.isStopped }) {
-            do throws(AgentConnectionError) {
-                let connection = try AgentConnection(socket, deadline: Deadline(after: Self.greetingTime))
-                patience = .milliseconds(20)
-                serve(connection)
-            } catch {
-                if case .timedOut = error { decide(.undecided) } else { decide(.down) }
+            // Those who come from now on want another try.
+            let waiting = state.withLock { state in
+                defer { state.waiting = [] }
+                return state.waiting
             }
-            _ = wake.wait(timeout: .now() + .nanoseconds(Int(patience.nanoseconds)))
-            patience = min(patience * 2, Self.longestWait)
+            do throws(AgentConnectionError) {
+                let connection = try AgentConnection(
+                    socket, deadline: Deadline(after: Self.greetingTime), greeting: keep)
+                patience = Self.shortestWait
+                serve(connection, waiting)
+                // However many ask: one that ends each connection is not to keep a processor busy.
+                pause(Self.shortestWait)
+                continue
+            } catch {
+                state.withLock { $0.newWire = nil }
+                if case .timedOut = error {
+                    state.withLock { $0.waiting.insert(contentsOf: waiting, at: 0) }
+                } else {
+                    for body in waiting { body() }
+                }
+            }
+            // Whoever begins something soon after is the likelier to meet an agent.
+            let isWanted = wake.wait(timeout: .now() + .nanoseconds(Int(patience.nanoseconds))) == .success
+            patience = isWanted ? Self.shortestWait : min(patience * 2, Self.longestWait)
         }
     }
 
-    private func serve(_ connection: AgentConnection) {
+    /// For whoever stops the link meanwhile.
+    private func keep(_ wire: AgentWire) {
+        let isStopped = state.withLock { state in
+            state.newWire = wire
+            return state.isStopped
+        }
+        if isStopped { wire.end() }
+    }
+
+    /// `waiting`: they came before it was connected.
+    private func serve(_ connection: AgentConnection, _ waiting: [@Sendable () -> Void]) {
         let generation = state.withLock { state -> UInt64? in
             guard !state.isStopped else { return nil }
             state.generation += 1
-            state.wire = connection.wire
+            (state.wire, state.newWire) = (connection.wire, nil)
             return state.generation
         }
         guard let generation else { return }
         // What the listener sends goes before what those send who wait. It is held no longer than for the call.
         state.withLock { $0.listener }?.linkConnected(generation: generation)
-        decide(.up)
+        let others = state.withLock { state in
+            state.isUp = true
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        for body in waiting + others { body() }
         while let message = try? connection.receive(.none) { dispatch(message, generation) }
         let pending = state.withLock { state in
             state.wire = nil
-            // Another agent may be there at once.
-            state.standing = .undecided
+            state.isUp = false
             defer { state.pending = [:] }
             return state.pending
         }

@@ -10,6 +10,8 @@ public struct GroupStoreError: Error, Sendable, CustomStringConvertible {
         case badIdentifier = "bad_identifier"
         /// There is no group container of that identifier.
         case noContainer = "no_container"
+        /// A store that was there isn't there any more.
+        case noStore = "no_store"
         /// A store's name can't be one.
         case badName = "bad_name"
         /// No agent answers, or it ended the connection.

@@ -3,6 +3,7 @@ import FoundationEssentials
 import GroupContainer
 import LinuxSystem
 import Synchronization
+import SystemPackage
 
 /// Carries out what a `PresentationState` says, one thing after another.
 final class PresentationRunner: Sendable {
@@ -14,7 +15,15 @@ final class PresentationRunner: Sendable {
         var error: (any Error)?
     }
 
+    /// What the app does. Let go of in the end: it may hold what holds the presentation.
+    private struct Callbacks {
+        let open: @Sendable (URL) async throws -> Void
+        let close: @Sendable () async throws -> Void
+        let failed: @Sendable (any Error) async -> Void
+    }
+
     private struct State {
+        var callbacks: Callbacks?
         var presentation = PresentationState()
         var inputs: [Input] = []
         /// Somebody is at work on the inputs, and takes what comes meanwhile.
@@ -28,12 +37,13 @@ final class PresentationRunner: Sendable {
         var task: Task<Void, Never>?
         var locking: Cancellation?
         var nextPause = shortestPause
+        /// The store was seen at its place: whoever opens it doesn't make it any more.
+        var isMade = false
+        /// `failed` is told one thing after another.
+        var reporting: Task<Void, Never>?
     }
 
     private let store: SharedStore
-    private let openStore: @Sendable (URL) async throws -> Void
-    private let closeStore: @Sendable () async throws -> Void
-    private let failed: @Sendable (any Error) async -> Void
     private let state: Mutex<State>
 
     /// How long one attempt waits for a relocation under way, and for those who claim the store.
@@ -46,10 +56,8 @@ final class PresentationRunner: Sendable {
         close: @escaping @Sendable () async throws -> Void, failed: @escaping @Sendable (any Error) async -> Void
     ) {
         self.store = store
-        openStore = open
-        closeStore = close
-        self.failed = failed
-        state = Mutex(State(url: store.url))
+        let callbacks = Callbacks(open: open, close: close, failed: failed)
+        state = Mutex(State(callbacks: callbacks, url: store.url))
     }
 
     var url: URL { state.withLock { $0.url } }
@@ -64,9 +72,24 @@ final class PresentationRunner: Sendable {
     }
 
     func report(refused reason: String) async {
-        await failed(
+        await report(
             FileCoordinationError(
                 .agent, reason, remedy: "others wait for this program without asking it; see the agent's log"))
+    }
+
+    /// Returns when `failed` does.
+    func report(_ error: any Error) async { await reporting(error).value }
+
+    /// In a task that nobody cancels: it is the app's.
+    private func reporting(_ error: any Error) -> Task<Void, Never> {
+        state.withLock { state in
+            let task = Task { [failed = state.callbacks?.failed, previous = state.reporting] in
+                await previous?.value
+                await failed?(error)
+            }
+            state.reporting = task
+            return task
+        }
     }
 
     // MARK: What others want
@@ -150,11 +173,16 @@ final class PresentationRunner: Sendable {
         case .lock: lock()
         case .cancelLocking: state.withLock { $0.locking }?.cancel()
         case .unlock: state.withLock { $0.lock.take() }?.leave()
-        case .open: start(then: .opened, otherwise: .notOpened) { [self] in try await openStore(url) }
+        case .open: start(then: .opened, otherwise: .notOpened) { [self] in try await openStore() }
         case .close: start(then: .closed, otherwise: .notClosed) { [self] in try await closeStore() }
         case .cancelClosing, .cancelPause: state.withLock { $0.task }?.cancel()
         case .pause: pause(error)
         case .unpresent:
+            // Outside the lock: what ends with them is the app's.
+            _ = state.withLock { state in
+                state.reporting = nil
+                return state.callbacks.take()
+            }
             if let presenter = state.withLock({ $0.presenter }) {
                 FileCoordinator.removeFilePresenter(presenter, in: store.container)
             }
@@ -185,6 +213,32 @@ final class PresentationRunner: Sendable {
         state.withLock { $0.task = task }
     }
 
+    /// A store that was there is never made anew: whoever took it away may bring it back, and it would be lost to those
+    /// who look for it here.
+    private func openStore() async throws {
+        let (url, isMade, callbacks) = state.withLock { ($0.url, $0.isMade, $0.callbacks) }
+        guard !isMade || Self.isThere(url) else {
+            throw GroupStoreError(
+                .noStore, "\(PrintablePath(FilePath(url.path))) isn't there any more",
+                remedy: "bring it back, or end its presentation")
+        }
+        try await callbacks?.open(url)
+        noteWhetherMade()
+    }
+
+    private func closeStore() async throws {
+        noteWhetherMade()
+        try await state.withLock { $0.callbacks }?.close()
+        noteWhetherMade()
+    }
+
+    /// While the lock is held. Some make the file when they open the database, others with its first table.
+    private func noteWhetherMade() {
+        if Self.isThere(url) { state.withLock { $0.isMade = true } }
+    }
+
+    private static func isThere(_ url: URL) -> Bool { FileStatus(following: FilePath(url.path)) != nil }
+
     private func lock() {
         let cancellation = Cancellation()
         let presenter = state.withLock { state in
@@ -209,15 +263,22 @@ final class PresentationRunner: Sendable {
         }
     }
 
-    /// An app that lost its store would be worse off than one that waits.
+    /// An app that lost its store would be worse off than one that waits. It waits for `failed` too, unless somebody wants
+    /// the pause to end: that may be what `failed` itself waits for.
     private func pause(_ error: (any Error)?) {
         let length = state.withLock { state in
             defer { state.nextPause = min(state.nextPause * 2, Self.longestPause) }
             return state.nextPause
         }
+        let (told, telling) = AsyncStream<Void>.makeStream()
+        let report = error.map { reporting($0) }
+        Task {
+            await report?.value
+            telling.finish()
+        }
         let task = Task { [self] in
-            // Not cancelled with the pause: it is the app's.
-            await Task { [failed] in if let error { await failed(error) } }.value
+            // Both end at once when the task is cancelled, which is no error here.
+            for await _ in told {}
             try? await Task.sleep(for: length)
             send(.paused)
         }

@@ -3,19 +3,53 @@ import FileCoordination
 import LinuxSystem
 import Synchronization
 
+/// One claim of this process.
+struct ClaimRequest: Sendable {
+    let number: UInt64
+    let intents: [ClaimIntent]
+    /// The claimant's own presenter.
+    let own: UInt64?
+    let deadline: Deadline
+    let settled: @Sendable (ClaimSettlement) -> Void
+}
+
+/// How far a claim is.
+enum ClaimState: Sendable {
+    /// A claim in the agent, by its number in one connection.
+    struct Remote: Sendable {
+        let number: UInt64
+        let generation: UInt64
+    }
+
+    /// A claim that began without an agent. One that comes while it waits for locks is asked as well: those who hold
+    /// them may be known to it.
+    struct Local: Sendable {
+        /// In the registry of this process.
+        let number: UInt64
+        let request: ClaimRequest
+        var remote: Remote?
+        var isAsking = false
+        var hasEntered = false
+        /// A presenter in another process can't let go.
+        var refusal: ClaimBoard.Refusal?
+
+        /// Whether the agent of that connection may be of use and doesn't know of the claim.
+        func wantsAgent(_ generation: UInt64) -> Bool {
+            !hasEntered && !isAsking && remote?.generation != generation
+        }
+    }
+
+    /// An agent is looked for, or has been asked and hasn't answered.
+    case asking
+    case remote(Remote, own: UInt64?)
+    case local(Local)
+    /// It ended like this before the agent answered.
+    case ended(ClaimBoard.Outcome)
+}
+
 // The claims of this process: the agent asks the presenters of all processes, and where none serves the group, this
 // process asks its own.
 extension RemoteRegistry {
-    /// One claim, until it is granted.
-    private struct Request: Sendable {
-        let number: UInt64
-        let intents: [ClaimIntent]
-        /// The claimant's own presenter.
-        let own: UInt64?
-        let deadline: Deadline
-        let settled: @Sendable (ClaimSettlement) -> Void
-    }
-
     func begin(
         _ intents: [ClaimIntent], own: UInt64?, deadline: Duration,
         settled: @escaping @Sendable (ClaimSettlement) -> Void
@@ -26,18 +60,15 @@ extension RemoteRegistry {
             state.claims[number] = .asking
             return number
         }
-        let request = Request(
+        let request = ClaimRequest(
             number: number, intents: intents, own: own, deadline: Deadline(after: deadline), settled: settled)
         link.whenDecided { [weak self] in self?.ask(request) }
         return number
     }
 
-    private func ask(_ request: Request) {
-        guard isAsking(request.number) else { return }
-        let presenter = request.own.flatMap { own in state.withLock { $0.presenters[own] } }
-        guard let generation = link.generation,
-            let operation = ClaimOperation(request.intents, presenter?.remote, request.deadline.remaining ?? .zero)
-        else { return beginLocally(request) }
+    private func ask(_ request: ClaimRequest) {
+        guard isWanted(request.number), !isOwnUnknown(request, then: { $0.ask(request) }) else { return }
+        guard let (generation, operation) = operation(request) else { return beginLocally(request) }
         link.request(.claim(operation)) { [weak self] result in
             guard let self else { return }
             switch result {
@@ -45,48 +76,155 @@ extension RemoteRegistry {
                 guard let claim = reply.string("claim").flatMap({ WireNumber($0, .claim) })?.value else {
                     return request.settled(.failed("the agent sent a claim without a number"))
                 }
-                granted(request, claim, generation)
+                let remote = ClaimState.Remote(number: claim, generation: generation)
+                if granted(request, remote) { request.settled(.granted) }
             // It serves other groups: for this one there is no agent.
             case .failure(.refused(let error)) where error.code == "unknown_store": beginLocally(request)
             case .failure(.refused(let error)):
-                if isAsking(request.number) { request.settled(ClaimSettlement(error)) }
+                if isWanted(request.number) { request.settled(ClaimSettlement(error)) }
             // Another agent may be there; without one nobody else can be asked.
             case .failure: link.whenDecided { [weak self] in self?.ask(request) }
             }
         }
     }
 
-    private func granted(_ request: Request, _ claim: UInt64, _ generation: UInt64) {
-        guard isAsking(request.number) else {
-            return link.request(.release(ReleaseOperation(claim: claim, tookPlace: false)))
-        }
-        state.withLock { $0.claims[request.number] = .remote(claim, generation: generation) }
-        request.settled(.granted)
+    /// The agent would ask the claimant's own presenter if it didn't know which one that is: what has to wait for the
+    /// agent's answer to that presenter is done then.
+    private func isOwnUnknown(
+        _ request: ClaimRequest, then body: @escaping @Sendable (RemoteRegistry) -> Void
+    ) -> Bool {
+        guard let own = request.own else { return false }
+        return isAwaitingAnswer(own) { [weak self] in if let self { body(self) } }
     }
 
-    /// False when the claimant has given up meanwhile; nothing is kept of it then. Claims end on another thread, but
-    /// one that ends between this and what follows was granted first.
-    private func isAsking(_ number: UInt64) -> Bool {
+    /// Nil without an agent, and where an item can't travel.
+    private func operation(_ request: ClaimRequest) -> (generation: UInt64, ClaimOperation)? {
+        let presenter = request.own.flatMap { own in state.withLock { $0.presenters[own] } }
+        guard let generation = link.generation,
+            let operation = ClaimOperation(request.intents, presenter?.remote, request.deadline.remaining ?? .zero)
+        else { return nil }
+        return (generation, operation)
+    }
+
+    /// False where the claim has ended meanwhile; the agent is told how.
+    private func granted(_ request: ClaimRequest, _ remote: ClaimState.Remote) -> Bool {
+        let outcome = state.withLock { state -> ClaimBoard.Outcome? in
+            switch state.claims[request.number] {
+            case .asking:
+                state.claims[request.number] = .remote(remote, own: request.own)
+                return nil
+            case .local(var claim):
+                (claim.remote, claim.isAsking) = (remote, false)
+                state.claims[request.number] = .local(claim)
+                return nil
+            case .ended(let outcome):
+                state.claims[request.number] = nil
+                return outcome
+            case .remote, nil: return ClaimBoard.Outcome(tookPlace: false)
+            }
+        }
+        guard let outcome else { return true }
+        release(remote, outcome)
+        return false
+    }
+
+    /// False when the claimant has given up meanwhile; nothing is kept of it then.
+    private func isWanted(_ number: UInt64) -> Bool {
         state.withLock { state in
             if case .asking? = state.claims[number] { return true }
-            state.claims[number] = nil
+            if case .ended? = state.claims[number] { state.claims[number] = nil }
             return false
         }
     }
 
-    private func beginLocally(_ request: Request) {
-        guard isAsking(request.number) else { return }
+    private func beginLocally(_ request: ClaimRequest) {
+        guard isWanted(request.number) else { return }
         let own = request.own.flatMap { own in state.withLock { $0.presenters[own]?.local } }
+        var abandoned: UInt64?
         local.begin(request.intents, own: own) { inProcess in
-            state.withLock { $0.claims[request.number] = .local(inProcess) }
+            state.withLock { state in
+                // Claims end on another thread.
+                guard case .asking? = state.claims[request.number] else {
+                    state.claims[request.number] = nil
+                    return abandoned = inProcess
+                }
+                state.claims[request.number] = .local(ClaimState.Local(number: inProcess, request: request))
+            }
         } settled: { _, settlement in
             request.settled(settlement)
         }
+        if let abandoned { local.end(abandoned, ClaimBoard.Outcome(tookPlace: false)) }
     }
 
+    // MARK: Agents that come later
+
+    /// Asks the agent about the claims that wait and that it doesn't know.
+    func askAboutWaiting() {
+        guard let generation = link.generation else { return }
+        let waiting = state.withLock { state in
+            state.claims.compactMap { number, claim -> ClaimRequest? in
+                guard case .local(let claim) = claim, claim.wantsAgent(generation) else { return nil }
+                return claim.request
+            }
+        }
+        for request in waiting.sorted(by: { $0.number < $1.number }) { askLate(request) }
+    }
+
+    private func askLate(_ request: ClaimRequest) {
+        guard !isOwnUnknown(request, then: { $0.askLate(request) }), let (generation, operation) = operation(request)
+        else { return }
+        let isWanted = state.withLock { state in
+            guard case .local(var claim)? = state.claims[request.number], claim.wantsAgent(generation) else {
+                return false
+            }
+            claim.isAsking = true
+            state.claims[request.number] = .local(claim)
+            return true
+        }
+        guard isWanted else { return }
+        link.request(.claim(operation)) { [weak self] result in
+            guard let self else { return }
+            if case .success(let reply) = result,
+                let claim = reply.string("claim").flatMap({ WireNumber($0, .claim) })?.value
+            {
+                _ = granted(request, ClaimState.Remote(number: claim, generation: generation))
+            } else {
+                var refusal: ClaimBoard.Refusal?
+                if case .failure(.refused(let error)) = result, case .refused(let found) = ClaimSettlement(error) {
+                    refusal = found
+                }
+                notGranted(request.number, refusal)
+            }
+        }
+    }
+
+    /// It goes on without the agent, unless a presenter can't let go.
+    private func notGranted(_ number: UInt64, _ refusal: ClaimBoard.Refusal?) {
+        state.withLock { state in
+            guard case .local(var claim)? = state.claims[number] else { return state.claims[number] = nil }
+            (claim.isAsking, claim.refusal) = (false, refusal)
+            state.claims[number] = .local(claim)
+        }
+    }
+
+    func objection(to claim: UInt64) -> ClaimSettlement? {
+        guard case .local(let found)? = state.withLock({ $0.claims[claim] }) else { return nil }
+        return found.refusal.map { .refused($0) }
+    }
+
+    func entered(_ claim: UInt64) {
+        state.withLock { state in
+            guard case .local(var found)? = state.claims[claim] else { return }
+            found.hasEntered = true
+            state.claims[claim] = .local(found)
+        }
+    }
+
+    // MARK: The end
+
     func unanswered(_ claim: UInt64) -> [FileHolder] {
-        guard case .local(let number)? = state.withLock({ $0.claims[claim] }) else { return [] }
-        return local.unanswered(number)
+        guard case .local(let found)? = state.withLock({ $0.claims[claim] }) else { return [] }
+        return local.unanswered(found.number)
     }
 
     func silence(of claim: UInt64) -> String? {
@@ -97,22 +235,35 @@ extension RemoteRegistry {
     func end(_ claim: UInt64, _ outcome: ClaimBoard.Outcome) {
         let found: ClaimState? = state.withLock { state in
             guard let found = state.claims.removeValue(forKey: claim) else { return nil }
-            if case .asking = found { state.claims[claim] = .abandoned }
+            switch found {
+            case .asking: state.claims[claim] = .ended(outcome)
+            case .local(let local) where local.isAsking: state.claims[claim] = .ended(outcome)
+            case .local, .remote, .ended: break
+            }
             return found
         }
         switch found {
-        case .local(let number):
-            local.end(number, outcome)
-            if outcome.tookPlace { moved(outcome.moves, isKnownToAgent: false) }
-        case .remote(let number, let generation):
-            if outcome.tookPlace { moved(outcome.moves, isKnownToAgent: link.generation == generation) }
-            guard link.generation == generation else { return }
-            let moves = outcome.moves.compactMap { move -> ReleaseOperation.Move? in
-                guard let from = ItemAddress(move.from), let to = ItemAddress(move.to) else { return nil }
-                return ReleaseOperation.Move(from: from, to: to)
-            }
-            link.request(.release(ReleaseOperation(claim: number, tookPlace: outcome.tookPlace, moves: moves)))
-        case .asking, .abandoned, nil: break
+        case .local(let found):
+            local.end(found.number, outcome)
+            let isKnown = found.remote.map { $0.generation == link.generation } ?? false
+            if outcome.tookPlace { moved(outcome.moves, toldBy: isKnown ? .agent : .process) }
+            if let remote = found.remote { release(remote, outcome) }
+        case .remote(let remote, let own):
+            let isKnown = link.generation == remote.generation
+            if outcome.tookPlace { moved(outcome.moves, toldBy: isKnown ? .agent : .nobody(own: own)) }
+            release(remote, outcome)
+        case .asking, .ended, nil: break
         }
+    }
+
+    /// Where that agent has gone, so has the claim.
+    private func release(_ remote: ClaimState.Remote, _ outcome: ClaimBoard.Outcome) {
+        guard link.generation == remote.generation else { return }
+        let moves = outcome.moves.compactMap { move -> ReleaseOperation.Move? in
+            guard let from = ItemAddress(move.from), let to = ItemAddress(move.to) else { return nil }
+            return ReleaseOperation.Move(from: from, to: to)
+        }
+        link.request(
+            .release(ReleaseOperation(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)))
     }
 }

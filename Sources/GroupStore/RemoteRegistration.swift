@@ -33,6 +33,15 @@ extension RemoteRegistry {
         }
     }
 
+    /// Calls `body` when the agent has answered to the presenter, which it was just asked to know; false where it was not.
+    func isAwaitingAnswer(_ number: UInt64, then body: @escaping @Sendable () -> Void) -> Bool {
+        state.withLock { state in
+            guard state.presenters[number]?.isAsking == true else { return false }
+            state.presenters[number]?.whenAnswered.append(body)
+            return true
+        }
+    }
+
     /// Asks for those that the agent doesn't know.
     func registerMissing() {
         for number in state.withLock({ $0.presenters.filter { $0.value.remote == nil }.keys.sorted() }) {
@@ -64,27 +73,42 @@ extension RemoteRegistry {
     /// `claims`: under way, and begun before.
     private func answered(_ number: UInt64, _ registration: FilePresenterRegistration, _ claims: [UInt64] = []) {
         typealias Told = (first: (@Sendable ([UInt64]) -> Void)?, receive: @Sendable (PresenterMessage) -> Void)
-        let (told, isNew) = state.withLock { state -> (Told?, Bool) in
-            guard let found = state.presenters[number] else { return (nil, false) }
+        let (told, isNew, waiting) = state.withLock { state -> (Told?, Bool, [@Sendable () -> Void]) in
+            guard let found = state.presenters[number] else { return (nil, false, []) }
             state.presenters[number]?.isAsking = false
             state.presenters[number]?.registration = registration
             state.presenters[number]?.firstAnswer = nil
-            return ((found.firstAnswer, found.receive), found.registration != registration)
+            state.presenters[number]?.whenAnswered = []
+            return ((found.firstAnswer, found.receive), found.registration != registration, found.whenAnswered)
         }
         guard let told else { return }
+        defer { for body in waiting { body() } }
         if let first = told.first { return first(claims) }
         if isNew { told.receive(.registration(registration)) }
         // It may have its item open, which those who claim it don't know: nobody waits for the answer.
         for claim in claims { told.receive(.request(claim: claim, .relinquish(.writer))) }
     }
 
-    /// Presenters go with their items. `isKnownToAgent`: the agent has its presenters follow by itself.
-    func moved(_ moves: [ClaimBoard.Outcome.Move], isKnownToAgent: Bool) {
+    /// Who tells presenters that their items were moved.
+    enum MoveTeller {
+        /// The agent, which has its presenters follow by itself.
+        case agent
+        /// The registry of this process has told them.
+        case process
+        /// The agent that was to tell them has gone. All but the claimant's own presenter are told here.
+        case nobody(own: UInt64?)
+    }
+
+    /// Presenters go with their items.
+    func moved(_ moves: [ClaimBoard.Outcome.Move], toldBy teller: MoveTeller) {
         for move in moves {
             for (number, presenter) in state.withLock({ $0.presenters }) {
                 guard let item = move.destination(of: presenter.item), item != presenter.item else { continue }
                 moved(number, to: item)
-                if !isKnownToAgent, presenter.remote != nil { registerAgain(number) }
+                if case .agent = teller { continue }
+                if presenter.remote != nil { registerAgain(number) }
+                guard case .nobody(let own) = teller, number != own else { continue }
+                presenter.receive(.notice(claim: 0, .didMove(to: item, subitem: nil)))
             }
         }
     }
@@ -111,10 +135,16 @@ extension RemoteRegistry {
 // MARK: - The link
 
 extension RemoteRegistry {
-    func linkConnected(generation: UInt64) { registerMissing() }
+    func linkConnected(generation: UInt64) {
+        registerMissing()
+        askAboutWaiting()
+    }
 
     func linkReceived(type: String, _ object: JSONObject, generation: UInt64) {
-        if type == AgentConfigured.type { return registerMissing() }
+        if type == AgentConfigured.type {
+            registerMissing()
+            return askAboutWaiting()
+        }
         guard let event = PresenterEvent(type: type, object),
             let remote = object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value,
             let claim = object.string("claim").flatMap({ WireNumber($0, .claim) })?.value

@@ -25,19 +25,12 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         var registration = FilePresenterRegistration.waiting(reason: "the agent has not answered yet")
         /// Who waits for the agent's first answer.
         var firstAnswer: (@Sendable ([UInt64]) -> Void)?
+        /// Claims of its own that wait until the agent knows it, or refuses to.
+        var whenAnswered: [@Sendable () -> Void] = []
         /// In the registry of this process.
         let local: UInt64
         /// The agent's claims for which it has let go.
         var relinquished: Set<UInt64> = []
-    }
-
-    enum ClaimState {
-        case asking
-        /// The agent's number, in that connection.
-        case remote(UInt64, generation: UInt64)
-        case local(UInt64)
-        /// Given up before the agent answered.
-        case abandoned
     }
 
     struct State {
@@ -106,6 +99,7 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
     func remove(_ presenter: UInt64) {
         guard let found = state.withLock({ $0.presenters.removeValue(forKey: presenter) }) else { return }
         local.remove(found.local)
+        for body in found.whenAnswered { body() }
         guard let remote = found.remote else { return }
         // There may be room for another one now.
         link.request(.unpresent(presenter: remote)) { [weak self] _ in self?.registerMissing() }

@@ -49,6 +49,24 @@ public final class SharedStore: Sendable {
 
     package var item: ClaimedItem { container.item(component) }
 
+    private init(_ component: FilePath.Component, _ address: StoreAddress, in container: GroupContainer) {
+        self.container = container
+        name = component.string
+        self.component = component
+        self.address = address
+        legacyURL = nil
+    }
+
+    /// The store under the name that it was moved to. Nil in a directory of the group container: no agent knows it there,
+    /// and nobody relocates it.
+    package func moved(to item: ClaimedItem) -> SharedStore? {
+        if item == self.item { return self }
+        guard item.path.components.count == 1, let component = item.path.lastComponent,
+            let address = StoreAddress(group: address.group, name: component.bytes)
+        else { return nil }
+        return SharedStore(component, address, in: container)
+    }
+
     // MARK: Where it is
 
     enum Whereabouts: Equatable {
@@ -61,7 +79,12 @@ public final class SharedStore: Sendable {
     }
 
     var whereabouts: Whereabouts {
-        if (try? container.directory.status(component))?.kind == .regular { return .group }
+        do {
+            if try container.directory.status(component)?.kind == .regular { return .group }
+        } catch {
+            // Whoever opens it there hears why that can't be; what lies at the legacy place may be an old copy.
+            return .group
+        }
         guard let legacyURL, let found = FileStatus(following: FilePath(legacyURL.path)) else { return .absent }
         switch found.kind {
         // What is retired as a symbolic link leads to the group's.
@@ -99,18 +122,24 @@ public final class SharedStore: Sendable {
         }
     }
 
-    /// Where it is, and a lock under which it may be opened there: nobody moves or replaces it meanwhile. Waits, on the
-    /// calling thread. Throws `GroupStoreError`, `FileCoordinationError`.
+    /// Where what `presentation` presents is, and a lock under which it may be opened there: nobody moves or replaces it
+    /// meanwhile. Waits, on the calling thread. Throws `GroupStoreError`, `FileCoordinationError`.
     func lockedURL(
-        for presenter: any FilePresenter, _ deadline: Deadline, isCancelled: @escaping @Sendable () -> Bool
+        for presentation: StorePresentation, _ deadline: Deadline, isCancelled: @escaping @Sendable () -> Bool
     ) throws -> (URL, PresentedClaim) {
         while true {
+            let item = presentation.item
+            let store = moved(to: item)
             // First without the lock: whoever finishes a relocation claims the store.
-            _ = try settledURL(deadline, isCancelled: isCancelled)
+            _ = try store?.settledURL(deadline, isCancelled: isCancelled)
             let lock = try PresentedClaim(
-                item, in: container, of: presenter, ClaimWait(deadline, isCancelled: isCancelled))
+                item, in: container, of: presentation, ClaimWait(deadline, isCancelled: isCancelled))
             do {
-                return (try settledURL(Deadline(after: .zero)), lock)
+                if presentation.item == item {
+                    return (try store?.settledURL(Deadline(after: .zero)) ?? container.url(of: item), lock)
+                }
+                // Whoever was waited for has moved it.
+                lock.leave()
             } catch let error as GroupStoreError where error.code == .busy && !deadline.hasPassed {
                 lock.leave()
                 // Somebody is at work on another store of the group, or has just begun: seldom, and soon over.

@@ -197,11 +197,19 @@ final class ChangeReader: Sendable {
         return false
     }
 
+    /// For whoever ends this: it waits for no agent.
+    private func keep(_ wire: AgentWire) {
+        let isEnded = state.withLock { state in
+            state.wire = wire
+            return state.isEnded
+        }
+        if isEnded { wire.end() }
+    }
+
     /// What is to be told of it, if anything.
     private func connect(_ feed: Feed) throws(AgentConnectionError) -> StoreChange? {
         guard let socket = feed.socket else { throw .noSocketPath }
-        let connection = try AgentConnection(socket)
-        state.withLock { $0.wire = connection.wire }
+        let connection = try AgentConnection(socket, greeting: keep)
         let since = state.withLock { $0.token }
         var wanted = subscription
         wanted.since = since

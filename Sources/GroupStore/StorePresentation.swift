@@ -7,7 +7,11 @@ import Synchronization
 /// A store that this process keeps open, and lets go of when it is asked.
 ///
 /// `close` and `open` are called one after another, never two at once: `open` first, with where the store is; `close`
-/// when somebody wants to move or replace it; `open` again, with where it is then. Ended by `end`.
+/// when somebody wants to move or replace it; `open` again, with where it is then. Ended by `end`, which lets go of both.
+///
+/// A store that is moved in a coordinated access (`FileCoordinator.item(at:didMoveTo:)`) is opened at its new place, and
+/// presented there from then on. Only the first `open` may make the store: one that was there, and isn't any more, is not
+/// opened until it is there again.
 ///
 /// While the store is open, nobody is granted a coordinated access that displaces presenters, even one who can't ask
 /// this one: such an access waits, and `busy` names this process.
@@ -37,8 +41,13 @@ public final class StorePresentation: FilePresenter {
         FileCoordinator.registration(of: self, in: store.container)
     }
 
-    /// The place in the group container, which it is known by even before it is there.
-    public var presentedItemURL: URL? { store.groupURL }
+    /// The place in the group container, which it is known by even before it is there, and wherever it was moved since.
+    public var presentedItemURL: URL? { store.container.url(of: item) }
+
+    var item: ClaimedItem { PresenterSeats.process(store.container).seat(of: self)?.latestItem ?? store.item }
+
+    /// The store under the name that it has now; nil where it was moved into a directory of the group container.
+    package var presentedStore: SharedStore? { store.moved(to: item) }
 
     func begin() async throws {
         let seat = try await PresenterSeats.process(store.container).add(self, in: store.container)
@@ -46,14 +55,19 @@ public final class StorePresentation: FilePresenter {
         do {
             try await runner.begin(self)
         } catch {
-            try? await runner.end()
+            do {
+                try await runner.end()
+            } catch let failure {
+                // A store that was opened for whoever gave up stays open, and nobody else would say so.
+                await runner.report(failure)
+            }
             FileCoordinator.removeFilePresenter(self, in: store.container)
             throw error
         }
     }
 
-    /// Closes the store, and presents it no longer. What is under way is waited for. Where `close` throws, so does this:
-    /// the store then stays open and presented, and it can be ended once more.
+    /// Closes the store, and presents it no longer. What is under way is waited for, but for `failed`, which may call
+    /// this. Where `close` throws, so does this: the store then stays open and presented, and it can be ended once more.
     public func end() async throws { try await runner.end() }
 
     // MARK: FilePresenter
@@ -79,11 +93,12 @@ extension SharedStore {
     ///
     /// - Parameters:
     ///   - openableModelVersions: see `FilePresenter`: no migration locks this program out while it presents the store.
-    ///   - open: opens the database at the URL.
+    ///   - open: opens the database at the URL; the first time it may make it.
     ///   - close: closes it, all connections; what it throws fails the relocation, and the store stays open. Its task is
     ///     cancelled when whoever wanted the store gave up: it may throw then, and the store goes on being used at once.
-    ///   - failed: told when the store could not be opened again after a relocation, which is tried again; and when the
-    ///     agent refuses to know of this presenter (`registration`), so that others wait for it without asking.
+    ///   - failed: told when the store could not be opened again after a relocation, or isn't there any more
+    ///     (`GroupStoreError`, `noStore`), which is tried again; and when the agent refuses to know of this presenter
+    ///     (`registration`), so that others wait for it without asking.
     ///
     /// Throws `GroupStoreError`, `FileCoordinationError`, `CancellationError`, and what `open` throws.
     public func present(

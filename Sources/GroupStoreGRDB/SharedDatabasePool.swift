@@ -3,8 +3,9 @@ import GRDB
 import GroupStore
 import Synchronization
 
-/// A `DatabasePool` on a shared store. When somebody relocates the store, the pool is closed once the accesses under
-/// way have ended, and opened again at the new place; accesses asked for meanwhile wait.
+/// A `DatabasePool` on a shared store. When somebody relocates, moves or replaces the store, the pool is closed once the
+/// accesses under way have ended, and opened again where the store is then; accesses asked for meanwhile wait. A store
+/// that isn't there any more is not made anew: they wait until it is back.
 ///
 /// Observations (`values(of:)`, and GRDB's own on the pool) hear of what other processes commit, as long as an agent runs
 /// that serves the group.
@@ -13,10 +14,27 @@ import Synchronization
 ///   connections write or checkpoint at once (https://sqlite.org/wal.html, "The WAL-Reset Bug"); `groupstore doctor` names
 ///   the SQLite of each program that has the store open.
 public final class SharedDatabasePool: Sendable {
-    /// The store was let go of and did not come back in time.
+    /// The database is closed.
     public struct Unavailable: Error, CustomStringConvertible {
+        public enum Reason: Sendable {
+            /// Somebody is at work on the store, or waits for it, and it did not come back in time.
+            case away
+            /// It could not be opened again in time.
+            case notOpened(any Error)
+            /// The pool was closed for good.
+            case closed
+        }
+
         public let store: String
-        public var description: String { "\(store) is being relocated, and did not come back in time" }
+        public let reason: Reason
+
+        public var description: String {
+            switch reason {
+            case .away: "\(store) is being relocated, and did not come back in time"
+            case .notOpened(let error): "\(store) could not be opened again in time: \(error)"
+            case .closed: "\(store) is closed"
+            }
+        }
     }
 
     /// An access under way; what is called inside it knows it by this.
@@ -27,6 +45,8 @@ public final class SharedDatabasePool: Sendable {
 
     private struct State {
         var pool: DatabasePool?
+        /// Why it is not open, where that was tried.
+        var openingError: (any Error)?
         /// Accesses under way.
         var accesses: Set<ObjectIdentifier> = []
         var isClosing = false
@@ -38,8 +58,9 @@ public final class SharedDatabasePool: Sendable {
         var closer: CheckedContinuation<Void, any Error>?
         /// By number, with what ends them.
         var observers: [UInt64: (observer: any PoolObserving, onClose: @Sendable () -> Void)] = [:]
-        /// Follows what other processes do.
+        /// Follows what other processes do with the store at `followed`; nil where no agent can know it there.
         var follower: Task<Void, Never>?
+        var followed: URL?
         var followingError: (any Error)?
     }
 
@@ -69,13 +90,16 @@ public final class SharedDatabasePool: Sendable {
         self.prepare = prepare
         let made = try await store.present(
             openableModelVersions: openableModelVersions, open: { [self] url in try open(url) },
-            close: { [self] in try await closePool() })
+            close: { [self] in try await closePool() }, failed: { [self] error in couldNotOpen(error) })
         presentation.withLock { $0 = made }
         follow()
     }
 
     /// The versions of the store's model that this program says it can open; nil: any.
     public var openableModelVersions: Set<String>? { presentation.withLock { $0?.openableModelVersions } }
+
+    /// Who asks this process to let go of the store; nil once the pool is closed.
+    public var registration: FilePresenterRegistration? { presentation.withLock { $0?.registration } }
 
     /// Where the database is open now, or was last.
     public var url: URL { presentation.withLock { $0?.url } ?? store.url }
@@ -133,12 +157,20 @@ extension SharedDatabasePool {
         try prepare(pool)
         let waiting = state.withLock { state in
             state.pool = pool
+            state.openingError = nil
             state.isClosing = false
             for (observer, _) in state.observers.values { observer.begin(on: pool) }
             defer { state.waiting = [:] }
             return state.waiting.values
         }
         for continuation in waiting { continuation.resume() }
+        follow()
+    }
+
+    private func couldNotOpen(_ error: any Error) {
+        // That the agent refuses to know of the presentation is another matter: `registration`.
+        if let error = error as? FileCoordinationError, error.code == .agent { return }
+        state.withLock { if $0.pool == nil { $0.openingError = error } }
     }
 
     private func closePool() async throws {
@@ -200,17 +232,20 @@ extension SharedDatabasePool {
         let deadline = ContinuousClock.now.advanced(by: patience)
         while true {
             try Task.checkCancellation()
-            let (pool, isEnded) = state.withLock { state -> (DatabasePool?, Bool) in
+            let (pool, isEnded, error) = state.withLock { state -> (DatabasePool?, Bool, (any Error)?) in
                 // Whoever closes the pool waits for the outer access, and so for this one.
                 let isInside = Self.outer.contains { state.accesses.contains(ObjectIdentifier($0)) }
                 guard let pool = state.pool, isInside || !state.isClosing && !state.isEnded else {
-                    return (nil, state.isEnded)
+                    return (nil, state.isEnded, state.openingError)
                 }
                 state.accesses.insert(ObjectIdentifier(access))
-                return (pool, false)
+                return (pool, false, nil)
             }
             if let pool { return pool }
-            guard !isEnded, ContinuousClock.now < deadline else { throw Unavailable(store: store.name) }
+            if isEnded { throw Unavailable(store: store.name, reason: .closed) }
+            guard ContinuousClock.now < deadline else {
+                throw Unavailable(store: store.name, reason: error.map { .notOpened($0) } ?? .away)
+            }
             await untilOpen(deadline)
         }
     }
@@ -262,26 +297,45 @@ extension SharedDatabasePool {
         public let description: String
     }
 
+    /// Begins to follow, or follows the store under another name since it was moved.
     private func follow() {
-        let changes = store.changes()
-        let task = Task { [weak self] in
+        // Nil while it is opened for the first time: whoever opens it does this then.
+        guard let presentation = presentation.withLock({ $0 }), let place = presentation.presentedItemURL,
+            state.withLock({ $0.followed != place })
+        else { return }
+        let task = presentation.presentedStore.map { follower($0.changes()) }
+        let superfluous = state.withLock { state -> Task<Void, Never>? in
+            guard !state.isEnded else { return task }
+            state.followed = place
+            if task == nil {
+                let message = "no agent tells of \(place.path): it is not directly in the group's directory"
+                state.followingError = NotFollowed(description: message)
+            }
+            defer { state.follower = task }
+            return state.follower
+        }
+        superfluous?.cancel()
+    }
+
+    private func follower(_ changes: StoreChanges) -> Task<Void, Never> {
+        Task { [weak self] in
             var pause = Duration.seconds(1)
             while !Task.isCancelled {
                 do {
                     for try await change in changes {
-                        guard let self else { return }
+                        guard let self, !Task.isCancelled else { return }
                         await heard(change)
                         pause = .seconds(1)
                     }
                 } catch {
-                    self?.state.withLock { $0.followingError = error }
+                    if !Task.isCancelled { self?.state.withLock { $0.followingError = error } }
                 }
-                // Who may ask is a matter of the agent's configuration, which may be another one soon.
+                // Who may ask is a matter of the agent's configuration, which may be another one soon. A task that is
+                // cancelled meanwhile ends.
                 try? await Task.sleep(for: pause)
                 pause = min(pause * 2, .seconds(60))
             }
         }
-        state.withLock { $0.follower = task }
     }
 
     private func heard(_ change: StoreChange) async {

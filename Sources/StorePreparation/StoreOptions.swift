@@ -28,11 +28,11 @@ public struct StoreOptions: Sendable {
 
 /// How a store became ready.
 public enum StorePreparation: Equatable, Sendable {
-    /// It was of the model's version.
+    /// It was of the model's version; or it is since another process has just made or migrated it.
     case upToDate
-    /// There was none, and an empty one was made.
+    /// There was none, and this call made an empty one.
     case created
-    /// It was migrated through these versions, the last one the model's; `notes` is what a person should know.
+    /// This call migrated it through these versions, the last one the model's; `notes` is what a person should know.
     case migrated(through: [String], notes: [String])
 }
 

@@ -154,7 +154,12 @@ private struct StorePreparing: Sendable {
                 if case .transforming(let fraction, let doing) = event { progress(fraction, doing) }
             })
         let summary = try engine.transform()
-        return .migrated(through: manager.steps.map(\.destinationName), notes: summary.notes)
+        // Another process was at it, and this one has waited for it.
+        guard summary.outcome == .migrated else { return .upToDate }
+        let names = manager.steps.map(\.destinationName)
+        // So it may have gone a part of the way before.
+        let gone = summary.transformed?.before.flatMap { names.lastIndex(of: $0) }.map { $0 + 1 } ?? 0
+        return .migrated(through: Array(names.dropFirst(gone)), notes: summary.notes)
     }
 }
 

@@ -119,6 +119,56 @@ import Testing
         #expect(try client.wait().status == 0)
     }
 
+    /// What answers says what no agent would: each question ends with a documented error, in time.
+    @Test func whatAnswersAndIsNoAgentIsSaidToBeNone() throws {
+        let client = try program(
+            #"""
+            LIES = [
+                b"", b"nonsense\n", b"\xff\xfe\n", b"[1]\n", b"[" * 20000 + b"\n", b"x" * 40000,
+                b'{"id":1,"ok":false,"error":7}\n', b'{"id":1,"ok":false,"error":{"holders":[7]}}\n',
+                b'{"type":"relocating","token":"t","waiting_for":[7]}\n', b'{"ok":true,"token":[]}\n', None,
+            ]
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(sys.argv[2])
+            listener.listen()
+
+            def lie(text, times):
+                for _ in range(times):
+                    connection = listener.accept()[0]
+                    try:
+                        if text is not None:
+                            connection.sendall(text)
+                        else:
+                            while True:  # never a whole line, and never silent
+                                connection.sendall(b" ")
+                                threading.Event().wait(0.01)
+                        connection.shutdown(socket.SHUT_WR)
+                        connection.recv(65536)
+                    except OSError:
+                        pass
+                    connection.close()
+
+            said = []
+            for text in LIES:
+                thread = threading.Thread(target=lie, args=(text, 2))
+                thread.start()
+                try:
+                    said.append(str(groupstore.ask("status", timeout=0.5, path=sys.argv[2])[0]["ok"]))
+                except (groupstore.NoAgent, groupstore.Refused) as error:
+                    said.append(type(error).__name__)
+                changes = groupstore.Changes(STORE, path=sys.argv[2])
+                try:
+                    said.append(str(changes.next(timeout=0.5)))
+                except groupstore.Refused as error:
+                    said.append(type(error).__name__)
+                changes.close()
+                thread.join()
+            print(sorted(set(said)), flush=True)
+            """#, places.scratch("liar.sock"), [Word(places.scratch("liar.sock"))])
+        #expect(try client.line() == "['Disconnected()', 'NoAgent', 'None', 'True']")
+        #expect(try client.wait().status == 0)
+    }
+
     @Test func aTimedOutWaitEndsNothingAndClosingIsQuiet() throws {
         let agent = try agent()
         let client = try program(

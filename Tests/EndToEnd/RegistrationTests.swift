@@ -68,6 +68,39 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
+    /// An access that began without an agent, and waits for what a presenter holds: one that comes meanwhile is asked.
+    @Test func anAgentThatComesWhileAnAccessWaitsIsAsked() async throws {
+        let presenter = Presenter(item)
+        let seats = seats()
+        let seat = try await seats.add(presenter, in: container)
+        guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
+        let held = try PresentedClaim(seat.item, in: container, of: presenter, ClaimWait(Deadline(after: .ample)))
+        presenter.hold(held)
+        let waiting = Task { try await access() }
+        while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
+            await Task.yield()
+        }
+        let agent = try AgentProcess(places, legacy: [])
+        try await waiting.value
+        await presenter.log.has("reacquires")
+        #expect(presenter.log.entries.contains("to writer"))
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// A coordinator's own presenter isn't asked, even where the agent is only just told of it.
+    @Test func anOwnPresenterIsNotAskedByAnAgentThatJustCame() async throws {
+        let (presenter, seats) = (Presenter(item), seats())
+        _ = try await seats.add(presenter, in: container)
+        for _ in 1...5 {
+            let agent = try AgentProcess(places, legacy: [])
+            try await FileCoordinator(in: container, seats: seats, filePresenter: presenter).coordinate(
+                with: [.writingIntent(with: item)], deadline: .ample
+            ) { _ in }
+            #expect(try agent.stop().status == 0)
+        }
+        #expect(!presenter.log.entries.contains("to writer"))
+    }
+
     @Test func aSubscriptionBeginsWhenItsGroupIsServed() async throws {
         let agent = try otherAgent()
         let store = try SharedStore("Notes.sqlite", in: container)
@@ -155,14 +188,19 @@ import Testing
 /// Notes what it is asked and told.
 private final class Presenter: FilePresenter {
     private let url: Mutex<URL>
+    private let held = Mutex<PresentedClaim?>(nil)
     let log = Log()
 
     init(_ url: URL) { self.url = Mutex(url) }
+
+    /// Kept until a writer asks.
+    func hold(_ claim: PresentedClaim) { held.withLock { $0 = claim } }
 
     var presentedItemURL: URL? { url.withLock { $0 } }
 
     func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
         log.note("to writer")
+        held.withLock { $0.take() }?.leave()
         return { [self] in log.note("reacquires") }
     }
 

@@ -31,7 +31,73 @@ import Testing
         #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
         try await notes.close()
         #expect(try container.directory.status("Notes.sqlite-wal") == nil)
-        await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
+        let error = await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
+        guard case .closed? = error?.reason else { throw Unexpected("\(String(describing: error))") }
+        #expect(error?.description == "Notes.sqlite is closed")
+    }
+
+    /// Nor does it leave itself behind, with its descriptors.
+    @Test func whatIsClosedIsLetGoOf() async throws {
+        weak var pool: SharedDatabasePool?
+        do {
+            let notes = try await open()
+            pool = notes
+            try await notes.close()
+        }
+        let deadline = Deadline(after: .seconds(30))
+        while pool != nil, !deadline.hasPassed { await Task.yield() }
+        #expect(pool == nil)
+    }
+
+    private func rename(_ old: URL, to new: URL, by coordinator: FileCoordinator) async throws {
+        try await coordinator.coordinate(
+            with: [
+                .writingIntent(with: old, options: .forMoving), .writingIntent(with: new, options: .forReplacing),
+            ], deadline: .ample
+        ) { [container] _ in
+            guard let from = FilePath(old.path).lastComponent, let to = FilePath(new.path).lastComponent else { return }
+            try container.directory.rename(from, to: to, in: container.directory, .refuse)
+            coordinator.item(at: old, didMoveTo: new)
+        }
+    }
+
+    @Test func aStoreThatIsMovedIsOpenedWhereItIs() async throws {
+        let notes = try await open()
+        try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
+        let moved = container.url.appending(path: "Moved.sqlite", directoryHint: .notDirectory)
+        let coordinator = FileCoordinator(in: container)
+        for place in [moved, store.groupURL] {
+            try await rename(notes.url, to: place, by: coordinator)
+            try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('after a move')") }
+            #expect(notes.url.lastPathComponent == place.lastPathComponent)
+            #expect(try container.directory.names().filter { $0.string.hasSuffix(".sqlite") }.count == 1)
+        }
+        #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 3)
+        try await notes.close()
+    }
+
+    /// Whoever took it away may bring it back: until then there is no store, and no empty one in its place.
+    @Test func aStoreThatIsTakenAwayIsNotMadeAnew() async throws {
+        let notes = try await open(patience: .milliseconds(200))
+        try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
+        let directory = container.directory
+        try await FileCoordinator(in: container).coordinate(
+            with: [.writingIntent(with: store.groupURL, options: .forMoving)], deadline: .ample
+        ) { _ in
+            try directory.rename("Notes.sqlite", to: "away", in: directory, .refuse)
+        }
+        var isSaid = false
+        while !isSaid {
+            let error = await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
+            guard let error else { throw Unexpected("a store was made anew") }
+            guard case .notOpened(let reason) = error.reason else { continue }
+            isSaid = (reason as? GroupStoreError)?.code == .noStore
+        }
+        #expect(try directory.status("Notes.sqlite") == nil)
+        try directory.rename("away", to: "Notes.sqlite", in: directory, .refuse)
+        while notes.isClosed { await Task.yield() }
+        #expect(try await notes.read { try String.fetchAll($0, sql: "SELECT title FROM note") } == ["one"])
+        try await notes.close()
     }
 
     /// What keeps migrations off that would lock the program out: whoever migrates asks the store's presenters.

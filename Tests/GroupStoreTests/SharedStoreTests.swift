@@ -132,6 +132,89 @@ import Testing
         try await presentation.end()
         #expect(opened.notes == ["open", "close", "moved", "open", "close"])
     }
+
+    /// Moves the store in a coordinated access, and does something else inside it.
+    private func move(
+        _ old: FilePath.Component, to new: FilePath.Component, _ coordinator: FileCoordinator,
+        _ body: @Sendable () async throws -> Void = {}
+    ) async throws {
+        let (from, to) = (URL(path: container.directory.path.appending(old)), container.url.appending(path: new.string))
+        try await coordinator.coordinate(
+            with: [.writingIntent(with: from, options: .forMoving), .writingIntent(with: to, options: .forReplacing)],
+            deadline: .ample
+        ) { [container] _ in
+            try await body()
+            try container.directory.rename(old, to: new, in: container.directory, .refuse)
+            coordinator.item(at: from, didMoveTo: to)
+        }
+    }
+
+    @Test func aPresentationGoesWithItsStore() async throws {
+        _ = try make("Notes.sqlite", in: container.directory)
+        let opened = Opened()
+        let presentation = try await store.present(
+            open: { opened.note("open \($0.lastPathComponent)") }, close: { opened.note("close") })
+        try await move("Notes.sqlite", to: "Moved.sqlite", FileCoordinator(in: container))
+        while !presentation.isOpen { await Task.yield() }
+        #expect(presentation.presentedItemURL?.lastPathComponent == "Moved.sqlite")
+        #expect(presentation.presentedStore?.name == "Moved.sqlite")
+        // From there on it is asked about its new place.
+        try await move("Moved.sqlite", to: "Notes.sqlite", FileCoordinator(in: container))
+        while !presentation.isOpen { await Task.yield() }
+        try await presentation.end()
+        #expect(
+            opened.notes == ["open Notes.sqlite", "close", "open Moved.sqlite", "close", "open Notes.sqlite", "close"])
+    }
+
+    /// It comes while the store is moved: it waits for that, and goes with the store.
+    @Test func aPresentationThatComesInAMoveGoesWithItsStore() async throws {
+        _ = try make("Notes.sqlite", in: container.directory)
+        let opened = Opened()
+        let coming = Mutex<Task<StorePresentation, any Error>?>(nil)
+        let (store, container) = (store, container)
+        try await move("Notes.sqlite", to: "Moved.sqlite", FileCoordinator(in: container)) {
+            coming.withLock {
+                $0 = Task {
+                    try await store.present(open: { opened.note("open \($0.lastPathComponent)") }, close: {})
+                }
+            }
+            while PresenterSeats.process(container).registry.presenters(of: store.item).isEmpty { await Task.yield() }
+        }
+        let presentation = try await coming.withLock { $0 }?.value
+        #expect(opened.notes == ["open Moved.sqlite"])
+        try await presentation?.end()
+    }
+
+    /// The one who makes the access isn't told of it.
+    @Test func aPresentationGoesWithWhatItsOwnCoordinatorMoves() async throws {
+        _ = try make("Notes.sqlite", in: container.directory)
+        let presentation = try await store.present(open: { _ in }, close: {})
+        try await move("Notes.sqlite", to: "Moved.sqlite", FileCoordinator(in: container, filePresenter: presentation))
+        #expect(presentation.presentedItemURL?.lastPathComponent == "Moved.sqlite")
+        try await presentation.end()
+    }
+
+    /// Only the first opening may make the store. `failed` says what is wrong, and may end the presentation.
+    @Test func aStoreThatIsTakenAwayIsNotOpened() async throws {
+        _ = try make("Notes.sqlite", in: container.directory)
+        let opened = Opened()
+        let ending = Mutex<StorePresentation?>(nil)
+        let presentation = try await store.present(
+            open: { _ in opened.note("open") }, close: { opened.note("close") },
+            failed: { error in
+                opened.note((error as? GroupStoreError)?.code.rawValue ?? "\(error)")
+                try? await ending.withLock { $0 }?.end()
+                opened.note("ended")
+            })
+        ending.withLock { $0 = presentation }
+        let directory = container.directory
+        try await FileCoordinator(in: container).coordinate(
+            with: [.writingIntent(with: store.groupURL, options: .forDeleting)], deadline: .ample
+        ) { _ in try directory.removeFile("Notes.sqlite") }
+        let deadline = Deadline(after: .seconds(30))
+        while !opened.notes.contains("ended"), !deadline.hasPassed { await Task.yield() }
+        #expect(opened.notes == ["open", "close", "no_store", "ended"])
+    }
 }
 
 final class Opened: Sendable {

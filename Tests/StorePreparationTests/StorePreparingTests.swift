@@ -82,6 +82,21 @@ import Testing
         #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x' AND ZURL IS NULL") == 3)
     }
 
+    /// Each has planned the migration when it waits for the others: it was done by one of them.
+    @Test func manyThatFindAnOlderStoreMigrateItOnce() async throws {
+        let both = try bundle(old, new)
+        for round in 1...10 {
+            let path = directory.path.appending("Store \(round).sqlite")
+            _ = try await bundle(old).prepareStore(at: path)
+            let outcomes = try await withThrowingTaskGroup(of: StorePreparation.self) { group in
+                for _ in 1...6 { group.addTask { try await both.prepareStore(at: path) } }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(outcomes.filter { $0 == .migrated(through: ["Notes 2"], notes: []) }.count == 1)
+            #expect(outcomes.filter { $0 == .upToDate }.count == 5)
+        }
+    }
+
     @Test func stagesAreGoneThrough() async throws {
         struct Refusal: Error {}
         _ = try await bundle(old).prepareStore(at: store)

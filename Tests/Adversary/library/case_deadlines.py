@@ -232,7 +232,11 @@ def slow_store(round, agent, path):
     for deadline in round.rng.sample([0, 0.1, 0.4, 1], 2):
         why = "a store takes 1.2 s to close"
         answer = timed(round, writer, deadline, why, access(round, path, deadline, options=["replacing"]))
-        must_fail(round, answer, why, app.pid if deadline else None)
+        # Closing is cut short where it was for an access that was given up: the next one may find the store closed.
+        states = [each for each in app.events if each.get("event") in ("opened", "closed")]
+        before = [each["event"] for each in states if answer and each["at"] <= answer["at"]]
+        if not (answer and answer["ok"] and before[-1:] == ["closed"]):
+            must_fail(round, answer, why, app.pid if deadline else None)
     number = app.send("end", key="p") if round.rng.random() < 0.4 else None
     answer = timed(round, writer, 20, "the same with 20 s", access(round, path, 20, action="replace", text="r"))
     must_succeed(round, answer, "the same with 20 s")

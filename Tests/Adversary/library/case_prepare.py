@@ -101,7 +101,7 @@ def judge_answers(round, answers, done):
         if not answer["ok"]:
             round.problem("prepare-failed", f"{words}: {answer.get('message')}")
             break
-    if done == "created" and words.count(done) > 1:
+    if words.count(done) > 1:
         round.problem("prepared-twice", str(words))
     return words
 

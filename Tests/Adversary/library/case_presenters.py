@@ -234,24 +234,32 @@ def finish(round, scene, actors, agent, relocation):
 
 
 def judge_moves(round, actors):
-    """Whoever let go for a move opens the store again with where it is then."""
-    for mover in actors:
-        for event in mover.events:
-            if event.get("event") != "granted" or event.get("what") != "move":
-                continue
-            answer = mover.replies.get(event["id"])
-            if not answer or not answer["ok"]:
-                continue
-            new = event["paths"][1]
-            for actor in actors:
-                for key in {each.get("key") for each in actor.events if each.get("event") == "opening"}:
-                    own = [each for each in actor.events if each.get("key") == key and "event" in each]
-                    before = [each for each in own if each["event"] == "closed" and each["at"] <= event["at"]]
-                    after = [each for each in own if each["event"] == "opening" and each["at"] >= event["at"]]
-                    was = [each for each in own if each["event"] == "opening" and each["at"] <= event["at"]]
-                    had_it = was and was[-1]["path"] == event["paths"][0]
-                    let_go = had_it and before and before[-1]["at"] > was[-1]["at"]
-                    if let_go and after and after[0]["path"] != new:
-                        text = f"{actor.name}/{key} opens {after[0]['path']!r} after a move to {new!r}"
-                        round.problem("not-followed", text)
-                        return
+    """Whoever let go for a move opens the store again with where it is then: where that move or a later one put it."""
+    moves = sorted((move for actor in actors for move in moves_of(actor)), key=lambda move: move["at"])
+    for index, move in enumerate(moves):
+        for actor in actors:
+            for key in {each.get("key") for each in actor.events if each.get("event") == "opening"}:
+                own = [each for each in actor.events if each.get("key") == key and "event" in each]
+                before = [each for each in own if each["event"] == "closed" and each["at"] <= move["at"]]
+                after = [each for each in own if each["event"] == "opening" and each["at"] >= move["at"]]
+                was = [each for each in own if each["event"] == "opening" and each["at"] <= move["at"]]
+                had_it = was and was[-1]["path"] == move["paths"][0]
+                let_go = had_it and before and before[-1]["at"] > was[-1]["at"]
+                if not let_go or not after:
+                    continue
+                new = move["paths"][1]
+                for later in moves[index + 1:]:
+                    if later["paths"][0] == new and later["at"] <= after[0]["at"]:
+                        new = later["paths"][1]
+                if after[0]["path"] != new:
+                    text = f"{actor.name}/{key} opens {after[0]['path']!r} after a move to {new!r}"
+                    round.problem("not-followed", text)
+                    return
+
+
+def moves_of(actor):
+    """Those that took place, with when they were granted."""
+    for event in actor.events:
+        if event.get("event") == "granted" and event.get("what") == "move":
+            if (actor.replies.get(event["id"]) or {}).get("ok"):
+                yield event

@@ -1,0 +1,56 @@
+import AgentProtocol
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStore
+
+@Suite(.timeLimit(.minutes(60))) struct AgentLinkTests {
+    /// That there was no agent says nothing about now: whoever asks once more is answered by another try.
+    @Test func anAgentThatCameMeanwhileIsFound() async throws {
+        let scratch = try TemporaryDirectory()
+        let socket = scratch.path.appending("agent.sock")
+        let link = AgentLink(socket)
+        link.start()
+        defer { link.stop() }
+        #expect(await link.decided() == nil)
+        let listener = try UnixSocket.listen(at: socket)
+        let found = Task { await link.decided() }
+        let connection = try await greet(listener)
+        #expect(await found.value == 1)
+        _ = consume connection
+    }
+
+    /// Whoever gives up while an agent has still to greet doesn't wait for it.
+    @Test func aConnectionCanBeEndedBeforeTheGreeting() throws {
+        let scratch = try TemporaryDirectory()
+        let socket = scratch.path.appending("agent.sock")
+        let listener = try UnixSocket.listen(at: socket)
+        #expect(throws: AgentConnectionError.lost(socket)) {
+            try AgentConnection(socket, deadline: Deadline(after: .ample), greeting: { $0.end() })
+        }
+        _ = consume listener
+    }
+
+    /// Greets the next one that connects, as an agent does.
+    private func greet(_ listener: borrowing Descriptor) async throws -> Descriptor {
+        let hello = AgentMessage.hello(
+            protocol: WireLine.protocolVersion, agent: "test", longestLine: Int64(WireLine.longest))
+        while true {
+            if let connection = try UnixSocket.accept(on: listener) {
+                _ = try UnixSocket.send(WireLine.bytes(hello.json)[...], on: connection.raw)
+                return connection
+            }
+            await Task.yield()
+        }
+    }
+}
+
+extension AgentLink {
+    /// The connection's number; nil without an agent.
+    fileprivate func decided() async -> UInt64? {
+        await withCheckedContinuation { decided in whenDecided { decided.resume() } }
+        return generation
+    }
+}
