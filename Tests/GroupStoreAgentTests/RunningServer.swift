@@ -107,10 +107,43 @@ final class Flag: Sendable {
     func set() { value.withLock { $0 = true } }
 }
 
+/// Where a thread can be made to wait until the test lets it on.
+final class Gate: Sendable {
+    private let isClosed = Mutex(false)
+    private let reached = DispatchSemaphore(value: 0)
+    private let opened = DispatchSemaphore(value: 0)
+
+    /// The next one to come to it waits.
+    func close() { isClosed.withLock { $0 = true } }
+
+    func pass() {
+        let waits = isClosed.withLock { isClosed in
+            defer { isClosed = false }
+            return isClosed
+        }
+        guard waits else { return }
+        reached.signal()
+        opened.wait()
+    }
+
+    func waitUntilReached() throws {
+        let limit = DispatchTime.now() + .nanoseconds(Int(Duration.ample.nanoseconds))
+        guard reached.wait(timeout: limit) == .success else { throw Unexpected("nobody came to the gate") }
+    }
+
+    func open() { opened.signal() }
+}
+
 /// Notes what it is told.
 final class RecordingScheduler: RelocationScheduling {
     private let notices = Mutex<[Notice]>([])
     var seen: [Notice] { notices.withLock { $0 } }
+
+    private let asked = Mutex<[String]>([])
+    /// The sources of the relocations that were asked for.
+    var sources: [String] { asked.withLock { $0 } }
+    /// Who asks for a relocation goes through it.
+    let gate = Gate()
 
     func start() {}
     func configurationChanged(_ configuration: Configuration) {}
@@ -123,6 +156,8 @@ final class RecordingScheduler: RelocationScheduling {
         _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
         events: @escaping @Sendable (RelocateAnswer) -> Void
     ) {
+        asked.withLock { $0.append(String(decoding: operation.source, as: UTF8.self)) }
+        gate.pass()
         events(.progress(type: "plan", ["text": "as planned"]))
         events(.summary(["outcome": "relocated"]))
     }
