@@ -150,7 +150,8 @@ package struct StatusReport: Sendable {
         row.setPath("store", bytes: legacy.store.bytes)
         row.setPath("path", bytes: legacy.path.bytes)
         row["state"] = .string(legacy.state)
-        row["detail"] = legacy.detail.map { .string($0) }
+        let detail = legacy.detail ?? states.unwatchable(legacy.path.removingLastComponent())
+        row["detail"] = detail.map { .string($0) }
         row["code"] = legacy.code.map { .string($0) }
         row["exit"] = legacy.exitCode.map { .integer(Int64($0)) }
         return row

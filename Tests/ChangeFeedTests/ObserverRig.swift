@@ -101,7 +101,7 @@ final class ObserverRig {
             if observation.finding == .changed { tables.append(observation.tables) }
             if observation.lookAgain == nil { survey() }
             // An exclusive lock that stays is looked at again and again; nothing more comes of it here.
-            wait = observation.lookAgain.flatMap { $0 < .seconds(1) ? $0 : nil } ?? .zero
+            wait = observation.lookAgain.flatMap { $0 < .milliseconds(600) ? $0 : nil } ?? .zero
         }
     }
 

@@ -17,6 +17,7 @@ final class RunningServer {
     let socket: FilePath
     let source = MemoryEventSource()
     let scheduler = RecordingScheduler()
+    let logged = LogLines()
     let hub: Hub
     let feed: FeedControl
     let watch: Watch
@@ -40,7 +41,7 @@ final class RunningServer {
         let configuration = Configuration(groups: [
             .init(identifier: identifier, directory: scratch.path.appending("group"), stores: stores)
         ])
-        let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let log = Logger(label: "test") { [logged] _ in LogLines.Handler(lines: logged) }
         loop = try EventLoop()
         hub = Hub(loop: loop, epoch: "e")
         watch = Watch(source: source, descriptors: descriptors, log: log)
@@ -105,6 +106,27 @@ final class Flag: Sendable {
     private let value = Mutex(false)
     var isSet: Bool { value.withLock { $0 } }
     func set() { value.withLock { $0 = true } }
+}
+
+/// What was logged.
+final class LogLines: Sendable {
+    private let lines = Mutex<[String]>([])
+    var all: [String] { lines.withLock { $0 } }
+
+    struct Handler: LogHandler {
+        let lines: LogLines
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.info
+
+        init(lines: LogLines) { self.lines = lines }
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) { lines.lines.withLock { $0.append("\(event.level) \(event.message)") } }
+    }
 }
 
 /// Where a thread can be made to wait until the test lets it on.
