@@ -77,17 +77,21 @@ extension StoreObserver {
     /// A commit takes no longer than `patience`; a program in exclusive mode keeps its lock for good, and is noticed again
     /// when it closes.
     func stillLocked(patience: Duration = .milliseconds(500)) -> Observation {
-        if let again = backoff.nextWithin(patience) { return Observation(.unchanged, lookAgain: again) }
+        if !isUnreadable, let again = backoff.nextWithin(patience) { return Observation(.unchanged, lookAgain: again) }
         defer { isUnreadable = true }
         // It may give exclusive mode up without writing or closing: no event would tell.
         return Observation(
-            isUnreadable ? .unchanged : .discontinued(.unreadable), lookAgain: Self.untilUnlocked)
+            isUnreadable ? .unchanged : .discontinued(.unreadable), lookAgain: unlocking.next())
     }
 
     /// No event tells when a lock is released; nothing is told meanwhile.
     func awaitUnlocking() -> Observation {
-        Observation(.unchanged, lookAgain: backoff.nextWithin(.milliseconds(500)) ?? Self.untilUnlocked)
+        Observation(.unchanged, lookAgain: backoff.nextWithin(.milliseconds(500)) ?? unlocking.next())
     }
 
-    static let untilUnlocked = Duration.seconds(1)
+    /// A program that keeps everybody out for long mostly does so until it closes the store, which is an event; that comes
+    /// before the lock is released.
+    static func unlocking(afterEvent: Bool = false) -> LookDelay {
+        LookDelay(first: afterEvent ? .milliseconds(1) : .milliseconds(500), longestStep: .seconds(15))
+    }
 }

@@ -19,6 +19,8 @@ package final class StoreObserver {
     var indexHasCommitted = false
     private var touched: Set<StorePart> = []
     var backoff = LookDelay()
+    /// Of a lock that has been held for longer than a commit takes.
+    var unlocking = StoreObserver.unlocking()
     var isUnreadable = false
     var ahead = Ahead.not
     /// A rollback journal was seen since the last settled look: what counts as committed then is so for good.
@@ -34,7 +36,7 @@ package final class StoreObserver {
     var lockedCommits: LockedCommits?
     /// Why the store can't be read; nil when it can, or a program's lock is the reason.
     package private(set) var failure: SystemError?
-    private var failures = LookDelay(first: .seconds(1), longest: .seconds(60))
+    private var failures = LookDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
     /// The database's, of a store in WAL mode that nobody has open.
     var atRest: StoreFiles.Stamp?
     /// Until when the events are waited for that may tell why it is another one.
@@ -72,7 +74,7 @@ package final class StoreObserver {
             known = try opened.baseline()
             files = opened
             takeMode(opened, stamp, try opened.header()?.journalMode)
-            failures = LookDelay(first: .seconds(1), longest: .seconds(60))
+            failures = LookDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
         } catch {
             isUnreadable = true
             failure = error as? SystemError
@@ -144,8 +146,11 @@ package final class StoreObserver {
         defer { ahead = .not }
         let noted = touched
         touched = []
-        // A lock that was given up on may be released after what has just happened.
-        if isUnreadable, !noted.isEmpty { backoff = LookDelay() }
+        // A lock that was given up on may be released after what has just happened, and a transaction be committed.
+        if !noted.isEmpty {
+            backoff.sawEvent()
+            unlocking = Self.unlocking(afterEvent: true)
+        }
         var found = judge(noted)
         switch found.finding {
         case .unchanged: break

@@ -90,8 +90,7 @@ package final class Agent {
         let requests = RequestHandler(
             hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
             status: status, history: history, version: Self.version, log: log)
-        // Without /proc, mounts are not noticed.
-        let mounts = try? MountTable()
+        let mounts = mountTable()
         let server = try Server(
             listener: instance.listen(isShared: isShared), loop: loop, hub: hub, requests: requests,
             admission: Self.admission(configuration), descriptors: descriptors, log: log)
@@ -132,6 +131,17 @@ package final class Agent {
         watch.stop()
         server.drain(within: Self.drainTime)
         if let error = failure.withLock({ $0 }) { throw error }
+    }
+
+    /// Nil where there is none to be had, without /proc for instance.
+    private func mountTable() -> MountTable? {
+        do {
+            return try MountTable()
+        } catch {
+            log.warning(
+                "can't watch for mounts; file systems that are mounted over a watched path are noticed with SIGHUP: \(error)")
+            return nil
+        }
     }
 
     private static func admission(_ configuration: Configuration) -> Server.Admission {

@@ -22,7 +22,10 @@ extension FollowedStores {
             source.unwatch(directory)
             watched[directory] = nil
         }
-        for directory in unwatchable.keys where wanted[directory] == nil { unwatchable[directory] = nil }
+        for directory in unwatchable.keys where wanted[directory] == nil {
+            unwatchable[directory] = nil
+            states.setUnwatchable(nil, directory)
+        }
         for (directory, kinds) in wanted where watched[directory]?.isSuperset(of: kinds) != true {
             do {
                 try source.watch(directory, for: kinds)
@@ -51,8 +54,10 @@ extension FollowedStores {
         let cause = (error as? SystemError)?.advice ?? "\(error)"
         let reason = "\(PrintablePath(directory)) can't be watched: \(cause)"
         let isNew = unwatchable.updateValue(reason, forKey: directory) == nil
+        states.setUnwatchable(reason, directory)
+        // A subscription that is refused for it leaves nothing behind; the next one is refused for the same.
+        if loggedUnwatchable.insert(directory).inserted { log.error("\(reason)") }
         if isNew {
-            log.error("\(reason)")
             for store in stores.values where store.directory == directory {
                 store.lostEvents()
                 if released[store.address] == nil { publish(.reset(.unreadable), of: store) }
@@ -63,8 +68,9 @@ extension FollowedStores {
 
     /// It is watched again; what was committed meanwhile was not told.
     private func found(_ directory: FilePath) {
+        if loggedUnwatchable.remove(directory) != nil { log.notice("\(PrintablePath(directory)) is watched now") }
         guard unwatchable.removeValue(forKey: directory) != nil else { return }
-        log.notice("\(PrintablePath(directory)) is watched now")
+        states.setUnwatchable(nil, directory)
         for store in stores.values where store.directory == directory && released[store.address] == nil {
             look(store, atLeast: .change(.unknown))
         }

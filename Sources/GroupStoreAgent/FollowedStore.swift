@@ -24,12 +24,21 @@ package final class FollowingStates: Sendable {
     private let states = Mutex<[StoreAddress: FollowingState]>([:])
     /// Why stores are not followed, and what would help.
     private let details = Mutex<[StoreAddress: String]>([:])
+    /// Why directories can't be watched.
+    private let directories = Mutex<[FilePath: String]>([:])
 
     package init() {}
 
     package subscript(store: StoreAddress) -> FollowingState? { states.withLock { $0[store] } }
 
     func detail(_ store: StoreAddress) -> String? { details.withLock { $0[store] } }
+
+    /// Why the directory can't be watched; nil when it is, or need not be.
+    func unwatchable(_ directory: FilePath) -> String? { directories.withLock { $0[directory] } }
+
+    func setUnwatchable(_ reason: String?, _ directory: FilePath) {
+        directories.withLock { if $0[directory] != reason { $0[directory] = reason } }
+    }
 
     func set(_ state: FollowingState?, of store: StoreAddress, because detail: String? = nil) {
         states.withLock { $0[store] = state }
@@ -161,6 +170,8 @@ final class FollowedStore {
     /// The database, where hard links lead to it too; and of which it is watched.
     var sharedDatabase: FileIdentity? { observer.sharedDatabase }
     var watchedDatabase: FileIdentity?
+    /// The one that couldn't be, as far as it was logged.
+    var unwatchedDatabase: FileIdentity?
 
     // MARK: Which tables
 

@@ -40,6 +40,8 @@ final class FollowedStores {
     var watchRetry: (at: ContinuousClock.Instant, wait: Duration)?
     /// The directories that can't be watched, and why.
     var unwatchable: [FilePath: String] = [:]
+    /// Those that the log names as such, until they are watched.
+    var loggedUnwatchable: Set<FilePath> = []
     /// The stores that are to be looked at although no event may come.
     var expecting: Set<StoreAddress> = []
     /// Those that a limit keeps from being read, as far as it was logged.
@@ -175,6 +177,7 @@ extension FollowedStores {
         starved = []
         legacyDirectories = Set(
             new.groups.flatMap(\.stores).flatMap(\.legacy).map { $0.removingLastComponent() })
+        loggedUnwatchable.formIntersection(legacyDirectories.union(new.groups.map(\.directory)))
         for store in stores.values where new.group(store.address.group)?.directory != store.directory {
             hub.publish(.reset(.unconfigured), of: store.address)
             forget(store)

@@ -9,8 +9,13 @@ struct WaitingAnswers {
     let until: ContinuousClock.Instant
     var answers: [(FollowedStores) -> Void] = []
 
-    /// A store of some hundred megabytes is surveyed in that time; a larger one's first changes can't say which tables.
-    static let patience = Duration.milliseconds(500)
+    /// How long the answer may wait. A store of some hundred megabytes is surveyed in half a second; a larger one's first changes
+    /// can't say which tables. A small one takes milliseconds, and longer only while others have the processor.
+    static func patience(storeSize: Int64) -> Duration {
+        storeSize <= smallStore ? .seconds(2) : .milliseconds(500)
+    }
+
+    private static let smallStore: Int64 = 16 << 20
 }
 
 /// Finding out which tables change, where somebody is subscribed.
@@ -47,7 +52,8 @@ extension FollowedStores {
         if readAhead(of: store) != nil { handle([]) }
         survey(store)
         guard store.isSurveying else { return false }
-        waiting[address] = WaitingAnswers(until: .now.advanced(by: WaitingAnswers.patience))
+        let patience = WaitingAnswers.patience(storeSize: FileStatus(following: store.path)?.size ?? 0)
+        waiting[address] = WaitingAnswers(until: .now.advanced(by: patience))
         return true
     }
 

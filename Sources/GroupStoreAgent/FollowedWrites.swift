@@ -67,8 +67,13 @@ extension FollowedStores {
         do {
             try source.watch(store.name.database, in: store.directory, alone: store.sharedDatabase != nil)
             store.watchedDatabase = store.sharedDatabase
+            store.unwatchedDatabase = nil
         } catch {
-            log.error("what is written through another link to \(PrintablePath(store.path)) is not heard of: \(error)")
+            // It is tried again with each look.
+            guard store.unwatchedDatabase != store.sharedDatabase else { return }
+            store.unwatchedDatabase = store.sharedDatabase
+            let cause = (error as? SystemError)?.advice ?? "\(error)"
+            log.error("can't watch hard links of \(PrintablePath(store.path)); writes through them will be missed: \(cause)")
         }
     }
 }

@@ -46,6 +46,8 @@ package final class Hub: Sendable {
         var floor: UInt64 = 0
         /// Connections that the server should look at: they may be finished.
         var finished: Set<UInt64> = []
+        /// Those whose requests may be handled again: the work that held them back is done.
+        var resumed: Set<UInt64> = []
     }
 
     package init(loop: EventLoop, epoch: String = Hub.randomEpoch()) {

@@ -13,6 +13,7 @@ extension Hub {
         state.withLock { state in
             guard let outlet = state.outlets.removeValue(forKey: connection) else { return [] }
             state.finished.remove(connection)
+            state.resumed.remove(connection)
             let stores = Array(outlet.subscriptions.keys)
             for store in stores { remove(store, of: outlet, &state) }
             return stores.filter { state.subscribers[$0] == nil }
@@ -39,9 +40,11 @@ extension Hub {
 
     /// Sends lines that belong to an answer; `optional` ones are left out for a client that doesn't keep up.
     package func send(_ connection: UInt64, _ messages: [AgentMessage], optional: Bool = false) {
+        // Written out before the lock is taken: an answer may have thousands of lines.
+        let lines = messages.flatMap { WireLine.bytes($0.json) }
         state.withLock { state in
             guard let outlet = state.outlets[connection], !(optional && outlet.isCongested) else { return }
-            outlet.send(answer: messages.flatMap { WireLine.bytes($0.json) })
+            outlet.send(answer: lines)
         }
     }
 
@@ -73,12 +76,41 @@ extension Hub {
         }
     }
 
-    /// Whether the client should take its answers before it asks more; requests aren't read meanwhile.
+    /// False where nobody takes an answer any more: what was asked before needs none, and isn't done.
+    func canAnswer(_ connection: UInt64) -> Bool {
+        state.withLock { $0.outlets[connection].map { !$0.isBroken && !$0.isEnding } ?? false }
+    }
+
+    /// Whether the client should take its answers before it asks more, or the watch should do what it has asked for;
+    /// requests aren't read meanwhile.
     package func pausesIfCongested(_ connection: UInt64) -> Bool {
         state.withLock { state in
-            guard let outlet = state.outlets[connection], !outlet.peerIsSilent else { return false }
-            outlet.setReading(!outlet.isCongested)
-            return outlet.isCongested
+            guard let outlet = state.outlets[connection] else { return false }
+            let isHeldBack = outlet.isBusy || outlet.isCongested && !outlet.peerIsSilent
+            outlet.isHeldBack = isHeldBack
+            if !outlet.peerIsSilent { outlet.setReading(!isHeldBack) }
+            return isHeldBack
+        }
+    }
+
+    /// The watch has work for the connection until `endWork`. One that has too much of it is held back: what all have asked for
+    /// is done one after the other.
+    func beginWork(_ connection: UInt64) { state.withLock { $0.outlets[connection]?.work += 1 } }
+
+    func endWork(_ connection: UInt64) {
+        state.withLock { state in
+            guard let outlet = state.outlets[connection] else { return }
+            outlet.work -= 1
+            guard outlet.isHeldBack, !outlet.isBusy, state.resumed.insert(connection).inserted else { return }
+            loop.wake()
+        }
+    }
+
+    /// Connections that were held back until their work was done, and need not be any more.
+    func takeResumed() -> Set<UInt64> {
+        state.withLock { state in
+            defer { state.resumed = [] }
+            return state.resumed
         }
     }
 

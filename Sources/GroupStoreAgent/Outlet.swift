@@ -18,6 +18,10 @@ final class Outlet {
     private(set) var subscriptions: [StoreAddress: Subscription] = [:]
     /// Requests whose answer comes from another thread.
     var unanswered = 0
+    /// Requests that the watch has still to come to.
+    var work = 0
+    /// Its requests aren't handled until it has taken answers, or less work waits.
+    var isHeldBack = false
     /// The peer sends nothing more, but may still read.
     var peerIsSilent = false
     /// The peer is gone: nothing is sent any more.
@@ -37,6 +41,12 @@ final class Outlet {
         self.raw = raw
         self.loop = loop
     }
+
+    /// Requests of one connection that wait for the watch at once.
+    private static let mostWork = 16
+
+    /// More of its requests wait for the watch than may.
+    var isBusy: Bool { work >= Self.mostWork }
 
     var isCongested: Bool { unsent.count > Self.congestion }
 

@@ -75,11 +75,9 @@ package final class RequestHandler {
             guard isServed(subscribe.store, to: asker) else {
                 throw RefusedLine(id: id, error: .unknownStore(subscribe.store))
             }
-            hub.expectAnswer(connection)
-            watch.perform { $0.subscribe(connection, subscribe, id: id) }
+            expect(connection) { $0.subscribe(connection, subscribe, id: id) }
         case .unsubscribe(let store):
-            hub.expectAnswer(connection)
-            watch.perform { $0.unsubscribe(connection, from: store, id: id) }
+            expect(connection) { $0.unsubscribe(connection, from: store, id: id) }
         case .status(let group):
             let report = status.report(to: asker, id: id, group: group)
             hub.send(connection, report.rows)
@@ -100,8 +98,7 @@ package final class RequestHandler {
             hub.answer(connection, .reply(id: id, [:]))
         case .sync(let store):
             guard isServed(store, to: asker) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
-            hub.expectAnswer(connection)
-            watch.perform { $0.sync(connection, store, id: id) }
+            expect(connection) { $0.sync(connection, store, id: id) }
         case .history(let operation):
             guard isServed(operation.store, to: asker, operation.mode) else {
                 throw RefusedLine(id: id, error: .unknownStore(operation.store))
@@ -115,6 +112,16 @@ package final class RequestHandler {
             } catch {
                 throw RefusedLine(id: id, error: error)
             }
+        }
+    }
+
+    /// The watch answers.
+    private func expect(_ connection: UInt64, _ work: @escaping Watch.Work) {
+        hub.expectAnswer(connection)
+        hub.beginWork(connection)
+        watch.perform { [hub] stores in
+            work(stores)
+            hub.endWork(connection)
         }
     }
 

@@ -22,8 +22,10 @@ package final class Server {
         let socket: Descriptor
         let peer: PeerCredentials
         var lines = LineBuffer()
-        /// Its answers must be taken first.
+        /// Its answers must be taken first, or its earlier requests be done.
         var isPaused = false
+        /// Among `waiting`: requests of it are there that were not handled in its last turn.
+        var isWaiting = false
         /// Files whose descriptors it has passed, in their order. The descriptors themselves are closed at once: nobody can
         /// relocate a store that the agent has open.
         var passed: [PassedFile] = []
@@ -45,6 +47,8 @@ package final class Server {
     private var connectionCounts: [uid_t: Int] = [:]
     private var nextConnection = firstConnection
     private var acceptsConnections = true
+    /// Those whose requests were read and not all handled, in the order of their turns.
+    private var waiting: [UInt64] = []
     private var buffer = [UInt8](repeating: 0, count: 65_536)
     package var admission: Admission
 
@@ -77,7 +81,7 @@ package final class Server {
         if let signals { try loop.add(signals, token: Self.signalToken) }
         if let mounts { try loop.add(changesOf: mounts, token: Self.mountToken) }
         while try !shouldStop() {
-            let timeout = requests.timeUntilDeadline()
+            let timeout = waiting.isEmpty ? requests.timeUntilDeadline() : .zero
             let events = try loop.wait(timeout: timeout)
             if timeout != nil { requests.expire() }
             for ready in events {
@@ -88,6 +92,7 @@ package final class Server {
                 default: serve(ready)
                 }
             }
+            takeTurns()
             for connection in hub.takeFinished() { close(connection) }
         }
     }
@@ -192,8 +197,25 @@ extension Server {
             hub.flush(ready.token)
             if connection.isPaused { dispatch(connection, ready.token) }
         }
+        // What was read of it comes first; its end, too, is told again.
+        guard !connection.isWaiting else { return }
         let hasRead = ready.isReadable && read(connection, ready.token)
         if ready.isClosed, !hasRead { close(ready.token) }
+    }
+
+    /// One turn of each connection that has requests left, and of those whose work is done that they were held back for.
+    private func takeTurns() {
+        let turns = waiting
+        waiting = []
+        for token in turns {
+            guard let connection = connections[token] else { continue }
+            connection.isWaiting = false
+            dispatch(connection, token)
+        }
+        for token in hub.takeResumed() {
+            guard let connection = connections[token], connection.isPaused else { continue }
+            dispatch(connection, token)
+        }
     }
 
     /// Reads once, so that one client's flood doesn't hold up the others; true when something came.
@@ -223,16 +245,25 @@ extension Server {
 
     private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 || byte == 0x0D }
 
+    /// How long a connection's requests are handled before it is others' turn. A request that takes longer is one turn.
+    private static let turn = Duration.milliseconds(1)
+
+    /// Handles the requests that were read, for one turn.
     private func dispatch(_ connection: Connection, _ token: UInt64) {
+        guard !connection.isWaiting else { return }
+        let end = ContinuousClock.now.advanced(by: Self.turn)
         do throws(LineBuffer.LineTooLong) {
             repeat {
+                guard hub.canAnswer(token) else { return }
                 connection.isPaused = hub.pausesIfCongested(token)
                 guard !connection.isPaused, let line = try connection.lines.next() else { return }
                 guard !line.allSatisfy(Self.isBlank) else { continue }
                 requests.handle(line, of: token, peer: connection.peer) {
                     connection.passed.isEmpty ? nil : connection.passed.removeFirst()
                 }
-            } while true
+            } while ContinuousClock.now < end
+            connection.isWaiting = true
+            waiting.append(token)
         } catch {
             hub.answer(token, .failure(id: nil, .lineTooLong))
             close(token)

@@ -40,6 +40,14 @@ package struct StatusReport: Sendable {
         let visible = Visible(configuration.value.groups.map { ($0, stores(of: $0, feed)) }, asker)
         let legacy = asker.isTrusted ? scheduler?.statusRows() ?? [] : []
         var rows: [(String, JSONObject)] = []
+        // One process may have thousands of subscriptions.
+        var programs: [pid_t: String] = [:]
+        func program(_ pid: pid_t) -> String {
+            if let known = programs[pid] { return known }
+            let program = FileHolder.program(of: pid)
+            programs[pid] = program
+            return program
+        }
         for (group, stores) in visible.groups where only.map({ $0 == group.identifier.rawValue }) ?? true {
             rows.append(("group", row(of: group)))
             let receipts = (try? GroupContainer(group.directory).receipts()) ?? []
@@ -48,7 +56,7 @@ package struct StatusReport: Sendable {
                 let seen = (feed[store]?.subscriptions ?? []).filter {
                     asker.isTrusted || $0.peer?.uid == asker.peer.uid
                 }
-                rows += seen.map { ("subscription", row(of: $0, store)) }
+                rows += seen.map { ("subscription", row(of: $0, store, program: program)) }
             }
             rows += legacy.filter { $0.store.group == group.identifier.rawValue }.map { ("legacy", row(of: $0)) }
         }
@@ -128,10 +136,12 @@ package struct StatusReport: Sendable {
         return row
     }
 
-    private func row(of subscription: SubscriptionStatus, _ store: StoreAddress) -> JSONObject {
+    private func row(
+        of subscription: SubscriptionStatus, _ store: StoreAddress, program: (pid_t) -> String
+    ) -> JSONObject {
         var row = JSONObject()
         row.setPath("store", bytes: store.bytes)
-        for member in subscription.json.members { row[member.key] = member.value }
+        for member in subscription.json(program: program).members { row[member.key] = member.value }
         return row
     }
 
@@ -140,7 +150,8 @@ package struct StatusReport: Sendable {
         row.setPath("store", bytes: legacy.store.bytes)
         row.setPath("path", bytes: legacy.path.bytes)
         row["state"] = .string(legacy.state)
-        row["detail"] = legacy.detail.map { .string($0) }
+        let detail = legacy.detail ?? states.unwatchable(legacy.path.removingLastComponent())
+        row["detail"] = detail.map { .string($0) }
         row["code"] = legacy.code.map { .string($0) }
         row["exit"] = legacy.exitCode.map { .integer(Int64($0)) }
         return row

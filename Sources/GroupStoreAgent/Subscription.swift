@@ -1,5 +1,6 @@
 import AgentProtocol
 import FoundationEssentials
+import Glibc
 import LinuxSystem
 import PersistentHistory
 
@@ -117,11 +118,12 @@ package struct SubscriptionStatus: Sendable {
     let unreadBytes: Int
     let lagsSince: Date?
 
-    var json: JSONObject {
+    /// `program` names the process of a number.
+    func json(program: (pid_t) -> String) -> JSONObject {
         var object = JSONObject()
         if let peer {
             object["pid"] = .integer(Int64(peer.pid))
-            object["program"] = .string(FileHolder.program(of: peer.pid))
+            object["program"] = .string(program(peer.pid))
             object["uid"] = .integer(Int64(peer.uid))
         }
         object["tables"] = tables.map { .array($0.map { .string($0) }) }

@@ -57,6 +57,8 @@ package final class Watch: Sendable {
         isConfigured.wait()
     }
 
+    private static let workTime = Duration.milliseconds(5)
+
     private func run(_ stores: FollowedStores) throws {
         var pace = Pace()
         var arrived: ContinuousClock.Instant?
@@ -64,17 +66,22 @@ package final class Watch: Sendable {
             arrived = .now
             stores.tellAhead(mark)
         }
+        var work: ArraySlice<Work> = []
         while true {
-            let (work, isStopping) = mailbox.withLock { mailbox in
-                defer { mailbox.work = [] }
-                return (mailbox.work, mailbox.isStopping)
+            let isStopping = mailbox.withLock { mailbox in
+                work += mailbox.work
+                mailbox.work = []
+                return mailbox.isStopping
             }
-            for item in work { item(stores) }
+            let hadWork = !work.isEmpty
+            let end = ContinuousClock.now.advanced(by: Self.workTime)
+            // Then the events that came meanwhile: whoever asks much must not keep others from hearing of commits.
+            while isStopping || ContinuousClock.now < end, let item = work.popFirst() { item(stores) }
             if isStopping { return }
             arrived = nil
             // Work reads ahead of itself: it may have taken in the wake-up for what was left meanwhile.
             let began = ContinuousClock.now
-            let notices = try source.next(timeout: work.isEmpty ? stores.timeUntilNextLook() : .zero, written: written)
+            let notices = try source.next(timeout: hadWork ? .zero : stores.timeUntilNextLook(), written: written)
             let waited = began.duration(to: arrived ?? .now)
             let before = stores.toldCount
             stores.handle(notices)

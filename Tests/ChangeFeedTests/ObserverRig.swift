@@ -81,19 +81,19 @@ final class ObserverRig {
 
     /// All that the observer finds until it has taken in every event there is and expects nothing more, or has come to
     /// look at its slowest for a transaction that is left open. Or until it has looked that often.
-    func findings(looks: Int = .max, mostSlowLooks: Int = 30) throws -> [Observation.Finding] {
+    func findings(looks: Int = .max, longestWait: Duration = .milliseconds(600)) throws -> [Observation.Finding] {
         var found: [Observation.Finding] = []
         var wait = Duration.zero
         // An open transaction is looked for without end; a lock that stays is taken for exclusive mode after 0.5 s.
-        var slowLooks = 0
+        var waited = Duration.zero
         var allLooks = 0
         while true {
             let early = unnoted
             unnoted = []
             let notices = try early + source.next(timeout: early.isEmpty ? wait : .zero)
             for case .event(let event) in notices { note(event) }
-            if wait >= .milliseconds(20) { slowLooks += 1 }
-            if notices.isEmpty, wait == .zero || slowLooks > mostSlowLooks { return found }
+            if wait >= .milliseconds(20) { waited += wait }
+            if notices.isEmpty, wait == .zero || waited > longestWait { return found }
             let observation = observer.look()
             if observation.finding != .unchanged { found.append(observation.finding) }
             allLooks += 1
@@ -101,7 +101,7 @@ final class ObserverRig {
             if observation.finding == .changed { tables.append(observation.tables) }
             if observation.lookAgain == nil { survey() }
             // An exclusive lock that stays is looked at again and again; nothing more comes of it here.
-            wait = observation.lookAgain.flatMap { $0 < .seconds(1) ? $0 : nil } ?? .zero
+            wait = observation.lookAgain.flatMap { $0 < .milliseconds(600) ? $0 : nil } ?? .zero
         }
     }
 

@@ -227,7 +227,7 @@ import Testing
         #expect(try rig.findings() == [.changed])
         try shell.execute("INSERT INTO note (text) VALUES ('x')")
         // It may have been committed right before the last program's checkpoint, which is given two seconds.
-        #expect(try rig.findings(mostSlowLooks: 120).last == .discontinued(.unreadable))
+        #expect(try rig.findings(longestWait: .seconds(3)).last == .discontinued(.unreadable))
         try shell.execute("INSERT INTO note (text) VALUES ('y')")
         #expect(try rig.findings() == [])
         try shell.execute("PRAGMA locking_mode = NORMAL; INSERT INTO note (text) VALUES ('z')")
@@ -294,11 +294,41 @@ import Testing
         let shell = try rig.shell()
         try shell.execute("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')")
         #expect(try rig.findings().last == .discontinued(.unreadable))
-        #expect(rig.look() == Observation(.unchanged, lookAgain: .seconds(1)))
+        let locked = rig.look()
+        #expect(locked.finding == .unchanged && locked.lookAgain != nil)
         try shell.execute("PRAGMA locking_mode = NORMAL; SELECT count(*) FROM note")
         #expect(rig.look().finding == .changed)
         #expect(try rig.findings() == [])
         try shell.close()
+    }
+
+    /// A lock's release raises no event, so it is looked for; but not fifty times a second for as long as somebody holds it.
+    @Test(arguments: [
+        ("WAL", "BEGIN IMMEDIATE; INSERT INTO note (text) VALUES ('x')"),
+        ("WAL", "PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')"),
+        ("WAL", "SELECT * FROM note; PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')"),
+        ("WAL", "PRAGMA locking_mode = EXCLUSIVE; SELECT * FROM note"),
+        ("DELETE", "PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')"),
+        ("DELETE", "PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE; INSERT INTO note (text) VALUES ('x')"),
+    ])
+    func aLockThatIsHeldForLongIsLookedAtSeldom(_ mode: String, _ sql: String) throws {
+        let rig = try rig(mode)
+        let shell = try rig.shell()
+        try shell.execute(sql)
+        _ = try rig.findings(longestWait: .zero)
+        // The looks of five minutes, without the waiting.
+        var time = Duration.zero
+        var looks = 0
+        while time < .seconds(300), let again = rig.look().lookAgain {
+            time += again
+            looks += 1
+        }
+        #expect(looks < 80)
+        // What it commits, or its close, is an event, and is found soon.
+        try shell.execute("INSERT INTO note (text) VALUES ('y')")
+        if sql.contains("BEGIN") { try shell.execute("COMMIT") }
+        try shell.close()
+        #expect(try rig.findings(longestWait: .seconds(3)).contains(.changed))
     }
 
     @Test func afterLettingGoWhatIsThereIsKnown() throws {

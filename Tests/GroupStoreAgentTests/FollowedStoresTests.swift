@@ -40,6 +40,29 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
+    /// At the start, and of what is asked for later.
+    @Test func theLogNamesWhatCannotBeWatchedOnce() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        server.source.setFull(true)
+        let subscribe = #"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#
+        for _ in 1...3 {
+            #expect(try client.ask(subscribe, id: 1).object("error")?.string("code") == "not_watchable")
+        }
+        let identifier = try #require(GroupIdentifier("group.example"))
+        let new = Configuration(groups: [.init(identifier: identifier, directory: server.group, stores: [notes])])
+        for _ in 1...2 { server.watch.perform { $0.configure(new) } }
+        #expect(try client.ask(subscribe, id: 1).object("error")?.string("code") == "not_watchable")
+        for directory in [server.group, "/nowhere/old"] {
+            let lines = server.logged.all.filter { $0.contains("\(directory.string) can't be watched") }
+            #expect(lines.count == 1)
+            #expect(lines.allSatisfy { $0.contains("ENOSPC") && $0.contains("sysctl -w fs.inotify.max_user_watches") })
+        }
+        server.source.setFull(false)
+        #expect(try client.ask(subscribe, id: 1).bool("ok") == true)
+        #expect(server.logged.all.filter { $0.hasSuffix("\(server.group.string) is watched now") }.count == 1)
+    }
+
     @Test func theSchedulerHearsOfLegacyDirectories() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)

@@ -158,6 +158,23 @@ import Testing
         #expect(states.last == "relocating")
     }
 
+    /// What the watch does, it does for one after the other.
+    @Test func whoHasMuchWorkWaitingIsHeldBack() throws {
+        _ = try subscriber(1)
+        var waiting = 0
+        while !hub.pausesIfCongested(1) {
+            hub.beginWork(1)
+            waiting += 1
+            try #require(waiting <= 100)
+        }
+        #expect(hub.takeResumed() == [])
+        hub.endWork(1)
+        #expect(hub.takeResumed() == [1])
+        #expect(!hub.pausesIfCongested(1))
+        for _ in 1..<waiting { hub.endWork(1) }
+        #expect(hub.takeResumed() == [])
+    }
+
     @Test func statusSaysHowFarEachSubscriberIs() throws {
         let slow = try subscriber(1, capacity: 4608)
         let fast = try subscriber(2)
@@ -165,7 +182,7 @@ import Testing
             hub.publish(.change(.unknown), of: store)
             _ = try fast.received()
         }
-        let found = try #require(hub.status()[store]?.subscriptions.map(\.json))
+        let found = try #require(hub.status()[store]?.subscriptions.map { $0.json { _ in "program" } })
         #expect((found[0].integer("behind") ?? 0) > 0)
         #expect((found[0].integer("unread_bytes") ?? 0) > 0)
         #expect(found[0].string("lagging_since") != nil)

@@ -10,6 +10,7 @@ final class MemoryEventSource: EventSource, Sendable {
         var notices: [Notice] = []
         var watched: [FilePath: DirectoryEvent.Kinds] = [:]
         var refused: Set<FilePath> = []
+        var isFull = false
     }
 
     private let state = Mutex(State())
@@ -21,6 +22,9 @@ final class MemoryEventSource: EventSource, Sendable {
 
     func refuse(_ directory: FilePath) { _ = state.withLock { $0.refused.insert(directory) } }
 
+    /// No directory more can be watched: the limit of inotify is reached.
+    func setFull(_ isFull: Bool) { state.withLock { $0.isFull = isFull } }
+
     func allow(_ directory: FilePath) { _ = state.withLock { $0.refused.remove(directory) } }
 
     func emit(_ notices: Notice...) {
@@ -31,6 +35,9 @@ final class MemoryEventSource: EventSource, Sendable {
     func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws {
         try state.withLock { state in
             if state.refused.contains(directory) { throw Refused() }
+            if state.isFull, state.watched[directory] == nil {
+                throw SystemError("inotify_add_watch", .noSpace, path: directory)
+            }
             state.watched[directory, default: []].formUnion(kinds)
             state.notices.append(.directoryAppeared(directory))
         }

@@ -17,6 +17,7 @@ final class RunningServer {
     let socket: FilePath
     let source = MemoryEventSource()
     let scheduler = RecordingScheduler()
+    let logged = LogLines()
     let hub: Hub
     let feed: FeedControl
     let watch: Watch
@@ -40,7 +41,7 @@ final class RunningServer {
         let configuration = Configuration(groups: [
             .init(identifier: identifier, directory: scratch.path.appending("group"), stores: stores)
         ])
-        let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let log = Logger(label: "test") { [logged] _ in LogLines.Handler(lines: logged) }
         loop = try EventLoop()
         hub = Hub(loop: loop, epoch: "e")
         watch = Watch(source: source, descriptors: descriptors, log: log)
@@ -107,10 +108,64 @@ final class Flag: Sendable {
     func set() { value.withLock { $0 = true } }
 }
 
+/// What was logged.
+final class LogLines: Sendable {
+    private let lines = Mutex<[String]>([])
+    var all: [String] { lines.withLock { $0 } }
+
+    struct Handler: LogHandler {
+        let lines: LogLines
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.info
+
+        init(lines: LogLines) { self.lines = lines }
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) { lines.lines.withLock { $0.append("\(event.level) \(event.message)") } }
+    }
+}
+
+/// Where a thread can be made to wait until the test lets it on.
+final class Gate: Sendable {
+    private let isClosed = Mutex(false)
+    private let reached = DispatchSemaphore(value: 0)
+    private let opened = DispatchSemaphore(value: 0)
+
+    /// The next one to come to it waits.
+    func close() { isClosed.withLock { $0 = true } }
+
+    func pass() {
+        let waits = isClosed.withLock { isClosed in
+            defer { isClosed = false }
+            return isClosed
+        }
+        guard waits else { return }
+        reached.signal()
+        opened.wait()
+    }
+
+    func waitUntilReached() throws {
+        let limit = DispatchTime.now() + .nanoseconds(Int(Duration.ample.nanoseconds))
+        guard reached.wait(timeout: limit) == .success else { throw Unexpected("nobody came to the gate") }
+    }
+
+    func open() { opened.signal() }
+}
+
 /// Notes what it is told.
 final class RecordingScheduler: RelocationScheduling {
     private let notices = Mutex<[Notice]>([])
     var seen: [Notice] { notices.withLock { $0 } }
+
+    private let asked = Mutex<[String]>([])
+    /// The sources of the relocations that were asked for.
+    var sources: [String] { asked.withLock { $0 } }
+    /// Who asks for a relocation goes through it.
+    let gate = Gate()
 
     func start() {}
     func configurationChanged(_ configuration: Configuration) {}
@@ -123,6 +178,8 @@ final class RecordingScheduler: RelocationScheduling {
         _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
         events: @escaping @Sendable (RelocateAnswer) -> Void
     ) {
+        asked.withLock { $0.append(String(decoding: operation.source, as: UTF8.self)) }
+        gate.pass()
         events(.progress(type: "plan", ["text": "as planned"]))
         events(.summary(["outcome": "relocated"]))
     }

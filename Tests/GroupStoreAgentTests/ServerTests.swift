@@ -127,6 +127,26 @@ import Testing
         #expect(sender.join(within: .ample))
     }
 
+    /// Neither while its requests are handled nor when it closes the connection with its answers unread.
+    @Test(arguments: [false, true]) func whoAsksALotDelaysNobody(_ closes: Bool) throws {
+        let server = try RunningServer()
+        var flooding: TestClient? = try server.connect()
+        let other = try server.connect()
+        _ = try other.next()
+        server.scheduler.gate.close()
+        // Their answers are fewer bytes than those from which on a client is held back.
+        let flood = 600
+        let line = #"{"op":"relocate","source":"/flood","group":"/g"}"# + "\n"
+        try flooding?.send(String(repeating: line, count: flood))
+        try server.scheduler.gate.waitUntilReached()
+        if closes { flooding = nil }
+        try other.send(#"{"id":1,"op":"relocate","source":"/other","group":"/g"}"# + "\n")
+        server.scheduler.gate.open()
+        while let line = try other.next(), line["ok"] == nil {}
+        #expect(server.scheduler.sources.prefix { $0 != "/other" }.count < flood / 2)
+        withExtendedLifetime(flooding) {}
+    }
+
     @Test func strangersAreRefusedWithOneLine() throws {
         let server = try RunningServer(users: [geteuid() + 1])
         let client = try server.connect()

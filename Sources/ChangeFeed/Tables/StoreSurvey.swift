@@ -37,7 +37,9 @@ package final class StoreSurvey: Sendable {
     /// The commit at which the store is read; nil without a log.
     let commit: WriteAheadIndex?
     let events: SideFileEvents
-    let began = ContinuousClock.now
+    private let readingTime = Mutex(Duration.zero)
+    /// How long it was read for; what it waited for its turn doesn't count.
+    var taken: Duration { readingTime.withLock { $0 } }
 
     /// `events`: all until now.
     init(_ subject: Subject, _ events: SideFileEvents) {
@@ -54,7 +56,9 @@ package final class StoreSurvey: Sendable {
             return subject
         }
         guard let subject else { return }
+        let began = ContinuousClock.now
         let result = Result { try read(subject) }
+        readingTime.withLock { $0 = began.duration(to: .now) }
         state.withLock { $0 = .ended(result) }
         hasEnded.signal()
     }

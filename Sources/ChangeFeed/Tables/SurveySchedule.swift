@@ -26,7 +26,7 @@ struct SurveySchedule {
         guard let survey = current else { return }
         current = nil
         let now = ContinuousClock.now
-        let taken = survey.began.duration(to: now)
+        let taken = survey.taken
         failure = error
         isHopeless = false
         switch error {

@@ -57,7 +57,10 @@ struct LegacyStores {
 
     private func note(_ event: DirectoryEvent) {
         for store in all where store.file.directory == event.directory {
-            if let part = store.file.name.part(named: event.name) { store.note(part, event.kinds) }
+            guard let part = store.file.name.part(named: event.name) else { continue }
+            // That a side file is read means nothing; and looking whether a journal is hot reads it.
+            let kinds = part == .database ? event.kinds : event.kinds.subtracting([.opened, .closedAfterReading])
+            if !kinds.isEmpty { store.note(part, kinds) }
         }
         for store in all where store.file.group == event.directory && store.configuration.name.database == event.name {
             if !event.kinds.isDisjoint(with: .departed) { store.retry() }
