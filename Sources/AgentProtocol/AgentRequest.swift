@@ -93,7 +93,7 @@ extension AgentRequest.Operation {
         case "relocate"?: self = .relocate(try RelocateOperation(object))
         case "cancel"?:
             guard let request = object["request"], request != .null else {
-                throw WireError(code: "bad_request", "request is missing", hint: "the id of a relocate that is under way")
+                throw WireError(code: "bad_request", "request is missing", hint: "the id of a relocate")
             }
             self = .cancel(request: request)
         case "present"?: self = .present(try PresentOperation(object))

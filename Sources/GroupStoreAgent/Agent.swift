@@ -138,8 +138,7 @@ package final class Agent {
         do {
             return try MountTable()
         } catch {
-            log.warning(
-                "can't watch for mounts; file systems that are mounted over a watched path are noticed with SIGHUP: \(error)")
+            log.warning("can't watch for mounts over watched paths; SIGHUP has all paths looked at: \(error)")
             return nil
         }
     }

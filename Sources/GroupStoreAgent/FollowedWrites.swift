@@ -73,7 +73,8 @@ extension FollowedStores {
             guard store.unwatchedDatabase != store.sharedDatabase else { return }
             store.unwatchedDatabase = store.sharedDatabase
             let cause = (error as? SystemError)?.advice ?? "\(error)"
-            log.error("can't watch hard links of \(PrintablePath(store.path)); writes through them will be missed: \(cause)")
+            let path = PrintablePath(store.path)
+            log.error("can't watch hard links of \(path); writes through them will be missed: \(cause)")
         }
     }
 }

@@ -33,7 +33,10 @@ struct LegacyStores {
         let known = all
         self.configuration = configuration
         all = Self.stores(of: configuration).map { new in
-            known.first { $0.file.path == new.file.path && $0.file.group == new.file.group && $0.configuration == new.configuration } ?? new
+            known.first {
+                $0.file.path == new.file.path && $0.file.group == new.file.group
+                    && $0.configuration == new.configuration
+            } ?? new
         }
         for store in all where !known.contains(where: { $0 === store }) { store.find() }
         // Whoever reads it anew may have changed what it names, a model for instance.
