@@ -116,7 +116,10 @@ extension WatchedPlaces {
         _ step: PathWalk.Step, for path: FilePath, _ change: (inout Watch) -> Void
     ) throws(SystemError) -> CInt {
         let identity = step.status.identity
-        let known = numbers[identity].flatMap { number in watches[number].map { (number, $0) } }
+        // A file's number may be a directory's now: the kernel has ended that watch, and is about to say so.
+        let known = numbers[identity].flatMap { number in
+            watches[number].flatMap { $0.isDirectory == step.isDirectory ? (number, $0) : nil }
+        }
         var watch = known?.1 ?? Watch(identity: identity, isDirectory: step.isDirectory)
         change(&watch)
         var number = known?.0 ?? 0

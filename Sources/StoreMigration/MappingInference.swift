@@ -50,8 +50,11 @@ struct MappingInference {
 
     /// Whether it is told of an ancestor too. An entity that has moved may inherit what its objects had from elsewhere.
     private func isAncestors(_ reason: MigrationFinding) -> Bool {
-        guard let entity = reason.entity.flatMap(destination.entity(named:)) else { return false }
-        let ancestors = Set(destination.superentities(of: entity).map(\.name))
+        guard let name = reason.entity else { return false }
+        let ancestors = Set(
+            [source, destination].flatMap { model in
+                model.entity(named: name).map { model.superentities(of: $0).map(\.name) } ?? []
+            })
         return reasons.contains {
             $0.property == reason.property && $0.message == reason.message && ancestors.contains($0.entity ?? "")
         }
@@ -131,11 +134,8 @@ struct MappingInference {
     private mutating func requireUniqueIdentifiers(
         _ properties: [PropertyDescription], of entity: EntityDescription, _ side: String
     ) {
-        // Inherited ones that are the same are told of where they are declared.
-        let declared = Set(entity.declaredProperties.map(\.name))
-        let known = Dictionary(grouping: properties, by: \.renamingIdentifier).filter { _, properties in
-            properties.contains { declared.contains($0.name) }
-        }
+        // Inherited ones count: the ancestor that has both may be new, and so be paired with nothing.
+        let known = Dictionary(grouping: properties, by: \.renamingIdentifier)
         for properties in known.values.filter({ $0.count > 1 }).sorted(by: { $0[0].name.precedes($1[0].name) }) {
             refuse(
                 entity.name, property: properties[1].name,

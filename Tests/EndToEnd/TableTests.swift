@@ -85,23 +85,34 @@ import Testing
     }
 
     @Test func aFilterLeavesOutOtherTablesAndMovesOn() throws {
+        // On a busy machine a change may not say its tables; then it passes, and another try is to show the rest.
+        for _ in 1...10 where try leavesOutOtherTables() { return }
+        Issue.record("some change of each try didn't say its tables")
+    }
+
+    /// False when a change didn't say its tables.
+    private func leavesOutOtherTables() throws -> Bool {
         let scene = try Scene()
         let shell = try sqliteShell(scene.store)
         let (all, _) = try scene.subscribe()
         // From when on the agent knows the tables: the first moments are not promised.
         let known = try firstComplete(all) { try shell.execute("INSERT INTO ZNOTE VALUES ('\($0)')") }
         let (some, _) = try scene.subscribe(["tables": ["ztag"]])
+        var told: [JSONObject] = []
         for number in 1...20 {
             try shell.execute("INSERT INTO ZNOTE VALUES (\(number))")
-            try all.next("change")
+            told.append(try all.next("change"))
         }
         try shell.execute("INSERT INTO ZTAG VALUES ('x')")
         let last = try all.next("change")
-        let first = try some.next("change")
-        #expect(first == last, "\(first.text)")
+        for admitted in told.filter({ $0.bool("complete") == false }) + [last] {
+            let change = try some.next("change")
+            #expect(change == admitted, "\(change.text)")
+        }
         // Who comes back hears of the tables since; nothing, where none of its own is among them.
         try shell.execute("INSERT INTO ZNOTE VALUES ('y')")
         let newest = try all.next("change")
+        guard (told + [last, newest]).allSatisfy({ $0.bool("complete") == true }) else { return false }
         let token = try #require(last["token"])
         let (_, quiet) = try scene.subscribe(["since": token, "tables": ["ZTAG"]])
         #expect(quiet["token"] == newest["token"], "\(quiet.text)")
@@ -110,6 +121,7 @@ import Testing
         let (whole, _) = try scene.subscribe(["since": try #require(known["token"])])
         let since = try whole.next("change")
         #expect(since["tables"] == ["ZNOTE", "ZTAG"] && since.bool("complete") == true, "\(since.text)")
+        return true
     }
 
     /// The first change that says all tables, of `commits` that are made until then.

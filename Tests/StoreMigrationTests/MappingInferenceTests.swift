@@ -41,6 +41,22 @@ import Testing
         #expect(mapping.entityMappings[0].sourceEntityVersionHash == nil)
     }
 
+    /// Both properties of one identifier are inherited, and whoever has them first is in one model only.
+    @Test(arguments: [true, false]) func inheritedPropertiesNeedIdentifiersOfTheirOwn(isNew: Bool) throws {
+        func value(_ name: String) -> String {
+            "<attribute name='\(name)' optional='YES' attributeType='Double' elementID='value'/>"
+        }
+        let plain = "<entity name='Base'>\(value("value"))</entity><entity name='Leaf' parentEntity='Base'/>"
+        let between =
+            "<entity name='Base'>\(value("renamed"))</entity>"
+            + "<entity name='Between' parentEntity='Base'>\(value("value"))</entity>"
+            + "<entity name='Leaf' parentEntity='Between'/>"
+        let reasons = try isNew ? Self.reasons(plain, between) : Self.reasons(between, plain)
+        let side = isNew ? "destination" : "source"
+        #expect(reasons.map(\.entity) == ["Leaf"])
+        #expect(reasons.first?.message.hasPrefix("Each \(side) property must have a unique renaming identifier") == true)
+    }
+
     @Test func propertiesArePairedByIdentifier() throws {
         let mapping = try Self.mappings(
             entity(
