@@ -30,8 +30,8 @@ import Testing
     private static func derived(_ name: String) -> String {
         "<attribute name='\(name)' optional='YES' attributeType='Integer 16' derived='YES' derivationExpression='x'/>"
     }
-    private static func ends(_ name: String, _ inverse: String) -> String {
-        "<relationship name='\(name)' optional='YES' toMany='YES' ordered='YES' destinationEntity='A' "
+    private static func ends(_ name: String, _ inverse: String, isOrdered: Bool = true) -> String {
+        "<relationship name='\(name)' optional='YES' toMany='YES' ordered='\(isOrdered ? "YES" : "NO")' destinationEntity='A' "
             + "inverseName='\(inverse)' inverseEntity='A'/>"
     }
     private static func one(_ optional: String) -> String {
@@ -105,6 +105,10 @@ import Testing
         Case(
             testDescription: "ordered ends that differ in case only", old: entity("A", value),
             new: entity("A", value + ends("item", "ITEM") + ends("ITEM", "item")),
+            rows: "INSERT INTO ZA VALUES (1, 1, 1, 5)", code: 134110, words: "differ in case only"),
+        Case(
+            testDescription: "ends that differ in case only", old: entity("A", value),
+            new: entity("A", value + ends("item", "ITEM", isOrdered: false) + ends("ITEM", "item", isOrdered: false)),
             rows: "INSERT INTO ZA VALUES (1, 1, 1, 5)", code: 134110, words: "differ in case only"),
         Case(
             testDescription: "a mandatory relationship to an object that goes",

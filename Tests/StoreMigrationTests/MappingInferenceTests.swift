@@ -54,7 +54,8 @@ import Testing
         let reasons = try isNew ? Self.reasons(plain, between) : Self.reasons(between, plain)
         let side = isNew ? "destination" : "source"
         #expect(reasons.map(\.entity) == ["Leaf"])
-        #expect(reasons.first?.message.hasPrefix("Each \(side) property must have a unique renaming identifier") == true)
+        let message = "Each \(side) property must have a unique renaming identifier"
+        #expect(reasons.first?.message.hasPrefix(message) == true)
     }
 
     @Test func propertiesArePairedByIdentifier() throws {

@@ -24,13 +24,24 @@ extension StoreLayout {
             }
         }
         try checkTables()
-        try checkOrderColumns()
+        try checkLinkColumns()
         try checkTriggers()
     }
 
-    /// Both ends of a many-to-many relationship may be of one entity.
-    private func checkOrderColumns() throws(ModelFault) {
+    /// Both ends of a many-to-many relationship may be of one entity. Which of two columns then gets the number where their
+    /// names are one in capitals isn't known of Core Data: links could be read the wrong way round.
+    private func checkLinkColumns() throws(ModelFault) {
         for table in joinTables {
+            let (owner, inverse) = (table.owner, table.inverse)
+            if owner.entity == inverse.entity, owner.relationship != inverse.relationship,
+                owner.relationship.uppercased() == inverse.relationship.uppercased()
+            {
+                throw ModelFault(
+                    entity: owner.entity, property: owner.relationship,
+                    "its columns can't be told from those of its inverse \(inverse.relationship): the names differ in case "
+                        + "only",
+                    remedy: "rename one of the two relationships")
+            }
             guard let column = table.owner.orderColumn, column == table.inverse.orderColumn else { continue }
             throw ModelFault(
                 entity: table.owner.entity, property: table.owner.relationship,
