@@ -38,7 +38,9 @@ final class StoreFiles {
     /// `known` when it is still what its names stand for, else what they stand for now; nil when there is none.
     static func current(_ path: FilePath, _ name: StoreName, unless known: StoreFiles?) throws -> StoreFiles? {
         if let known, FileStatus(following: path)?.identity == known.directory.identity,
-            let now = try known.directory.status(name.database), now.identity == known.identity
+            let now = try known.directory.status(name.database), now.identity == known.identity,
+            // A directory that is mounted over itself is the same one, without what was mounted in it.
+            FileStatus(following: path.appending(name.database))?.identity == known.identity
         {
             known.nameCount = now.links
             return known

@@ -101,6 +101,37 @@ import Testing
         try shell.wait()
     }
 
+    /// What was mounted in a directory isn't in what is mounted over it, though that is the same directory.
+    @Test(
+        .enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"),
+        arguments: ["group", "."])
+    func aDirectoryThatIsMountedOverItselfHasOtherStores(_ covered: String) throws {
+        try makeNotes("group", "elsewhere")
+        let (store, other) = (path("group/Notes.sqlite"), path("elsewhere/Notes.sqlite"))
+        let place = covered == "." ? root.path : path(covered)
+        let script = """
+            mount --bind '\(other)' '\(store)'
+            '\(Programs.groupstore)' agent --group '\(AgentProcess.group)=\(path("group"))' &
+            read line; mount --bind '\(place)' '\(place)'
+            read line; sqlite3 '\(store)' "INSERT INTO note (text) VALUES ('below')"
+            read line; umount -l '\(place)'
+            read line; kill $!; wait
+            """
+        let socket = path("agent.sock")
+        let shell = try RunningProcess(
+            "unshare", Namespaces.flags + ["sh", "-c", Word(script)], environment: AgentProcess.environment(socket))
+        try shell.line(.errors) { $0.contains("serving") }
+        let subscriber = try WireConnection(socket)
+        try subscriber.send(["id": 1, "op": "subscribe", "store": .string(Self.store)])
+        try subscriber.next { $0["id"] == .integer(1) }
+        for expected in ["reset", "change", "reset"] {
+            shell.send("go on")
+            #expect(try subscriber.next("reset", "change").type == expected)
+        }
+        shell.send("go on")
+        try shell.wait()
+    }
+
     /// The kernel tells nothing of what an overlay's layers are given, nor do other machines: SIGHUP looks anyway.
     @Test func hangupLooksAtAllPlaces() throws {
         try makeNotes("group")
