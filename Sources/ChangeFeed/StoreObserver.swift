@@ -141,6 +141,12 @@ package final class StoreObserver {
         return hasChanged ? tracker.takeChanges() ?? .unknown : nil
     }
 
+    /// Events were lost, or another directory is there: the store's names may stand for other files.
+    package func lostEvents() {
+        forgetTables(Unattributable.gap)
+        touched.insert(.database)
+    }
+
     /// Compares the store with what is known of it.
     package func look() -> Observation {
         defer { ahead = .not }

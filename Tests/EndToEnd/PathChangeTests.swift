@@ -44,13 +44,18 @@ import Testing
         #expect(try subscriber.next("reset", "change").string("reason") == "appeared")
     }
 
-    @Test(arguments: [
-        ("x/y/z/group", "mv x old; mv new x"), ("x/y/z/group", "mv x/y/z old; mv new/y/z x/y/z"),
-        ("link/y/z/group", "ln -s new t; mv -T t link"), ("link/y/z/group", "mv x old; mv new x"),
-    ])
-    func aChangeHigherUpIsAReset(_ group: String, _ change: String) throws {
+    @Test(
+        arguments: [
+            ("x/y/z/group", "mv x old; mv new x"), ("x/y/z/group", "mv x/y/z old; mv new/y/z x/y/z"),
+            ("link/y/z/group", "ln -s new t; mv -T t link"), ("link/y/z/group", "mv x old; mv new x"),
+        ], [false, true])
+    func aChangeHigherUpIsAReset(_ way: (group: String, change: String), isOpen: Bool) throws {
+        let (group, change) = way
         try makeNotes("x/y/z/group", "new/y/z/group")
         try script("ln -s x link")
+        // An app that has it open all the time keeps its log, wherever the store is moved.
+        let app = isOpen ? try sqliteShell(path(group).appending("Notes.sqlite")) : nil
+        try app?.execute("PRAGMA journal_mode = WAL; SELECT count(*) FROM note")
         let agent = try agent(group)
         let subscriber = try agent.subscribe("Notes.sqlite")
         try expectIsFollowed(group, subscriber)
@@ -59,6 +64,7 @@ import Testing
         try expectIsFollowed(group, subscriber)
         let status = try groupstore("status", "--json", environment: agent.environment)
         #expect(status.output.contains(#""state":"following""#))
+        try app?.killAtOnce()
     }
 
     @Test func aLegacyStoreBelowAReplacedDirectoryIsRelocated() throws {

@@ -1,9 +1,7 @@
 import PersistentStore
 
 extension StoreObserver {
-    /// Events were lost: what they prove is proved no more.
-    package func lostEvents() { forgetTables(Unattributable.gap) }
-
+    /// What events prove is proved no more.
     func forgetTables(_ reason: Unattributable) {
         tracker.discard(reason)
         surveying.cancel()
