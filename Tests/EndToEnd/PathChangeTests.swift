@@ -77,6 +77,18 @@ import Testing
         #expect(try noteCount(path("group/Notes.sqlite")) == 10)
     }
 
+    /// A shell in a namespace of its own, with the agent that it starts, and a subscriber to the store.
+    private func subscribedShell(_ script: String) throws -> (RunningProcess, WireConnection) {
+        let socket = path("agent.sock")
+        let shell = try RunningProcess(
+            "unshare", Namespaces.flags + ["sh", "-c", Word(script)], environment: AgentProcess.environment(socket))
+        try shell.line(.errors) { $0.contains("serving") }
+        let subscriber = try WireConnection(socket)
+        try subscriber.send(["id": 1, "op": "subscribe", "store": .string(Self.store)])
+        try subscriber.next { $0["id"] == .integer(1) }
+        return (shell, subscriber)
+    }
+
     /// As `docker run -v FILE:FILE` mounts it: what is written raises its events where the file comes from.
     @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
     func aStoreThatIsMountedAloneIsFollowed() throws {
@@ -92,13 +104,7 @@ import Testing
             \(commits.joined(separator: "\n"))
             read line; kill $!; wait
             """
-        let socket = path("agent.sock")
-        let shell = try RunningProcess(
-            "unshare", Namespaces.flags + ["sh", "-c", Word(script)], environment: AgentProcess.environment(socket))
-        try shell.line(.errors) { $0.contains("serving") }
-        let subscriber = try WireConnection(socket)
-        try subscriber.send(["id": 1, "op": "subscribe", "store": .string(Self.store)])
-        try subscriber.next { $0["id"] == .integer(1) }
+        let (shell, subscriber) = try subscribedShell(script)
         for _ in commits {
             shell.send("go on")
             try subscriber.next("change")
@@ -123,13 +129,7 @@ import Testing
             read line; umount -l '\(place)'
             read line; kill $!; wait
             """
-        let socket = path("agent.sock")
-        let shell = try RunningProcess(
-            "unshare", Namespaces.flags + ["sh", "-c", Word(script)], environment: AgentProcess.environment(socket))
-        try shell.line(.errors) { $0.contains("serving") }
-        let subscriber = try WireConnection(socket)
-        try subscriber.send(["id": 1, "op": "subscribe", "store": .string(Self.store)])
-        try subscriber.next { $0["id"] == .integer(1) }
+        let (shell, subscriber) = try subscribedShell(script)
         for expected in ["reset", "change", "reset"] {
             shell.send("go on")
             #expect(try subscriber.next("reset", "change").type == expected)
