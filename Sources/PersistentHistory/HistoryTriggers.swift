@@ -66,22 +66,32 @@ struct HistoryTriggers {
 
     // MARK: Recording
 
-    private func record(_ operation: Int, _ key: String) -> String {
+    /// Records the row that `row` names as it is now. An app's TEMP trigger runs first: what it did to the row was recorded
+    /// before, and the last change told must be the one that is so.
+    private func record(_ row: String, present: String, columns: String = "NULL") -> String {
         """
         INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time, author) VALUES (\(number), \
-        \(operation), \(key), \(operation == 1 ? "0" : "NULL"), random(), julianday('now'), \
-        (SELECT name FROM GS_AUTHOR));
+        \(operation(row, present: present)), \(table.key(of: row)), \(columns), random(), \
+        julianday('now'), (SELECT name FROM GS_AUTHOR));
         """
+    }
+
+    /// Where no other trigger names the table, these don't either: under `legacy_alter_table` SQLite renames the table and
+    /// leaves what names it, so that writes would fail.
+    private func operation(_ row: String, present: String) -> String {
+        guard !table.rules.isEmpty else { return row == "OLD" ? "2" : present }
+        let exists = "EXISTS (SELECT 1 FROM \(source) WHERE \(table.isRow(sourceName, keyOf: row)))"
+        return "CASE WHEN \(exists) THEN \(present) ELSE 2 END"
     }
 
     private var updated: String {
         """
         AFTER UPDATE ON \(target) WHEN \(table.key(of: "OLD")) IS \(table.key(of: "NEW")) BEGIN \
-        \(record(1, table.key(of: "NEW"))) END
+        \(record("NEW", present: "1", columns: "0")) END
         """
     }
 
-    private var deleted: String { "AFTER DELETE ON \(target) BEGIN \(record(2, table.key(of: "OLD"))) END" }
+    private var deleted: String { "AFTER DELETE ON \(target) BEGIN \(record("OLD", present: "1")) END" }
 
     private var inserted: String { "AFTER INSERT ON \(target) BEGIN \(recordComing) END" }
 
@@ -90,22 +100,19 @@ struct HistoryTriggers {
         """
         AFTER UPDATE \(columns(of: table.rules.filter { $0.number == 0 }))ON \(target) \
         WHEN \(table.key(of: "OLD")) IS NOT \(table.key(of: "NEW")) BEGIN \
-        \(record(2, table.key(of: "OLD"))) \(recordComing) END
+        \(record("OLD", present: "1")) \(recordComing) END
         """
     }
 
     /// A row that takes the place of one with its key is that row, changed; in which columns isn't known.
     private var recordComing: String {
-        guard let rule = table.rules.first(where: { $0.number == 0 }) else { return record(0, table.key(of: "NEW")) }
+        guard let rule = table.rules.first(where: { $0.number == 0 }) else { return record("NEW", present: "0") }
         let operation = """
             CASE WHEN EXISTS (SELECT 1 FROM GS_REPLACED AS n WHERE n.table_id = \(number) AND n.rule = 0 \
             AND n.value = \(rule.identity) AND n.key = \(table.key(of: "NEW")) AND \(lastOperation) IS NOT 2) \
             THEN 1 ELSE 0 END
             """
-        return """
-            INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time, author) VALUES (\(number), \
-            \(operation), \(table.key(of: "NEW")), NULL, random(), julianday('now'), (SELECT name FROM GS_AUTHOR));
-            """
+        return record("NEW", present: operation)
     }
 
     /// What was recorded last of the noted row since it was noted; NULL when nothing was.

@@ -40,11 +40,21 @@ struct RecordedTable: Equatable {
     }
 
     /// The condition by which SQLite finds the row of `row` with the key of NEW.
-    func isComing(_ row: String) -> String {
+    func isComing(_ row: String) -> String { isFound(row, keyOf: "NEW") }
+
+    /// The condition by which SQLite finds the row of `row` with exactly the key of `other`.
+    func isRow(_ row: String, keyOf other: String) -> String {
+        // A column's collation takes more than one key for the same.
+        keyColumns.isEmpty
+            ? isFound(row, keyOf: other) : "\(isFound(row, keyOf: other)) AND \(key(of: row)) = \(key(of: other))"
+    }
+
+    private func isFound(_ row: String, keyOf other: String) -> String {
         switch key {
-        case .rowid(let name, _): "\(row).\(name) = NEW.\(name)"
+        case .rowid(let name, _): "\(row).\(name) = \(other).\(name)"
         case .columns(let names):
-            names.map { "\(row).\(StoreTable.quote($0)) = NEW.\(StoreTable.quote($0))" }.joined(separator: " AND ")
+            names.map { "\(row).\(StoreTable.quote($0)) = \(other).\(StoreTable.quote($0))" }
+                .joined(separator: " AND ")
         }
     }
 }

@@ -132,10 +132,12 @@ public struct MigrationManager: Sendable {
             }
             for (index, step) in steps.enumerated() {
                 let share = 1 / Double(steps.count)
-                notes += try perform(step, path, index == 0 ? original : nil, keeper, isCancelled, trace) {
+                let outcome = try perform(step, path, index == 0 ? original : nil, keeper, isCancelled, trace) {
                     fraction, doing in
                     report((Double(index) + fraction) * share, doing)
                 }
+                // What the first step loses was counted before it began.
+                notes += (index == 0 ? [] : outcome.losses.sentences) + outcome.remarks
             }
             var leftFiles: String?
             if let last = steps.last {
@@ -159,7 +161,7 @@ public struct MigrationManager: Sendable {
     private func perform(
         _ step: MigrationStep, _ path: FilePath, _ original: UnchangedOriginal?, _ keeper: FilePath,
         _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
-    ) throws -> [String] {
+    ) throws -> MigrationOutcome {
         switch step.method {
         case .inferred(let mapping):
             let store = try StoreWriter(staged: path)
@@ -180,12 +182,12 @@ public struct MigrationManager: Sendable {
             try audit.check(step, isCancelled: isCancelled)
             try perform(step.stage?.didMigrate, on: store, step.destination)
             progress.finish()
-            return migration.notes
+            return MigrationOutcome(losses: StoreLosses(migration.losses), remarks: migration.notes)
         case .custom(let mapping):
             let audit = try StepAudit(of: path, madeFrom: original)
             let notes = try perform(mapping, step, path, keeper, isCancelled, trace, report)
             try audit.check(step, isCancelled: isCancelled)
-            return notes
+            return MigrationOutcome(losses: .none, remarks: notes)
         }
     }
 

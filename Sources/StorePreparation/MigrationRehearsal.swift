@@ -52,7 +52,7 @@ package struct MigrationRehearsal {
         }
         do {
             var outcome = try RecordedMigration(manager, of: copy, copyOf: nil).run { _, _ in }
-            outcome.remarks += try manager.steps.flatMap { try StrayRows.notes(reader, $0) }
+            outcome.remarks += try manager.steps.flatMap { try MigrationManager.notes(ofRowsIn: reader, $0) }
             return outcome
         } catch let error as MigrationError {
             throw error.naming(reader.location.path, insteadOf: copy.pathForSQLite)

@@ -219,8 +219,13 @@ import Testing
         let store = directory.path.appending("Notes.sqlite")
         #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
         try sqlite(store, Self.history)
+        let planned = try groupstore(
+            "migrate", Word(store), "--model", Word(model), "--allow-partial-history", "--dry-run")
         let done = try groupstore("migrate", Word(store), "--model", Word(model), "--allow-partial-history")
         #expect(done.status == 0, "\(done.errors)")
+        for said in [planned, done] {
+            #expect(said.output.contains("persistent history has lost 1 changes of entities that are removed"))
+        }
     }
 
     /// Versions after the current one are none of `--all`, and their stores are refused by both.

@@ -53,6 +53,30 @@ struct HistoryTests {
         #expect(try store.changes().allSatisfy { $0.table == name })
     }
 
+    /// TEMP triggers run before all others: what they do to the row is recorded before the change that they ran for.
+    @Test(arguments: ["id INTEGER PRIMARY KEY, u UNIQUE", "id TEXT COLLATE NOCASE, u, PRIMARY KEY (id, u)"], [
+        ("DELETE", "INSERT INTO t VALUES (old.id, old.u)", "DELETE FROM t WHERE id = 1", true),
+        ("UPDATE", "DELETE FROM t WHERE id = new.id", "UPDATE t SET u = 20 WHERE id = 1", false),
+        ("UPDATE", "DELETE FROM t WHERE id = new.id", "UPDATE t SET id = 7 WHERE id = 1", false),
+        ("UPDATE", "INSERT INTO t VALUES (old.id, old.u)", "UPDATE t SET id = 7, u = 20 WHERE id = 1", true),
+        ("INSERT", "DELETE FROM t WHERE id = new.id", "INSERT OR REPLACE INTO t VALUES (1, 10)", false),
+    ])
+    func theLastChangeToldIsSoWhateverATemporaryTriggerDid(
+        _ columns: String, _ change: (event: String, trigger: String, statement: String, isThere: Bool)
+    ) throws {
+        let store = try Fixture("CREATE TABLE t (\(columns))\(columns.contains("TEXT") ? " WITHOUT ROWID" : "")")
+        _ = try store.enable()
+        try store.write("INSERT INTO t VALUES (1, 10)")
+        let inserted = try store.changes()
+        try store.write(
+            "CREATE TEMP TRIGGER tr AFTER \(change.event) ON main.t BEGIN \(change.trigger); END; \(change.statement)")
+        let last = try #require(try store.changes().last { $0.key == inserted[0].key })
+        #expect((last.operation != .delete) == change.isThere)
+        let changes = try store.changes()
+        let moved = changes.last { $0.key.first == .integer(7) || $0.key.first == .text("7") }
+        #expect(moved.map { $0.operation != .delete } ?? change.isThere == change.isThere)
+    }
+
     @Test func disablingLeavesNoTrace() throws {
         let store = try Fixture(
             "CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE); CREATE INDEX i ON note (u); CREATE TABLE t (a)")

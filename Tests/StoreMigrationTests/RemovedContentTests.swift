@@ -119,6 +119,22 @@ import Testing
         #expect(try losses(store, inferred([old, renamed])) == [])
     }
 
+    @Test func linksThatFindTheirRowTaken() throws {
+        func related(_ count: String) -> String {
+            entity("<relationship name='b' optional='YES' \(count) destinationEntity='B'/>") + "<entity name='B'/>"
+        }
+        let store = try StagedStore(
+            related("maxCount='1'"),
+            [
+                "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 2, 1)",
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZB) VALUES (1, 1, 1, 1), (2, 1, 1, 1), (3, 1, 1, 1), (4, 1, 1, 2)",
+            ])
+        let steps = try inferred([related("maxCount='1'"), related("toMany='YES'")])
+        let counted = "A.b has no inverse, so that no two objects can lead to the same one: 2 links are removed"
+        #expect(try losses(store, steps) == [counted])
+        #expect(try MigrationManager(steps: steps).migrate(staged: store.path).notes == [counted])
+    }
+
     // MARK: Mapping models
 
     private func object(_ properties: String) -> String { "<entity name='Object'>\(properties)</entity>" }

@@ -81,8 +81,8 @@ struct AttributeExpectation {
                     "(CASE WHEN typeof(\(was)) IN ('integer', 'null') THEN \(was) "
                         + "ELSE CAST(\(was) AS INTEGER) END)"))
         }
-        if affinity == .real, old.type.isWhole {
-            // A number becomes what the column can hold of it; what is none stays what it was.
+        if affinity == .real, old.type != .double, old.type != .float {
+            // A whole number, which a decimal one or a date may be stored as, becomes what the column can hold of it.
             return converted(
                 ColumnRule.equal(
                     now, "(CASE WHEN typeof(\(was)) = 'integer' THEN CAST(\(was) AS REAL) ELSE \(was) END)"))

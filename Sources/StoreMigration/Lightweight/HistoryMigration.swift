@@ -19,7 +19,7 @@ struct HistoryMigration {
     private var hasHistory: Bool { schema.has(column: "ZENTITY", in: "ACHANGE") }
 
     /// The numbers of the entities that are removed.
-    private var removed: [Int64] {
+    private static func removed(_ succession: ModelSuccession) -> [Int64] {
         succession.source.numbers.entities.filter { succession.successors[$0.name] == nil }
             .map { succession.source.numbers.number(of: $0.name) }
     }
@@ -27,10 +27,20 @@ struct HistoryMigration {
     /// The changes of entities that are removed go: Core Data refuses to lose them, unless it is allowed to
     /// (`StoreObstacles`).
     mutating func removeChangesOfRemoved() throws {
-        guard hasHistory, !removed.isEmpty else { return }
-        try store.execute("DELETE FROM ACHANGE WHERE ZENTITY IN (\(removed.list))")
-        guard store.changes > 0 else { return }
-        notes.append("persistent history has lost \(store.changes) changes of entities that are removed")
+        guard hasHistory, !Self.removed(succession).isEmpty else { return }
+        notes = try Self.notes(store, schema, succession)
+        try store.execute("DELETE FROM ACHANGE WHERE ZENTITY IN (\(Self.removed(succession).list))")
+    }
+
+    /// What `removeChangesOfRemoved` tells.
+    static func notes(
+        _ store: SQLiteConnection, _ schema: StoreSchema, _ succession: ModelSuccession
+    ) throws -> [String] {
+        let removed = removed(succession)
+        guard schema.has(column: "ZENTITY", in: "ACHANGE"), !removed.isEmpty else { return [] }
+        let count =
+            try store.integer("SELECT count(*) FROM ACHANGE NOT INDEXED WHERE ZENTITY IN (\(removed.list))") ?? 0
+        return count > 0 ? ["persistent history has lost \(count) changes of entities that are removed"] : []
     }
 
     func migrate() throws {

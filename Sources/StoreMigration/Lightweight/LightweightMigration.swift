@@ -19,6 +19,8 @@ struct LightweightMigration {
     private let progress: MigrationProgress
     /// What a person should know.
     private(set) var notes: [String] = []
+    /// Links that found no place. Those of a way's first step `LossCount` has counted before.
+    private(set) var losses: [StoreLosses.Loss] = []
 
     /// Throws `MigrationError` when the store isn't what its model says.
     init(
@@ -77,7 +79,8 @@ struct LightweightMigration {
         progress.step("making indexes")
         try objects.restore(tables, joins: joins.changedTables)
         try writeMetadata()
-        notes += strays.notes + objects.notes + history.notes + references.notes + derived.notes
+        notes += strays.notes + objects.notes + history.notes + derived.notes
+        losses = references.losses
     }
 
     /// About how many, from the highest key: counting them would take as long as some migrations.
@@ -147,5 +150,21 @@ struct LightweightMigration {
             try store.execute(
                 "ALTER TABLE \(temporary(table)) RENAME TO \(table.destination.name.sqlName)")
         }
+    }
+}
+
+extension MigrationManager {
+    /// Returns what a step's migration would note of the rows of a store that is only read. Throws `StoreError`.
+    package static func notes(ofRowsIn reader: StoreReader, _ step: MigrationStep) throws -> [String] {
+        guard case .inferred(let mapping) = step.method else { return [] }
+        let schema = try StoreSchema(reader)
+        let source = StoreLayout(step.source).named(as: schema)
+        let succession = ModelSuccession(source, StoreLayout(step.destination), mapping)
+        let indexes = try StoreIndex.all(reader, schema)
+        var strays = StrayRows(reader, indexes)
+        for change in TableChange.all(succession, schema, indexes) {
+            try strays.look(change, isRenumberingToCome: true)
+        }
+        return strays.notes + (try HistoryMigration.notes(reader, schema, succession))
     }
 }

@@ -7,7 +7,8 @@ struct ReferenceMigration {
     let store: StoreWriter
     let succession: ModelSuccession
     private var fills: [Fill] = []
-    private(set) var notes: [String] = []
+    /// Links that find no place.
+    private(set) var losses: [StoreLosses.Loss] = []
 
     /// A column of keys, of a relationship that was kept elsewhere.
     private struct Fill {
@@ -36,36 +37,16 @@ struct ReferenceMigration {
     }
 
     private mutating func collect(_ column: ColumnLayout, of table: TableLayout) throws {
-        guard case .reference(let entity, let name) = column.content,
-            let declaring = destination.model.entity(named: entity),
-            case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
-        else { return }
-        let all = succession.links(of: relationship, declaredBy: entity)
-        // What a column of the table's own carries is there already.
-        let found =
-            relationship.isToMany
-            ? (all.count == 1 && all[0].isCarriedInColumn ? [] : all) : all.filter(\.isInverse)
-        guard !found.isEmpty else { return }
-        // The holder of the column first.
-        let ends = relationship.isToMany ? "target, owner, target_place" : "owner, target, owner_place"
+        guard let reference = FilledReference(column, succession) else { return }
+        if let loss = try reference.loss(in: store) { losses.append(loss) }
         let temporary = "_links_\(fills.count)"
         try store.execute(
             "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")
-        var lost: Int64 = 0
-        for link in found {
-            try store.execute("INSERT OR IGNORE INTO \(temporary) SELECT \(ends) FROM (\(link.query))")
-            lost += try store.integer("SELECT count(*) FROM (\(link.query))") ?? 0
+        for query in reference.queries { try store.execute("INSERT OR IGNORE INTO \(temporary) \(query)") }
+        let order = table.columns.first {
+            $0.content == .order(entity: reference.entity, name: reference.relationship.name)
         }
-        lost -= try store.integer("SELECT count(*) FROM \(temporary)") ?? 0
-        if lost > 0 {
-            let why =
-                relationship.isToMany
-                ? "without an inverse, one owner only can lead to an object" : "an object leads to one other only"
-            notes.append("\(entity).\(name) loses \(lost) links: \(why)")
-        }
-        let order = table.columns.first { $0.content == .order(entity: entity, name: name) }
-        let holder = relationship.isToMany ? relationship.destinationEntityName : entity
-        fills.append(Fill(table: table, column: column, order: order, holder: holder, links: temporary))
+        fills.append(Fill(table: table, column: column, order: order, holder: reference.holder, links: temporary))
     }
 
     // MARK: When all rows have their places

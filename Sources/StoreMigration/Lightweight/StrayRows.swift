@@ -3,7 +3,7 @@ import PersistentStore
 
 /// Rows whose entity number is none of their table's. No object is made of them; they stay as they are, and one that gets
 /// the number of another entity so would become an object of it.
-package struct StrayRows {
+struct StrayRows {
     private let store: SQLiteConnection
     private let indexes: [StoreIndex]
     private(set) var notes: [String] = []
@@ -11,20 +11,6 @@ package struct StrayRows {
     init(_ store: SQLiteConnection, _ indexes: [StoreIndex]) {
         self.store = store
         self.indexes = indexes
-    }
-
-    /// Returns what the migration would note of a store that is only read.
-    package static func notes(_ reader: StoreReader, _ step: MigrationStep) throws -> [String] {
-        guard case .inferred(let mapping) = step.method else { return [] }
-        let schema = try StoreSchema(reader)
-        let source = StoreLayout(step.source).named(as: schema)
-        let succession = ModelSuccession(source, StoreLayout(step.destination), mapping)
-        let indexes = try StoreIndex.all(reader, schema)
-        var strays = StrayRows(reader, indexes)
-        for change in TableChange.all(succession, schema, indexes) {
-            try strays.look(change, isRenumberingToCome: true)
-        }
-        return strays.notes
     }
 
     /// Looks where an index tells, or where all rows are read anyway: an attribute that is added takes no longer with more

@@ -26,7 +26,7 @@ struct ChangedValues {
                 guard succession.attribute(now.name, of: successor)?.attribute.name == attribute.name else { continue }
                 let number = source.numbers.number(of: member)
                 if attribute.type.isFractional, now.type.isWhole { toWhole.insert(number) }
-                if attribute.type.isWhole, now.type == .double || now.type == .float { toFraction.insert(number) }
+                if !attribute.type.isBinaryFraction, now.type.isBinaryFraction { toFraction.insert(number) }
             }
         }
         guard !toWhole.isEmpty || !toFraction.isEmpty else { return nil }
@@ -40,4 +40,9 @@ struct ChangedValues {
             + "AND Z_ENT IN (\(toFraction.sorted().list))"
         return "(\(column) IS NOT NULL AND ((\(whole)) OR (\(fraction))))"
     }
+}
+
+extension AttributeType {
+    /// Whether each value is stored as a binary fraction. A decimal number or a date that is whole is stored as a whole number.
+    fileprivate var isBinaryFraction: Bool { self == .double || self == .float }
 }

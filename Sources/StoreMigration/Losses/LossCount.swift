@@ -51,7 +51,15 @@ struct LossCount {
             let lost = values.filter { $0.entity == entity.name } + (try links(of: entity))
             found += lost.sorted { ($0.property ?? "").precedes($1.property ?? "") }
         }
-        return StoreLosses(found)
+        return StoreLosses(found + (try narrowed()))
+    }
+
+    /// Links that the first step has no place for.
+    private func narrowed() throws -> [StoreLosses.Loss] {
+        guard let succession else { return [] }
+        return try succession.destination.tables.flatMap(\.columns).compactMap {
+            try FilledReference($0, succession)?.loss(in: store)
+        }
     }
 
     // MARK: Objects

@@ -224,7 +224,7 @@ def writers(program, directory, r):
     stop(children, kills)
     c = connect(store)
     try:
-        compare(before, snapshot(c), program.changes(store, token)[1][:-1], "writers")
+        compare(before, snapshot(c), ask(program, store, token, False, r)[0], "writers")
         bad = c.execute("PRAGMA integrity_check").fetchone()[0]
         if bytes(bad) != b"ok":
             return Problem("integrity differs", -1, str(bad))

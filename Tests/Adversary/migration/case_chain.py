@@ -8,7 +8,7 @@ import case_hierarchy
 import case_names
 import oracle
 from doors import try_doors
-from model import Attribute, Entity, Layout, Model
+from model import Attribute, Entity, Layout, Model, mixes_forms
 from pairs import make_store
 from program import snapshot
 from store import fill, read
@@ -39,7 +39,7 @@ def versions(rng):
                 for a in [a for e in new.entities.values() for a in e.attributes()]:
                     a.ident = None if rng.random() < 0.5 else a.ident
             chain.append(new)
-        if len(chain) > 2 and all(m.fault() is None for m in chain):
+        if len(chain) > 2 and all(m.fault() is None for m in chain) and not mixes_forms(*chain):
             return chain
 
 

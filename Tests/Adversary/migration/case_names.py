@@ -5,7 +5,7 @@ Column names follow section 1.4: `Z` and the name in capitals, with a number whe
 
 import unicodedata
 
-from model import Attribute, Entity, Model, Relationship
+from model import Attribute, Entity, Model, Relationship, mixes_forms
 from pairs import migrate_pair
 from store import default
 
@@ -400,7 +400,7 @@ def run(round):
         return
     while True:
         old, new = random_pair(rng)
-        if old.fault() is None and new.fault() is None:
+        if old.fault() is None and new.fault() is None and not mixes_forms(old, new):
             break
     round.title = "random names"
     migrate_pair(round, old, new)

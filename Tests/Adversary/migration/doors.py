@@ -99,8 +99,9 @@ def _said(round, expected, dry, answer):
             round.problem("drop-uncounted", f"{number} {what} of {name}: {naming[0]}")
 
     for (entity, name), (before, after) in expected.cut.items():
-        # "one that is lost is named by the migration" (Guarantees, "Models")
-        if not any(name in n for n in answer.notes):
+        # "one that is lost is named by the migration" (Guarantees, "Models"), by the name that it had in the older version
+        former = expected.before(expected.former[entity])[name].name
+        if not any(name in n or former in n for n in answer.notes):
             round.problem("cut-unsaid", f"{entity}.{name}: {before!r} became {after!r}; notes {answer.notes}")
 
 

@@ -7,6 +7,7 @@ import base64
 import copy
 import hashlib
 import struct
+import unicodedata
 import uuid
 from xml.sax.saxutils import quoteattr as quoted
 
@@ -441,3 +442,9 @@ class Layout:
                 self.join[(n, key)] = (table, first, second, second_order)
                 if not self_inverse:
                     self.join[(other, inverse.name)] = (table, second, first, first_order)
+
+
+def mixes_forms(*models):
+    """Whether two names of properties are one but for their Unicode form: no document says which columns those get."""
+    names = {p.name.upper() for m in models for e in m.entities.values() for p in e.properties}
+    return len({unicodedata.normalize("NFC", n) for n in names}) < len(names)

@@ -1,0 +1,51 @@
+import CoreDataStore
+import ManagedObjectModel
+import PersistentStore
+
+/// A column of keys whose links the source keeps in another place, or in several.
+///
+/// A row holds one link. Where the source has more, the others are removed.
+struct FilledReference {
+    let entity: String
+    let relationship: RelationshipDescription
+    private let links: [CarriedLinks]
+
+    /// Returns nil for a column that leads nowhere, and for one that comes along with its table's others.
+    init?(_ column: ColumnLayout, _ succession: ModelSuccession) {
+        let model = succession.destination.model
+        guard case .reference(let entity, let name) = column.content, let declaring = model.entity(named: entity),
+            case .relationship(let relationship)? = model.property(named: name, of: declaring)
+        else { return nil }
+        let all = succession.links(of: relationship, declaredBy: entity)
+        let filling =
+            relationship.isToMany
+            ? (all.count == 1 && all[0].isCarriedInColumn ? [] : all) : all.filter(\.isInverse)
+        guard !filling.isEmpty else { return nil }
+        self.entity = entity
+        self.relationship = relationship
+        links = filling
+    }
+
+    /// The entity whose objects have the column.
+    var holder: String { relationship.isToMany ? relationship.destinationEntityName : entity }
+
+    /// One for each place where the source keeps links: the key of the row that holds the link, that of the object it leads
+    /// to, and the place among that one's.
+    var queries: [String] {
+        let ends =
+            relationship.isToMany
+            ? "target AS holder, owner AS target, target_place" : "owner AS holder, target, owner_place"
+        return links.map { "SELECT \(ends) AS place FROM (\($0.query))" }
+    }
+
+    /// Returns how many links find their row taken; nil where none does. Throws `StoreError`.
+    func loss(in store: SQLiteConnection) throws -> StoreLosses.Loss? {
+        let pairs = queries.map { "SELECT holder, target FROM (\($0))" }.joined(separator: " UNION ")
+        let count = try store.integer("SELECT count(*) - count(DISTINCT holder) FROM (\(pairs))") ?? 0
+        guard count > 0 else { return nil }
+        return StoreLosses.Loss(
+            entity: entity, property: relationship.name, .links, count: count,
+            reason: relationship.isToMany
+                ? "has no inverse, so that no two objects can lead to the same one" : "leads to one object only")
+    }
+}
