@@ -52,10 +52,10 @@ struct HistoryTriggers {
 
     var target: String { table.quotedName }
 
-    /// The table in a trigger's query. Of a table that is called NEW or OLD, those words would mean it and not the row.
-    var source: String { isNamedAsARow ? "\(target) AS \(sourceName)" : target }
-    var sourceName: String { isNamedAsARow ? "GS_ROW" : target }
-    private var isNamedAsARow: Bool { ["new", "old"].contains(table.name.lowercased()) }
+    /// The table in a trigger's query. SQLite follows a table that is renamed, to `new` too, which would mean the row that
+    /// comes; the alias stays.
+    var source: String { "\(target) AS \(sourceName)" }
+    let sourceName = "GS_ROW"
 
     /// Those that make an UPDATE of one of the rules' columns run a trigger. Names that are gone do no harm there.
     func columns(of rules: [UniqueRule]) -> String {

@@ -6,7 +6,8 @@ struct RecordedHistory: HistorySource {
     private struct Table {
         let name: String
         let hasKeyColumns: Bool
-        let columns: [String]
+        /// Nil where the table has got others since: an update that assigned one of those was recorded without it.
+        let columns: [String]?
     }
 
     private let reader: StoreReader
@@ -45,18 +46,25 @@ struct RecordedHistory: HistorySource {
     private static func tables(_ reader: StoreReader) throws -> [Int64: Table] {
         let row = try reader.prepare(
             """
-            SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns FROM GS_TABLE AS t
+            SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns, (
+                SELECT json_group_array(name) FROM pragma_table_xinfo(coalesce(s.tbl_name, t.name)) WHERE hidden = 0)
+            FROM GS_TABLE AS t
             LEFT JOIN sqlite_schema AS s ON s.type = 'trigger' AND s.name = 'GS_' || t.id || '_I'
             """)
         var found: [Int64: Table] = [:]
         while try row.step() {
-            // Foundation's scanner looks for the place of some errors behind the last byte, and traps.
-            let columns = try? JSONDecoder().decode(
-                [String].self, from: Data(((row.text(3) ?? "") + String(repeating: " ", count: 16)).utf8))
+            let columns = names(row.text(3))
             found[row.integer(0)] = Table(
-                name: row.text(1) ?? "", hasKeyColumns: row.integer(2) == 1, columns: columns ?? [])
+                name: row.text(1) ?? "", hasKeyColumns: row.integer(2) == 1,
+                columns: columns.flatMap { Set(names(row.text(4)) ?? []).isSubset(of: $0) ? $0 : nil })
         }
         return found
+    }
+
+    private static func names(_ json: String?) -> [String]? {
+        // Foundation's scanner looks for the place of some errors behind the last byte, and traps.
+        try? JSONDecoder().decode(
+            [String].self, from: Data(((json ?? "") + String(repeating: " ", count: 16)).utf8))
     }
 
     func summary() throws -> StoreHistory.Summary {
@@ -130,7 +138,7 @@ struct RecordedHistory: HistorySource {
         guard let operation = HistoryChange.Operation(rawValue: row.integer(3)) else {
             throw HistoryError.foreign("a row of GS_CHANGE", reader.location.path)
         }
-        let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: [])
+        let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: nil)
         let key: [SQLiteValue] =
             operation == .gap
             ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding) : [row.value(4)]
@@ -142,8 +150,7 @@ struct RecordedHistory: HistorySource {
 
     /// Nil when no bit says which: a column beyond those that have one, or a trigger that ran out of its turn.
     private func assigned(_ bits: Int64, of table: Table) -> [String]? {
-        let names = table.columns.prefix(HistoryTriggers.mostColumns).enumerated()
-        guard bits != 0, table.columns.count <= HistoryTriggers.mostColumns else { return nil }
-        return names.compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
+        guard bits != 0, let columns = table.columns, columns.count <= HistoryTriggers.mostColumns else { return nil }
+        return columns.enumerated().compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
     }
 }

@@ -16,14 +16,16 @@ extension HistoryTriggers {
         let exists = table.rules.map { rule in
             rule.lenient("EXISTS (SELECT 1 FROM \(source) WHERE \(rule.conflict)\(others))")
         }
-        // What is left of statements that ended otherwise; in the middle of one, its own notes are still needed.
-        var statements = table.mayNest ? [] : ["DELETE FROM GS_REPLACED WHERE table_id = \(number);"]
+        // What is left of statements that ended otherwise. In the middle of a statement its own notes are still needed, and
+        // a TEMP trigger, or one that was made later, may write to the table there: few are kept, or many.
+        var statements = [
+            "DELETE FROM GS_REPLACED WHERE table_id = \(number) AND "
+                + "(SELECT count(*) FROM GS_REPLACED WHERE table_id = \(number)) > \(table.mayNest ? 1000 : 32);"
+        ]
         for rule in table.rules {
-            if table.mayNest {
-                statements.append(
-                    "DELETE FROM GS_REPLACED WHERE table_id = \(number) AND rule = \(rule.number) "
-                        + "AND value = \(rule.identity);")
-            }
+            statements.append(
+                "DELETE FROM GS_REPLACED WHERE table_id = \(number) AND rule = \(rule.number) "
+                    + "AND value = \(rule.identity);")
             let found = "SELECT \(key) FROM \(source) WHERE \(rule.conflict)\(others)"
             let (columns, notes) =
                 rule.droppable.isEmpty

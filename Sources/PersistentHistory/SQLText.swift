@@ -43,6 +43,14 @@ enum SQLText {
         return tokens(of: expression).contains { words.contains($0.text.uppercased()) }
     }
 
+    /// Whether an expression may be an error for some values: text that is no JSON, a number that is too large.
+    static func mayFail(_ expression: String) -> Bool {
+        tokens(of: expression).contains { token in
+            let text = token.text.uppercased()
+            return text.hasPrefix("JSON") || ["->", "->>", "ABS"].contains(text)
+        }
+    }
+
     /// What stands between the first parentheses, taken apart at its commas, and what follows.
     private static func list(_ tokens: ArraySlice<Token>) -> (terms: [[Token]], rest: ArraySlice<Token>) {
         guard let open = tokens.firstIndex(where: { $0.text == "(" }) else { return ([], []) }

@@ -17,8 +17,8 @@ struct UniqueRule: Equatable {
     /// 0: the row's key.
     let number: Int
     let parts: [Part]
-    /// Of a partial index: what a row must be to be in it. It isn't asked of the row that comes: a row that is noted
-    /// without need is still there afterwards.
+    /// Of a partial index: what a row must be to be in it. It isn't asked of the row that comes unless an expression may fail
+    /// where it isn't met: a row that is noted without need is still there afterwards.
     let storedCondition: String?
     /// Those that an UPDATE must assign before the rule can matter.
     let columns: [String]
@@ -27,6 +27,8 @@ struct UniqueRule: Equatable {
     /// Whether what comes is compared with something, and so by an affinity and a collation.
     let isCompared: Bool
 
+    /// Whether its expressions may fail for a row that isn't in the partial index.
+    let mayFail: Bool
     /// Whether it is computed from the row's number, which isn't known before SQLite gives a new row one.
     let needsRowid: Bool
     /// Whether versions before 3 recorded it exactly: it has columns alone.
@@ -50,8 +52,10 @@ struct UniqueRule: Equatable {
 
     /// Of the row that came: has something else than was worked out of it before.
     var surprise: String {
-        (parts.map { "\($0.stored) IS NOT NULL" } + (storedCondition.map { ["(\($0))"] } ?? [])
-            + ["(\(sameness)) IS NOT 1"]).joined(separator: " AND ")
+        let differs = (parts.map { "\($0.stored) IS NOT NULL" } + ["(\(sameness)) IS NOT 1"]).joined(separator: " AND ")
+        guard let storedCondition else { return differs }
+        return mayFail
+            ? "(CASE WHEN \(storedCondition) THEN \(differs) END)" : "(\(storedCondition)) AND \(differs)"
     }
 
     private var sameness: String {
@@ -82,8 +86,7 @@ extension UniqueRule {
             rules.append(
                 UniqueRule(
                     number: 0, parts: [part], storedCondition: nil, columns: names, droppable: [], isCompared: false,
-                    needsRowid: false,
-                    isPlain: true))
+                    mayFail: false, needsRowid: false, isPlain: true))
         }
         // The key's index first: its rule is number 0 where there is no rowid.
         let isKey = { (index: UniqueIndex) in rules.isEmpty && index.isPrimaryKey }
@@ -94,30 +97,37 @@ extension UniqueRule {
     }
 
     private init(_ index: UniqueIndex, number: Int, row: ComingRow) {
-        parts = index.terms.map { term in
-            let isDefault = row.isReplacedByDefault(
-                row.sources(of: term.column.map { [$0] } ?? row.mentioned(in: term.expression ?? "")))
-            if let column = term.column {
-                return Part(
-                    stored: StoreTable.quote(column), coming: row.value(of: column), collation: term.collation,
-                    isReplacedByDefault: isDefault)
-            }
-            let expression = term.expression ?? "NULL"
-            return Part(
-                stored: "(\(expression))", coming: row.value(ofExpression: expression), collation: term.collation,
-                isReplacedByDefault: isDefault)
-        }
-        self.number = number
-        storedCondition = index.condition
         let expressions = index.terms.compactMap(\.expression)
         let named =
             index.terms.compactMap(\.column)
             + (expressions + [index.condition ?? ""]).flatMap(row.mentioned)
         let sources = row.sources(of: named)
+        let computed = expressions + sources.compactMap { row.generated[$0.lowercased()] }
+        // SQLite computes nothing of a row that a partial index leaves out.
+        let condition = computed.contains(where: SQLText.mayFail) ? index.condition : nil
+        func guarded(_ value: String, by condition: String?) -> String {
+            condition.map { "(CASE WHEN \($0) THEN \(value) END)" } ?? value
+        }
+        let comingCondition = condition.map(row.value(ofExpression:))
+        parts = index.terms.map { term in
+            let isDefault = row.isReplacedByDefault(
+                row.sources(of: term.column.map { [$0] } ?? row.mentioned(in: term.expression ?? "")))
+            if let column = term.column {
+                return Part(
+                    stored: StoreTable.quote(column), coming: guarded(row.value(of: column), by: comingCondition),
+                    collation: term.collation, isReplacedByDefault: isDefault)
+            }
+            let expression = term.expression ?? "NULL"
+            return Part(
+                stored: "(\(expression))", coming: guarded(row.value(ofExpression: expression), by: comingCondition),
+                collation: term.collation, isReplacedByDefault: isDefault)
+        }
+        self.number = number
+        storedCondition = index.condition
+        mayFail = condition != nil
         columns = sources.filter { !row.isGenerated($0) }
         droppable = index.isDroppable ? sources : []
-        let computed = expressions + sources.compactMap { row.generated[$0.lowercased()] }
-        isCompared = computed.contains(where: SQLText.compares)
+        isCompared = mayFail || computed.contains(where: SQLText.compares)
         needsRowid = !computed.isEmpty && sources.contains { $0 == row.alias }
         isPlain = computed.isEmpty && index.condition == nil
     }

@@ -88,7 +88,7 @@ struct ChangedValuesTests {
 
     @Test(arguments: [
         ("Double", "Integer 16", ["1.5", "-2.25", "3.0", "NULL"], 2), ("Decimal", "Boolean", ["1", "0.5"], 1),
-        ("Decimal", "Double", ["9007199254740993", "-3", "0.1"], 1), ("Decimal", "Float", ["9007199254740993"], 1),
+        ("Decimal", "Double", ["9007199254740993", "9223372036854775807", "-3", "0.1"], 2), ("Decimal", "Float", ["9007199254740993"], 1),
         ("Integer 64", "Double", ["9007199254740993", "9007199254740992", "7", "NULL"], 1),
         ("Integer 64", "Integer 16", ["70000"], 0), ("Float", "Double", ["1.5"], 0),
     ])

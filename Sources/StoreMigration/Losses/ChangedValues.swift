@@ -36,8 +36,9 @@ struct ChangedValues {
     var condition: String {
         let whole = "CAST(\(column) AS INTEGER) IS NOT \(column) AND Z_ENT IN (\(toWhole.sorted().list))"
         let fraction =
-            "typeof(\(column)) = 'integer' AND CAST(CAST(\(column) AS REAL) AS INTEGER) IS NOT \(column) "
-            + "AND Z_ENT IN (\(toFraction.sorted().list))"
+            // What is rounded up to 2^63 is no whole number of SQLite's: it would be cut to the one that it was.
+            "typeof(\(column)) = 'integer' AND (CAST(CAST(\(column) AS REAL) AS INTEGER) IS NOT \(column) "
+            + "OR CAST(\(column) AS REAL) >= 9223372036854775808.0) AND Z_ENT IN (\(toFraction.sorted().list))"
         return "(\(column) IS NOT NULL AND ((\(whole)) OR (\(fraction))))"
     }
 }

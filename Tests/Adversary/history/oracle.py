@@ -22,6 +22,11 @@ def exact(value):
     return (type(value).__name__, repr(value))
 
 
+def exact_key(value):
+    """A value in a key: SQLite takes 0.0 and -0.0 for one key."""
+    return exact(value + 0.0 if isinstance(value, float) else value)
+
+
 def key_of_json(key):
     """A key of the program's output, in the form that `exact` gives."""
     if isinstance(key, list):
@@ -29,10 +34,10 @@ def key_of_json(key):
     if isinstance(key, dict) and "base64" in key:
         return (("blob", base64.b64decode(key["base64"])),)
     if isinstance(key, dict) and "real" in key:
-        return (("float", repr(float(key["real"]))),)
+        return (exact_key(float(key["real"])),)
     if isinstance(key, str):
         return (("text", key.encode("utf-8", "surrogateescape")),)
-    return ((type(key).__name__, repr(key)),)
+    return (exact_key(key),)
 
 
 class Recorded:
@@ -76,8 +81,7 @@ class Recorded:
         except sqlite3.Error:
             return None  # such as a loop of generated columns, which SQLite finds only when it reads
         for row in read:
-            values = [exact(v) for v in row]
-            found[tuple(values[:width])] = tuple(values[width:])
+            found[tuple(map(exact_key, row[:width]))] = tuple(map(exact, row[width:]))
         return found
 
 
@@ -116,7 +120,7 @@ class Oracle:
                 name = bytes(table).decode("utf-8")
                 self.tables[int(found[1])] = Recorded(self.connection, int(found[1]), name)
 
-    def mark(self, step, vacuumed=False):
+    def mark(self, step, vacuumed=False, may_fail=False):
         """Notes the state after a step. What was rolled back is forgotten first."""
         self.describe()
         number = self.last_number()
@@ -124,8 +128,28 @@ class Oracle:
         while self.marks and self.marks[-1].number > number:
             self.marks.pop()
         new = Mark(step, number, dict(self.tables), contents)
-        new.vacuumed = vacuumed
+        new.vacuumed, new.may_fail = vacuumed, may_fail
+        new.overtaken = self.overtaken()
         self.marks.append(new)
+
+    def overtaken(self):
+        """Tables of which the order of changes isn't told, with one statement's last change being what is so.
+
+        Guarantees names them: triggers that run before the history's (TEMP ones, and those that were made after `history
+        enable`), foreign keys with actions on their own table, and unique indexes that were made since.
+        """
+        late = self.connection.execute(
+            """SELECT tbl_name FROM temp.sqlite_schema WHERE type='trigger' UNION
+            SELECT tbl_name FROM main.sqlite_schema AS s WHERE type='trigger' AND name NOT GLOB 'GS_*' AND rowid > (
+            SELECT min(rowid) FROM main.sqlite_schema AS g WHERE g.type='trigger' AND g.name GLOB 'GS_*'
+            AND g.tbl_name = s.tbl_name COLLATE NOCASE) UNION
+            SELECT tbl_name FROM main.sqlite_schema AS s WHERE type='index' AND sql LIKE '%UNIQUE%' AND rowid > (
+            SELECT min(rowid) FROM main.sqlite_schema AS g WHERE g.type='trigger' AND g.name GLOB 'GS_*'
+            AND g.tbl_name = s.tbl_name COLLATE NOCASE) UNION
+            SELECT s.name FROM main.sqlite_schema AS s, pragma_foreign_key_list(s.name) AS f WHERE s.type='table'
+            AND f."table" = s.name COLLATE NOCASE AND (on_delete <> 'NO ACTION' OR on_update <> 'NO ACTION')
+            """).fetchall()
+        return {bytes(name).decode("utf-8", "replace").lower() for (name,) in late}
 
     def judge(self, told):
         """Compares each two neighbouring marks with the changes told between them: number -> (table id, op, key, columns)."""
@@ -159,12 +183,16 @@ class Oracle:
                 continue
             same = was.sql == table.sql and was.columns == table.columns
             for key in set(b) | set(a) | set(ops):
-                problem = self.judge_row(table, key, b.get(key), a.get(key), ops.get(key, []), same)
+                is_late = table.name.lower() in before.overtaken | after.overtaken
+                if is_late and after.may_fail:
+                    continue  # the row that a trigger failed for stays, and the history's triggers don't run
+                problem = self.judge_row(table, key, b.get(key), a.get(key), ops.get(key, []), same, is_late)
                 if problem:
                     problems.append((problem[0], after.step, f"{table.name!r} key {show(key)}: {problem[1]}", number))
         return problems
 
-    def judge_row(self, table, key, b, a, ops, same):
+    def judge_row(self, table, key, b, a, ops, same, is_late=False):
+        """`is_late`: in which order the changes were made isn't told; the last one says what is so."""
         names = [op for op, _ in ops]
         if not ops:
             if (b is None) != (a is None) or (same and b != a):
@@ -175,7 +203,7 @@ class Oracle:
             return None
         here = b is not None
         for op in names:
-            if (op == "insert") == here:
+            if (op == "insert") == here and not is_late:
                 return f"told {op} of a row that was {'there' if here else 'absent'}", f"told {names}; before {show(b)}, after {show(a)}"
             here = op != "delete"
         if here != (a is not None):
