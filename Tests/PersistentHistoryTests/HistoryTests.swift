@@ -77,6 +77,63 @@ struct HistoryTests {
         #expect(moved.map { $0.operation != .delete } ?? change.isThere == change.isThere)
     }
 
+    /// In a trigger, `new` and `old` mean the row.
+    @Test(arguments: ["new", "OLD", "excluded"]) func aTableMayBeRenamedToAnyName(_ name: String) throws {
+        let store = try Fixture("CREATE TABLE t (a INT, b BLOB, c, PRIMARY KEY (a, b)); INSERT INTO t VALUES (1, 1, 1)")
+        _ = try store.enable()
+        try store.write("ALTER TABLE t RENAME TO \(name); INSERT INTO \(name) VALUES (2, 2, 2), (3, 3, 3)")
+        try store.write("REPLACE INTO \(name) VALUES (1, 1, 4)")
+        let gone = try store.changes().filter { $0.operation == .delete }
+        #expect(gone.map(\.key) == [[.integer(1)]] && gone.map(\.table) == [name])
+    }
+
+    /// What a TEMP trigger writes is in the middle of the statement that it runs for.
+    @Test func aRowThatIsReplacedIsGoneThoughATemporaryTriggerReplacesToo() throws {
+        let store = try Fixture("CREATE TABLE t (a INTEGER PRIMARY KEY, u UNIQUE)")
+        _ = try store.enable()
+        try store.write(
+            """
+            INSERT INTO t VALUES (1, 10), (2, 20);
+            CREATE TEMP TRIGGER tr AFTER INSERT ON main.t WHEN new.u = 10 BEGIN REPLACE INTO t VALUES (9, 20); END;
+            REPLACE INTO t VALUES (5, 10)
+            """)
+        let changes = try store.changes()
+        for (key, isThere): (Int64, Bool) in [(1, false), (2, false), (5, true), (9, true)] {
+            let last = changes.last { $0.key == [.integer(key)] }
+            #expect(last.map { $0.operation != .delete } == isThere, "\(key)")
+        }
+    }
+
+    /// Its triggers don't know the new column yet.
+    @Test func whichColumnsChangedIsUnknownOfATableThatGotANewOne() throws {
+        let store = try Fixture("CREATE TABLE t (a INTEGER PRIMARY KEY, b, c)")
+        _ = try store.enable()
+        try store.write("INSERT INTO t VALUES (1, 1, 1); UPDATE t SET b = 2")
+        #expect(try store.changes().last?.columns == ["b"])
+        try store.write("ALTER TABLE t ADD COLUMN d; UPDATE t SET b = 3, d = 3")
+        #expect(try store.changes().last?.columns == nil)
+        _ = try store.enable()
+        try store.write("UPDATE t SET b = 4, d = 4")
+        #expect(try store.changes().last?.columns == ["b", "d"])
+    }
+
+    /// SQLite computes an index's expressions only for rows that are in it.
+    @Test func anExpressionOfAPartialIndexIsComputedOnlyWhereItMustBe() throws {
+        let store = try Fixture(
+            """
+            CREATE TABLE t (a INTEGER PRIMARY KEY, kind, body);
+            CREATE UNIQUE INDEX i ON t (json_extract(body, '$.id')) WHERE kind = 'json'
+            """)
+        _ = try store.enable()
+        try store.write(
+            """
+            INSERT INTO t VALUES (1, 'text', 'no JSON {'), (2, 'json', '{"id": 7}'), (3, NULL, '[');
+            UPDATE t SET body = '{{' WHERE a = 1; REPLACE INTO t VALUES (4, 'json', '{"id": 7}')
+            """)
+        let gone = try store.changes().filter { $0.operation == .delete }
+        #expect(gone.map(\.key) == [[.integer(2)]])
+    }
+
     @Test func disablingLeavesNoTrace() throws {
         let store = try Fixture(
             "CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE); CREATE INDEX i ON note (u); CREATE TABLE t (a)")
