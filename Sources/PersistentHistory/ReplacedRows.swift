@@ -23,10 +23,11 @@ extension HistoryTriggers {
                 + "(SELECT count(*) FROM GS_REPLACED WHERE table_id = \(number)) > \(table.mayNest ? 1000 : 32);"
         ]
         for rule in table.rules {
+            let found = "SELECT \(key) FROM \(source) WHERE \(rule.conflict)\(others)"
+            // Another row that had the same may be gone by now, and nobody has told of it yet.
             statements.append(
                 "DELETE FROM GS_REPLACED WHERE table_id = \(number) AND rule = \(rule.number) "
-                    + "AND value = \(rule.identity);")
-            let found = "SELECT \(key) FROM \(source) WHERE \(rule.conflict)\(others)"
+                    + "AND value = \(rule.identity) AND key = \(rule.lenient("(\(found))"));")
             let (columns, notes) =
                 rule.droppable.isEmpty
                 ? (key, "\(source) WHERE \(rule.conflict)\(others)")

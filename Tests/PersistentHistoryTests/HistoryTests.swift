@@ -95,10 +95,13 @@ struct HistoryTests {
             """
             INSERT INTO t VALUES (1, 10), (2, 20);
             CREATE TEMP TRIGGER tr AFTER INSERT ON main.t WHEN new.u = 10 BEGIN REPLACE INTO t VALUES (9, 20); END;
-            REPLACE INTO t VALUES (5, 10)
+            REPLACE INTO t VALUES (5, 10); DROP TRIGGER tr;
+            CREATE TEMP TRIGGER tr AFTER INSERT ON main.t WHEN new.a = 6 BEGIN INSERT INTO t VALUES (7, new.u); END;
+            REPLACE INTO t VALUES (6, 10)
             """)
         let changes = try store.changes()
-        for (key, isThere): (Int64, Bool) in [(1, false), (2, false), (5, true), (9, true)] {
+        let there: [(Int64, Bool)] = [(1, false), (2, false), (5, false), (6, false), (7, true), (9, true)]
+        for (key, isThere) in there {
             let last = changes.last { $0.key == [.integer(key)] }
             #expect(last.map { $0.operation != .delete } == isThere, "\(key)")
         }

@@ -76,7 +76,9 @@ class Attribute:
         if text is None:
             return None
         if self.type in WHOLE:
-            return {"YES": 1, "NO": 0}[text] if text in ("YES", "NO") else int(text)
+            if not text.lstrip("-").isdigit():
+                return {"YES": 1, "NO": 0}.get(text)  # None: left over from another type, which is refused
+            return int(text)
         if self.type == "Float":
             return struct.unpack("f", struct.pack("f", float(text)))[0]
         if self.type in ("Double", "Decimal", "Date"):
