@@ -128,7 +128,7 @@ class Oracle:
         while self.marks and self.marks[-1].number > number:
             self.marks.pop()
         new = Mark(step, number, dict(self.tables), contents)
-        new.vacuumed, new.may_fail = vacuumed, may_fail
+        new.vacuumed, new.may_fail = vacuumed, may_fail or self.ignores()
         new.overtaken = self.overtaken()
         self.marks.append(new)
 
@@ -150,6 +150,13 @@ class Oracle:
             AND f."table" = s.name COLLATE NOCASE AND (on_delete <> 'NO ACTION' OR on_update <> 'NO ACTION')
             """).fetchall()
         return {bytes(name).decode("utf-8", "replace").lower() for (name,) in late}
+
+    def ignores(self):
+        """Whether a trigger may end the others of its row, those of the history too."""
+        found = self.connection.execute(
+            """SELECT 1 FROM (SELECT sql FROM temp.sqlite_schema UNION ALL SELECT sql FROM main.sqlite_schema
+            WHERE name NOT GLOB 'GS_*') WHERE sql LIKE '%RAISE(IGNORE)%'""").fetchone()
+        return found is not None
 
     def judge(self, told):
         """Compares each two neighbouring marks with the changes told between them: number -> (table id, op, key, columns)."""
