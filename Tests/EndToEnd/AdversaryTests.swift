@@ -3,22 +3,24 @@ import TestSupport
 import Testing
 
 /// A sample of the testers that were written from the documents alone: `Tests/Adversary`. `$GROUPSTORE_SEED` says which other
-/// rounds; `script/soak migrations` and `script/soak histories` run them for as long as is said.
+/// rounds; `script/soak` runs them for as long as is said.
 @Suite(.ownThreads) struct AdversaryTests {
     /// Rounds of `kill` depend on the clock.
     private static let migration: [Word] = [
         "--rounds", "60", "--only", "names,hierarchy,mapping,chain,doors,data",
     ]
 
-    @Test(arguments: [("migration", Self.migration), ("history", ["--rounds", "6"])])
+    @Test(arguments: [
+        ("migration", Self.migration), ("history", ["--rounds", "6"]), ("agent", ["--rounds", "6", "--untimed"]),
+        ("library", [Programs.libraryActor, "--rounds", "7", "--untimed"]),
+    ])
     func findsNothing(_ tester: String, _ options: [Word]) throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "1"
         let done = try run(
             "python3",
             [
-                Programs.source("Tests/Adversary/\(tester)/adversary.py"), Programs.groupstore, "--seed", Word(seed),
-                "--seconds", "3000",
-            ] + options, within: .ample * 10)
+                Programs.source("Tests/Adversary/\(tester)/adversary.py"), Programs.groupstore,
+            ] + options + ["--seed", Word(seed), "--seconds", "3000"], within: .ample * 10)
         #expect(done.status == 0, "\(done.output)\(done.errors)")
         #expect(done.output.contains("no problem"))
     }

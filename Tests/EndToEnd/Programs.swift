@@ -16,6 +16,7 @@ enum Programs {
     static let notesUpgrade = Word(directory.appending("NotesUpgrade"))
     static let fuzz = Word(directory.appending("Fuzz"))
     static let claimWorker = Word(directory.appending("ClaimWorker"))
+    static let libraryActor = Word(directory.appending("LibraryActor"))
 
     /// A file of the package, by its path from the root.
     static func source(_ path: String) -> Word {

@@ -89,6 +89,7 @@ class Twins:
                     os.unlink(path + tail)
         self.a = self.b = None
         self.step = -1
+        self.has_legacy_names = False
 
     def prepare(self, setup):
         """Makes the store, copies it, and enables the history of the copy."""
@@ -158,7 +159,7 @@ class Twins:
             self.judge_gaps(former, self.oracle)
             return
         for line in step.split("\n"):
-            self.has_legacy_names = getattr(self, "has_legacy_names", False) or "legacy_alter_table=ON" in line
+            self.has_legacy_names = self.has_legacy_names or "legacy_alter_table=ON" in line
             a, b = outcome(self.a, line), outcome(self.b, line)
             if line == "VACUUM" and a[0] == b[0]:
                 self.forget_last_row()
