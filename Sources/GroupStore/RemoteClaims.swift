@@ -15,19 +15,13 @@ struct ClaimRequest: Sendable {
 
 /// How far a claim is.
 enum ClaimState: Sendable {
-    /// A claim in the agent, by its number in one connection.
-    struct Remote: Sendable {
-        let number: UInt64
-        let generation: UInt64
-    }
-
     /// A claim that began without an agent. One that comes while it waits for locks is asked as well: those who hold
     /// them may be known to it.
     struct Local: Sendable {
         /// In the registry of this process.
         let number: UInt64
         let request: ClaimRequest
-        var remote: Remote?
+        var remote: RemoteNumber?
         var isAsking = false
         var hasEntered = false
         /// A presenter in another process can't let go.
@@ -41,7 +35,7 @@ enum ClaimState: Sendable {
 
     /// An agent is looked for, or has been asked and hasn't answered.
     case asking
-    case remote(Remote, own: UInt64?)
+    case remote(RemoteNumber, own: UInt64?)
     case local(Local)
     /// It ended like this before the agent answered.
     case ended(ClaimBoard.Outcome)
@@ -69,14 +63,14 @@ extension RemoteRegistry {
     private func ask(_ request: ClaimRequest) {
         guard isWanted(request.number), !isOwnUnknown(request, then: { $0.ask(request) }) else { return }
         guard let (generation, operation) = operation(request) else { return beginLocally(request) }
-        link.request(.claim(operation)) { [weak self] result in
+        link.request(.claim(operation), on: generation) { [weak self] result in
             guard let self else { return }
             switch result {
             case .success(let reply):
-                guard let claim = reply.string("claim").flatMap({ WireNumber($0, .claim) })?.value else {
+                guard let claim = reply.object.string("claim").flatMap({ WireNumber($0, .claim) })?.value else {
                     return request.settled(.failed("the agent sent a claim without a number"))
                 }
-                let remote = ClaimState.Remote(number: claim, generation: generation)
+                let remote = RemoteNumber(number: claim, generation: generation)
                 if granted(request, remote) { request.settled(.granted) }
             // It serves other groups: for this one there is no agent.
             case .failure(.refused(let error)) where error.code == "unknown_store": beginLocally(request)
@@ -99,15 +93,14 @@ extension RemoteRegistry {
 
     /// Nil without an agent, and where an item can't travel.
     private func operation(_ request: ClaimRequest) -> (generation: UInt64, ClaimOperation)? {
-        let presenter = request.own.flatMap { own in state.withLock { $0.presenters[own] } }
-        guard let generation = link.generation,
-            let operation = ClaimOperation(request.intents, presenter?.remote, request.deadline.remaining ?? .zero)
-        else { return nil }
-        return (generation, operation)
+        guard let generation = link.generation else { return nil }
+        let known = request.own.flatMap { own in state.withLock { $0.presenters[own]?.remote } }
+        let presenter = known?.generation == generation ? known?.number : nil
+        return ClaimOperation(request.intents, presenter, request.deadline.remaining ?? .zero).map { (generation, $0) }
     }
 
     /// False where the claim has ended meanwhile; the agent is told how.
-    private func granted(_ request: ClaimRequest, _ remote: ClaimState.Remote) -> Bool {
+    private func granted(_ request: ClaimRequest, _ remote: RemoteNumber) -> Bool {
         let outcome = state.withLock { state -> ClaimBoard.Outcome? in
             switch state.claims[request.number] {
             case .asking:
@@ -182,18 +175,23 @@ extension RemoteRegistry {
             return true
         }
         guard isWanted else { return }
-        link.request(.claim(operation)) { [weak self] result in
+        link.request(.claim(operation), on: generation) { [weak self] result in
             guard let self else { return }
-            if case .success(let reply) = result,
-                let claim = reply.string("claim").flatMap({ WireNumber($0, .claim) })?.value
-            {
-                _ = granted(request, ClaimState.Remote(number: claim, generation: generation))
-            } else {
-                var refusal: ClaimBoard.Refusal?
-                if case .failure(.refused(let error)) = result, case .refused(let found) = ClaimSettlement(error) {
-                    refusal = found
+            switch result {
+            case .success(let reply):
+                guard let claim = reply.object.string("claim").flatMap({ WireNumber($0, .claim) })?.value else {
+                    return notGranted(request.number, nil)
+                }
+                _ = granted(request, RemoteNumber(number: claim, generation: generation))
+            case .failure(.refused(let error)):
+                guard case .refused(let refusal) = ClaimSettlement(error) else {
+                    return notGranted(request.number, nil)
                 }
                 notGranted(request.number, refusal)
+            case .failure:
+                notGranted(request.number, nil)
+                // The next agent has come while this one was waited for, and nobody asked it about this claim.
+                if let next = link.generation, next != generation { askLate(request) }
             }
         }
     }
@@ -257,13 +255,12 @@ extension RemoteRegistry {
     }
 
     /// Where that agent has gone, so has the claim.
-    private func release(_ remote: ClaimState.Remote, _ outcome: ClaimBoard.Outcome) {
-        guard link.generation == remote.generation else { return }
+    private func release(_ remote: RemoteNumber, _ outcome: ClaimBoard.Outcome) {
         let moves = outcome.moves.compactMap { move -> ReleaseOperation.Move? in
             guard let from = ItemAddress(move.from), let to = ItemAddress(move.to) else { return nil }
             return ReleaseOperation.Move(from: from, to: to)
         }
-        link.request(
-            .release(ReleaseOperation(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)))
+        let operation = ReleaseOperation(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)
+        link.request(.release(operation), on: remote.generation)
     }
 }

@@ -14,7 +14,7 @@ extension RemoteRegistry {
             return found
         }
         guard let presenter else { return }
-        guard let address = ItemAddress(presenter.item), let generation = link.generation else {
+        guard let address = ItemAddress(presenter.item), link.generation != nil else {
             return answered(number, .waiting(reason: "no agent answers at \(PrintablePath(socket))"))
         }
         var operation = PresentOperation(item: address, pid: presenter.holder.pid, program: presenter.holder.program)
@@ -22,7 +22,7 @@ extension RemoteRegistry {
         link.request(.present(operation)) { [weak self] result in
             guard let self else { return }
             switch result {
-            case .success(let reply): registered(number, as: presenter.item, reply, generation)
+            case .success(let reply): registered(number, as: presenter.item, reply)
             case .failure(.refused(let error)):
                 answered(
                     number,
@@ -49,11 +49,12 @@ extension RemoteRegistry {
         }
     }
 
-    private func registered(_ number: UInt64, as item: ClaimedItem, _ reply: JSONObject, _ generation: UInt64) {
-        guard let remote = reply.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value else {
+    private func registered(_ number: UInt64, as item: ClaimedItem, _ reply: AgentLink.Reply) {
+        guard let known = reply.object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value else {
             return answered(number, .refused(reason: "the agent sent a presenter without a number"))
         }
-        let claims = reply.claims("waits_for").map { Self.number(of: $0, generation) }
+        let remote = RemoteNumber(number: known, generation: reply.generation)
+        let claims = reply.object.claims("waits_for").map { Self.number(of: $0, reply.generation) }
         let (isWanted, isElsewhere) = state.withLock { state in
             guard let found = state.presenters[number] else { return (false, false) }
             guard found.item == item else {
@@ -65,7 +66,7 @@ extension RemoteRegistry {
             return (true, false)
         }
         if isWanted { return answered(number, .registered, claims) }
-        link.request(.unpresent(presenter: remote))
+        link.request(.unpresent(presenter: known), on: reply.generation)
         // It was moved meanwhile.
         if isElsewhere { register(number) }
     }
@@ -118,7 +119,7 @@ extension RemoteRegistry {
             defer { state.presenters[number]?.remote = nil }
             return state.presenters[number]?.remote
         }
-        if let remote { link.request(.unpresent(presenter: remote)) }
+        if let remote { link.request(.unpresent(presenter: remote.number), on: remote.generation) }
         register(number)
     }
 
@@ -146,10 +147,12 @@ extension RemoteRegistry {
             return askAboutWaiting()
         }
         guard let event = PresenterEvent(type: type, object),
-            let remote = object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value,
+            let presenter = object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value,
             let claim = object.string("claim").flatMap({ WireNumber($0, .claim) })?.value
         else { return }
-        let number = Self.number(of: claim, generation)
+        let (number, remote) = (
+            Self.number(of: claim, generation), RemoteNumber(number: presenter, generation: generation)
+        )
         let found = state.withLock { state -> (key: UInt64, value: Presenter)? in
             guard let found = state.presenters.first(where: { $0.value.remote == remote }) else { return nil }
             if case .relinquish = event { state.presenters[found.key]?.relinquished.insert(number) }

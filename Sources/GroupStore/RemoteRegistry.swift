@@ -6,6 +6,12 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
+/// What the agent calls a presenter or a claim. It means nothing in another connection.
+struct RemoteNumber: Hashable, Sendable {
+    let number: UInt64
+    let generation: UInt64
+}
+
 /// The presenters of this process and their claims, known to the agent for as long as there is one that serves the
 /// group, and to this process alone otherwise.
 ///
@@ -18,8 +24,7 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         let holder: FileHolder
         let versions: Set<String>?
         let receive: @Sendable (PresenterMessage) -> Void
-        /// The agent's number, in this connection.
-        var remote: UInt64?
+        var remote: RemoteNumber?
         /// The agent was asked and hasn't answered.
         var isAsking = false
         var registration = FilePresenterRegistration.waiting(reason: "the agent has not answered yet")
@@ -102,7 +107,9 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         for body in found.whenAnswered { body() }
         guard let remote = found.remote else { return }
         // There may be room for another one now.
-        link.request(.unpresent(presenter: remote)) { [weak self] _ in self?.registerMissing() }
+        link.request(.unpresent(presenter: remote.number), on: remote.generation) { [weak self] _ in
+            self?.registerMissing()
+        }
     }
 
     /// Those of this process: whoever migrates a store asks the agent, which knows all.
@@ -114,13 +121,12 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         guard claim & 1 == 1 else {
             return local.answer(found.local, claim: claim >> 1, request, failure: failure)
         }
-        guard let remote = found.remote, let generation = link.generation,
-            Self.number(of: Self.remote(of: claim), generation) == claim
-        else { return false }
-        link.request(
-            .answer(
-                AnswerOperation(request.answer, claim: Self.remote(of: claim), presenter: remote, failure: failure)))
-        return true
+        guard let remote = found.remote, Self.number(of: Self.remote(of: claim), remote.generation) == claim else {
+            return false
+        }
+        let answer = AnswerOperation(
+            request.answer, claim: Self.remote(of: claim), presenter: remote.number, failure: failure)
+        return link.request(.answer(answer), on: remote.generation)
     }
 
     static func number(of remote: UInt64, _ generation: UInt64) -> UInt64 {

@@ -1,5 +1,7 @@
 import AgentProtocol
+import Glibc
 import LinuxSystem
+import Synchronization
 import SystemPackage
 import TestSupport
 import Testing
@@ -31,6 +33,38 @@ import Testing
             try AgentConnection(socket, deadline: Deadline(after: .ample), greeting: { $0.end() })
         }
         _ = consume listener
+    }
+
+    /// Its numbers would be another presenter's or claim's to the agent that came since.
+    @Test func whatIsMeantForAnEarlierConnectionIsNotSent() async throws {
+        let scratch = try TemporaryDirectory()
+        let socket = scratch.path.appending("agent.sock")
+        let listener = try UnixSocket.listen(at: socket)
+        let link = AgentLink(socket)
+        link.start()
+        defer { link.stop() }
+        do { _ = try await greet(listener) }
+        let connection = try await greet(listener)
+        while link.generation != 2 { await Task.yield() }
+        let answer = Mutex<AgentConnectionError?>(nil)
+        let isSent = link.request(.unpresent(presenter: 1), on: 1) { result in
+            if case .failure(let error) = result { answer.withLock { $0 = error } }
+        }
+        #expect(!isSent)
+        #expect(answer.withLock { $0 } == .lost(socket))
+        #expect(link.request(.unpresent(presenter: 2), on: 2))
+        var line = [UInt8](repeating: 0, count: 1024)
+        var received = ""
+        while !received.contains("\n") {
+            let count = recv(connection.raw, &line, line.count, 0)
+            guard count > 0 else {
+                guard count < 0, errno == EAGAIN else { throw Unexpected("the connection ended") }
+                await Task.yield()
+                continue
+            }
+            received += String(decoding: line[..<count], as: UTF8.self)
+        }
+        #expect(received.contains("\"p2\"") && !received.contains("\"p1\""))
     }
 
     /// Greets the next one that connects, as an agent does.
