@@ -35,7 +35,7 @@ enum ClaimState: Sendable {
 
     /// An agent is looked for, or has been asked and hasn't answered.
     case asking
-    case remote(RemoteNumber, own: UInt64?)
+    case remote(RemoteNumber, ClaimRequest)
     case local(Local)
     /// It ended like this before the agent answered.
     case ended(ClaimBoard.Outcome)
@@ -68,18 +68,24 @@ extension RemoteRegistry {
             switch result {
             case .success(let reply):
                 guard let claim = reply.object.string("claim").flatMap({ WireNumber($0, .claim) })?.value else {
-                    return request.settled(.failed("the agent sent a claim without a number"))
+                    return refused(request, .failed("the agent sent a claim without a number"))
                 }
                 let remote = RemoteNumber(number: claim, generation: generation)
                 if granted(request, remote) { request.settled(.granted) }
             // It serves other groups: for this one there is no agent.
             case .failure(.refused(let error)) where error.code == "unknown_store": beginLocally(request)
-            case .failure(.refused(let error)):
-                if isWanted(request.number) { request.settled(ClaimSettlement(error)) }
+            case .failure(.refused(let error)): refused(request, ClaimSettlement(error))
             // Another agent may be there; without one nobody else can be asked.
             case .failure: link.whenDecided { [weak self] in self?.ask(request) }
             }
         }
+    }
+
+    /// The agent knows nothing of the claim, which has no end to be told of.
+    private func refused(_ request: ClaimRequest, _ settlement: ClaimSettlement) {
+        guard isWanted(request.number) else { return }
+        state.withLock { $0.claims[request.number] = nil }
+        request.settled(settlement)
     }
 
     /// The agent would ask the claimant's own presenter if it didn't know which one that is: what has to wait for the
@@ -104,7 +110,7 @@ extension RemoteRegistry {
         let outcome = state.withLock { state -> ClaimBoard.Outcome? in
             switch state.claims[request.number] {
             case .asking:
-                state.claims[request.number] = .remote(remote, own: request.own)
+                state.claims[request.number] = .remote(remote, request)
                 return nil
             case .local(var claim):
                 (claim.remote, claim.isAsking) = (remote, false)
@@ -243,24 +249,62 @@ extension RemoteRegistry {
         switch found {
         case .local(let found):
             local.end(found.number, outcome)
-            let isKnown = found.remote.map { $0.generation == link.generation } ?? false
-            if outcome.tookPlace { moved(outcome.moves, toldBy: isKnown ? .agent : .process) }
-            if let remote = found.remote { release(remote, outcome) }
-        case .remote(let remote, let own):
-            let isKnown = link.generation == remote.generation
-            if outcome.tookPlace { moved(outcome.moves, toldBy: isKnown ? .agent : .nobody(own: own)) }
-            release(remote, outcome)
+            let isKnown = found.remote.map { release($0, outcome) } ?? false
+            if outcome.tookPlace { moved(outcome.moves, agentFollows: isKnown) }
+        case .remote(let remote, let request):
+            let untold = outcome.tookPlace ? untold(of: request, outcome) : []
+            let isKnown = release(remote, outcome) { [weak self] in self?.tell(untold) }
+            if outcome.tookPlace { moved(outcome.moves, agentFollows: isKnown) }
         case .asking, .ended, nil: break
         }
     }
 
-    /// Where that agent has gone, so has the claim.
-    private func release(_ remote: RemoteNumber, _ outcome: ClaimBoard.Outcome) {
+    /// `lost`: called where the agent has gone, and with it the claim, and may not have heard of its end. False where it had
+    /// gone before.
+    @discardableResult
+    private func release(
+        _ remote: RemoteNumber, _ outcome: ClaimBoard.Outcome, lost: @escaping @Sendable () -> Void = {}
+    ) -> Bool {
         let moves = outcome.moves.compactMap { move -> ReleaseOperation.Move? in
             guard let from = ItemAddress(move.from), let to = ItemAddress(move.to) else { return nil }
             return ReleaseOperation.Move(from: from, to: to)
         }
         let operation = ReleaseOperation(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)
-        link.request(.release(operation), on: remote.generation)
+        return link.request(.release(operation), on: remote.generation) { result in
+            switch result {
+            case .success, .failure(.refused): break
+            case .failure: lost()
+            }
+        }
+    }
+
+    // MARK: Agents that have gone
+
+    /// What a presenter of this process is to be told by this process, where no agent does.
+    private struct Untold: Sendable {
+        let presenter: UInt64
+        /// Before and after.
+        let items: Set<ClaimedItem>
+        let notices: [PresenterNotice]
+    }
+
+    /// Asked for before the presenters go with their items: what they are told depends on where they were.
+    private func untold(of request: ClaimRequest, _ outcome: ClaimBoard.Outcome) -> [Untold] {
+        state.withLock { $0.presenters }.sorted { $0.key < $1.key }.compactMap { number, presenter in
+            guard number != request.own else { return nil }
+            let notices = ClaimBoard.notices(of: outcome.moves, request.intents, to: presenter.item)
+            let last = outcome.moves.reduce(presenter.item) { $1.destination(of: $0) ?? $0 }
+            return notices.isEmpty ? nil : Untold(presenter: number, items: [presenter.item, last], notices: notices)
+        }
+    }
+
+    /// The agent that was to tell them has gone. One that has gone elsewhere since was told of that.
+    private func tell(_ untold: [Untold]) {
+        for one in untold {
+            guard let found = state.withLock({ $0.presenters[one.presenter] }), one.items.contains(found.item) else {
+                continue
+            }
+            for notice in one.notices { found.receive(.notice(claim: 0, notice)) }
+        }
     }
 }

@@ -29,7 +29,9 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         var isAsking = false
         var registration = FilePresenterRegistration.waiting(reason: "the agent has not answered yet")
         /// Who waits for the agent's first answer.
-        var firstAnswer: (@Sendable ([UInt64]) -> Void)?
+        var firstAnswer: (@Sendable () -> Void)?
+        /// Claims under way when it came, for whoever waited for that answer.
+        var waitsFor: [UInt64] = []
         /// Claims of its own that wait until the agent knows it, or refuses to.
         var whenAnswered: [@Sendable () -> Void] = []
         /// In the registry of this process.
@@ -58,10 +60,14 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
     /// How long a presenter that comes waits for an agent that doesn't answer; it is registered when it does.
     private static let patience = Duration.seconds(2)
     let answerTime = Duration.milliseconds(500)
+    /// How long a presenter stands in line at a time for those who are at work on its item when the agent is lost: nobody is
+    /// kept from the line for ever.
+    let lossTime: Duration
 
-    init(_ container: GroupContainer, socket: FilePath) {
+    init(_ container: GroupContainer, socket: FilePath, lossTime: Duration = .seconds(30)) {
         self.container = container
         self.socket = socket
+        self.lossTime = lossTime
         link = AgentLink(socket)
         link.listen(self)
     }
@@ -77,28 +83,24 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         link.start()
         let inProcess = local.add(item, holder, versions: versions) { receive($0.numbered { $0 << 1 }) }
         let answered = DispatchSemaphore(value: 0)
-        let waitsFor = Mutex<[UInt64]>([])
         let number = state.withLock { state in
             let number = state.number()
             var presenter = Presenter(
                 item: item, holder: holder, versions: versions, receive: receive, local: inProcess.presenter)
-            presenter.firstAnswer = { claims in
-                waitsFor.withLock { $0 = claims }
-                answered.signal()
-            }
+            presenter.firstAnswer = { answered.signal() }
             state.presenters[number] = presenter
             return number
         }
         link.whenDecided { [weak self] in self?.register(number) }
         _ = answered.wait(timeout: .now() + .nanoseconds(Int(Self.patience.nanoseconds)))
-        // What comes later comes as a message.
-        let registration = state.withLock { state in
+        // What comes later comes as a message; what came is taken whole, though it may come this very moment.
+        let found = state.withLock { state in
             state.presenters[number]?.firstAnswer = nil
-            return state.presenters[number]?.registration
+            return state.presenters[number]
         }
         return PresenterAdmission(
-            presenter: number, waitsFor: inProcess.waitsFor.map { $0 << 1 } + waitsFor.withLock { $0 },
-            registration: registration ?? .waiting(reason: "it was removed"))
+            presenter: number, waitsFor: inProcess.waitsFor.map { $0 << 1 } + (found?.waitsFor ?? []),
+            registration: found?.registration ?? .waiting(reason: "it was removed"))
     }
 
     func remove(_ presenter: UInt64) {
