@@ -196,9 +196,10 @@ extension FileCoordinator {
             let claim = try Claim(
                 claimed, in: container, purpose: purpose,
                 presenterPurpose: presenter.map { PresenterSeat.purpose(of: $0) })
+            let isNested = hasAccess(purpose)
             let number = try ClaimProcedure(
                 claim: claim, intents: claimed, registry: seats.registry, own: seat?.number,
-                passesLine: seat?.isAnswering == true || hasAccess(purpose)
+                passesLine: { isNested || seat?.isAwaited == true }
             ).run(wait)
             seats.accesses.began(purpose)
             let urls = zip(intents, claimed).map {
