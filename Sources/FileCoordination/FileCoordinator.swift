@@ -155,10 +155,10 @@ public final class FileCoordinator: Sendable {
         let cancellation = Cancellation()
         let access = try await withTaskCancellationHandler {
             try await SystemThread.run(name: "gs-claim") { [self] in
-                try begin(intents, deadline, isCancelled: { cancellation.isCancelled })
+                try begin(intents, deadline, isCancelled: { cancellation.isRequested })
             }
         } onCancel: {
-            cancellation.cancel()
+            cancellation.request()
         }
         defer { end(access) }
         return try await accessor(access.intents)
@@ -250,10 +250,4 @@ extension FileCoordinator {
             return ClaimIntent(try container.item(at: intent.url), .write(options))
         }
     }
-}
-
-private final class Cancellation: Sendable {
-    private let state = Mutex(false)
-    var isCancelled: Bool { state.withLock { $0 } }
-    func cancel() { state.withLock { $0 = true } }
 }

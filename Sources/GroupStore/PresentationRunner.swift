@@ -171,7 +171,7 @@ final class PresentationRunner: Sendable {
     private func perform(_ effect: PresentationState.Effect, _ error: (any Error)?) {
         switch effect {
         case .lock: lock()
-        case .cancelLocking: state.withLock { $0.locking }?.cancel()
+        case .cancelLocking: state.withLock { $0.locking }?.request()
         case .unlock: state.withLock { $0.lock.take() }?.leave()
         case .open: start(then: .opened, otherwise: .notOpened) { [self] in try await openStore() }
         case .close: start(then: .closed, otherwise: .notClosed) { [self] in try await closeStore() }
@@ -284,10 +284,4 @@ final class PresentationRunner: Sendable {
         }
         state.withLock { $0.task = task }
     }
-}
-
-private final class Cancellation: Sendable {
-    private let requested = Mutex(false)
-    var isRequested: Bool { requested.withLock { $0 } }
-    func cancel() { requested.withLock { $0 = true } }
 }

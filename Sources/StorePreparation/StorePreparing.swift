@@ -4,7 +4,6 @@ import ManagedObjectModel
 import PersistentStore
 import StoreMigration
 import StoreRelocation
-import Synchronization
 import SystemPackage
 
 extension ModelBundle {
@@ -33,12 +32,6 @@ extension ModelBundle {
             throw StorePreparationError(code: "io_error", "\(error)", remedy: "see that there is room for a thread")
         }
     }
-}
-
-private final class Cancellation: Sendable {
-    private let requested = Mutex(false)
-    var isRequested: Bool { requested.withLock { $0 } }
-    func request() { requested.withLock { $0 = true } }
 }
 
 /// The work of it, on one thread.
