@@ -86,7 +86,8 @@ public final class SharedDatabasePool: Sendable {
     ) async throws {
         self.store = store
         self.configuration = configuration
-        self.patience = patience
+        // What a clock can't count is no longer than anybody waits.
+        self.patience = min(patience, .seconds(100 * 365 * 86_400))
         self.prepare = prepare
         let made = try await store.present(
             openableModelVersions: openableModelVersions, open: { [self] url in try open(url) },

@@ -356,6 +356,23 @@ import Testing
         }
     }
 
+    @Test func aDeadlineMayBeAsLongAsADuration() async throws {
+        for deadline in [Duration.seconds(Int64.max), .seconds(Int64.max) * 10] {
+            try await rig.coordinator().coordinate(with: [.writingIntent(with: rig.notes)], deadline: deadline) { _ in }
+        }
+        // Its nanoseconds are needed where somebody is in the way.
+        let held = try Claim([ClaimIntent(try rig.container.item(at: rig.notes), .write([]))], in: rig.container)
+        try held.standInLine(ClaimWait(Deadline(after: .ample)))
+        let waiting = Task { [rig] in
+            try await rig.coordinator().coordinate(
+                with: [.writingIntent(with: rig.notes)], deadline: .seconds(Int64.max)
+            ) { _ in }
+        }
+        while rig.container.claimRecords().count < 2 { await Task.yield() }
+        held.leave()
+        try await waiting.value
+    }
+
     @Test func aPresenterThatIsAddedTwiceIsCalledOnce() async throws {
         let presenter = try await rig.present(rig.notes)
         _ = try await rig.seats.add(presenter, in: rig.container)
