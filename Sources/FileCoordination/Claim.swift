@@ -103,7 +103,7 @@ package final class Claim: Sendable {
     }
 
     /// Waits until nobody who would be in the way stands in line, or `passes`. Throws what `wait` throws.
-    package func standInLine(_ wait: ClaimWait, unless passes: () -> Bool = { false }) throws {
+    package func standInLine(_ wait: ClaimWait, unless passes: @Sendable () -> Bool = { false }) throws {
         for lock in locks {
             try wait.until { try passes() || lock.file.enter(.line, place, writes: lock.writesLine) }
         }

@@ -11,11 +11,11 @@ package struct ClaimProcedure {
     package let own: UInt64?
     /// Whether somebody in the line waits for the claimant: its presenter was asked something, or it already has an access of
     /// the same purpose. This claim goes past the line then, be it after it has waited there for a while.
-    package let passesLine: () -> Bool
+    package let passesLine: @Sendable () -> Bool
 
     package init(
         claim: Claim, intents: [ClaimIntent], registry: any PresenterRegistry, own: UInt64? = nil,
-        passesLine: @escaping () -> Bool = { false }
+        passesLine: @escaping @Sendable () -> Bool = { false }
     ) {
         self.claim = claim
         self.intents = intents

@@ -154,8 +154,13 @@ public final class FileCoordinator: Sendable {
     ) async throws -> Result {
         let cancellation = Cancellation()
         let access = try await withTaskCancellationHandler {
-            try await SystemThread.run(name: "gs-claim") { [self] in
-                try begin(intents, deadline, isCancelled: { cancellation.isRequested })
+            do {
+                return try await SystemThread.run(name: "gs-claim") { [self] in
+                    try begin(intents, deadline, isCancelled: { cancellation.isRequested })
+                }
+            } catch {
+                // There may be no thread to be had.
+                throw FileCoordinationError(error)
             }
         } onCancel: {
             cancellation.request()

@@ -71,8 +71,9 @@ final class PresentationRunner: Sendable {
         }
     }
 
-    func report(refused reason: String) async {
-        await report(
+    /// Returns at once: `failed` may take its time, or wait for what whoever calls this has still to do.
+    func report(refused reason: String) {
+        _ = reporting(
             FileCoordinationError(
                 .agent, reason, remedy: "others wait for this program without asking it; see the agent's log"))
     }
@@ -258,7 +259,7 @@ final class PresentationRunner: Sendable {
                 }
                 send(.locked)
             } catch {
-                send(.notLocked, error)
+                send(.notLocked, GroupStoreError.visible(error))
             }
         }
     }

@@ -1,5 +1,4 @@
 import AgentProtocol
-import Glibc
 import LinuxSystem
 import Synchronization
 import SystemPackage
@@ -53,31 +52,15 @@ import Testing
         #expect(!isSent)
         #expect(answer.withLock { $0 } == .lost(socket))
         #expect(link.request(.unpresent(presenter: 2), on: 2))
-        var line = [UInt8](repeating: 0, count: 1024)
-        var received = ""
-        while !received.contains("\n") {
-            let count = recv(connection.raw, &line, line.count, 0)
-            guard count > 0 else {
-                guard count < 0, errno == EAGAIN else { throw Unexpected("the connection ended") }
-                await Task.yield()
-                continue
-            }
-            received += String(decoding: line[..<count], as: UTF8.self)
-        }
-        #expect(received.contains("\"p2\"") && !received.contains("\"p1\""))
+        let line = try #require(try await connection.line())
+        #expect(line.contains("\"p2\""))
     }
 
     /// Greets the next one that connects, as an agent does.
-    private func greet(_ listener: borrowing Descriptor) async throws -> Descriptor {
-        let hello = AgentMessage.hello(
-            protocol: WireLine.protocolVersion, agent: "test", longestLine: Int64(WireLine.longest))
-        while true {
-            if let connection = try UnixSocket.accept(on: listener) {
-                _ = try UnixSocket.send(WireLine.bytes(hello.json)[...], on: connection.raw)
-                return connection
-            }
-            await Task.yield()
-        }
+    private func greet(_ listener: borrowing Descriptor) async throws -> StandInAgent {
+        let agent = try await StandInAgent.accept(on: listener)
+        try agent.greet()
+        return agent
     }
 }
 
