@@ -92,7 +92,8 @@ import Testing
     /// Two items that change places go by way of a third name: each presenter ends where its item does.
     @Test func movesFollowOnEachOther() {
         var board = board(2)
-        let (other, between) = (ClaimedItem(container: "g", path: "Other"), ClaimedItem(container: "g", path: "Between"))
+        let other = ClaimedItem(container: "g", path: "Other")
+        let between = ClaimedItem(container: "g", path: "Between")
         _ = board.add(3, other, holder)
         _ = board.begin(1, [notes, other].map { ClaimIntent($0, .write(.forMoving)) }, own: nil)
         let moves = [(notes, between), (other, notes), (between, other)].map {

@@ -189,8 +189,9 @@ import Testing
         await rig.log.has("P changed")
         while next.withLock({ $0 }) == nil { await Task.yield() }
         try await next.withLock { $0 }?.value
-        #expect(rig.log.entries.filter { $0 == "write" || $0.hasPrefix("P reads") || $0.hasPrefix("P can't") }
-            == ["write", "P reads", "write"])
+        #expect(
+            rig.log.entries.filter { $0 == "write" || $0.hasPrefix("P reads") || $0.hasPrefix("P can't") }
+                == ["write", "P reads", "write"])
     }
 
     /// It stood in line before its presenter was asked, which may wait for that very access.
