@@ -27,11 +27,21 @@ package final class NewStore {
             throw Taken(path: location.directory.path.appending(name))
         }
         Self.removeRemains(in: directory)
-        let random = String(UInt64.random(in: .min ... .max), radix: 16)
-        // The lock before the file: without it, another run takes that for remains.
-        guard let name = FilePath.Component(Self.prefix + random).flatMap(StoreName.init),
-            let lockName = Self.lockName(of: name), let lock = try OpenFileLock(lockName, in: directory)
-        else { throw SystemError("open", .invalidArgument, path: location.path) }
+        var found: (name: StoreName, lockName: FilePath.Component)?
+        var held: OpenFileLock?
+        // The lock before the file. Another run may take a lock that is just being made for one that was left: there are
+        // other names.
+        for _ in 0..<10 where held == nil {
+            let random = String(UInt64.random(in: .min ... .max), radix: 16)
+            guard let name = FilePath.Component(Self.prefix + random).flatMap(StoreName.init),
+                let lockName = Self.lockName(of: name)
+            else { continue }
+            found = (name, lockName)
+            held = try OpenFileLock(lockName, in: directory)
+        }
+        guard let (name, lockName) = found, let lock = held.take() else {
+            throw SystemError("fcntl F_OFD_SETLK", .resourceTemporarilyUnavailable, path: directory.path)
+        }
         temporary = name
         self.lock = lock
         do {
