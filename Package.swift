@@ -186,9 +186,8 @@ let package = Package(
         .testTarget(
             name: "StorePreparationTests",
             dependencies: [
-                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
-                "StorePreparation",
-                "TestSupport",
+                "CoreDataStore", "GroupContainer", "LinuxSystem", "ManagedObjectModel", "PersistentStore",
+                "StoreMigration", "StorePreparation", "TestSupport",
             ],
             swiftSettings: strict),
         .testTarget(

@@ -101,7 +101,7 @@ struct MigrateCommand: ParsableCommand {
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
         do throws(RelocationFailure) {
-            try RelocationEngine(request).finishInterrupted(of: location)
+            try RelocationEngine(request).finishInterrupted(of: location.name)
         } catch {
             throw CommandFailure(error)
         }

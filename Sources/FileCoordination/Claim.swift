@@ -102,10 +102,10 @@ package final class Claim: Sendable {
         return wants
     }
 
-    /// Waits until nobody who would be in the way stands in line. Throws what `wait` throws.
-    package func standInLine(_ wait: ClaimWait) throws {
+    /// Waits until nobody who would be in the way stands in line, or `passes`. Throws what `wait` throws.
+    package func standInLine(_ wait: ClaimWait, unless passes: @Sendable () -> Bool = { false }) throws {
         for lock in locks {
-            try wait.until { try lock.file.enter(.line, place, writes: lock.writesLine) }
+            try wait.until { try passes() || lock.file.enter(.line, place, writes: lock.writesLine) }
         }
     }
 

@@ -169,10 +169,10 @@ extension ClaimBoard {
     package mutating func end(_ number: ClaimNumber, _ outcome: Outcome) -> [Action] {
         guard let claim = claims.removeValue(forKey: number) else { return [] }
         var actions: [Action] = []
-        for presenter in presenters.keys.sorted() where presenter != claim.own {
+        for (presenter, known) in presenters.sorted(by: { $0.key < $1.key }) where presenter != claim.own {
             if outcome.tookPlace {
-                actions += moved(presenter, outcome.moves).map { .tell(presenter, number, $0) }
-                actions += changed(presenter, claim).map { .tell(presenter, number, $0) }
+                let notices = Self.notices(of: outcome.moves, claim.intents, to: known.item)
+                actions += notices.map { .tell(presenter, number, $0) }
             }
             if claim.relinquished.contains(presenter) { actions.append(.tell(presenter, number, .reacquire)) }
         }
@@ -186,20 +186,24 @@ extension ClaimBoard {
         return [.settled(number, nil)]
     }
 
-    private func moved(_ number: PresenterNumber, _ moves: [Outcome.Move]) -> [PresenterNotice] {
-        guard let item = presenters[number]?.item else { return [] }
-        return moves.compactMap { move in
-            if let new = move.destination(of: item) { return .didMove(to: new, subitem: nil) }
-            return move.from.isInside(item) ? .didMove(to: move.to, subitem: move.from) : nil
+    /// What a presenter of `item` is told of a claim that took place, in this order. Moves follow on each other: two items
+    /// that change places go by way of a third name.
+    package static func notices(
+        of moves: [Outcome.Move], _ intents: [ClaimIntent], to item: ClaimedItem
+    ) -> [PresenterNotice] {
+        var place = item
+        let moved = moves.compactMap { move -> PresenterNotice? in
+            if let new = move.destination(of: place) {
+                place = new
+                return .didMove(to: new, subitem: nil)
+            }
+            return move.from.isInside(place) ? .didMove(to: move.to, subitem: move.from) : nil
         }
-    }
-
-    private func changed(_ number: PresenterNumber, _ claim: Claim) -> [PresenterNotice] {
-        guard let item = presenters[number]?.item else { return [] }
-        return claim.intents.filter(\.changesContent).compactMap { intent in
+        let changed = intents.filter(\.changesContent).compactMap { intent -> PresenterNotice? in
             if intent.item == item { return .didChange(nil) }
             return intent.item.isInside(item) ? .didChange(intent.item) : nil
         }
+        return moved + changed
     }
 
     /// Presenters go with their item.

@@ -9,13 +9,13 @@ package struct ClaimProcedure {
     package let registry: any PresenterRegistry
     /// The claimant's own presenter.
     package let own: UInt64?
-    /// Somebody in the line waits for the claimant: its presenter is being asked something right now, or it already has
-    /// an access of the same purpose. This claim goes past the line.
-    package let passesLine: Bool
+    /// Whether somebody in the line waits for the claimant: its presenter was asked something, or it already has an access of
+    /// the same purpose. This claim goes past the line then, be it after it has waited there for a while.
+    package let passesLine: @Sendable () -> Bool
 
     package init(
         claim: Claim, intents: [ClaimIntent], registry: any PresenterRegistry, own: UInt64? = nil,
-        passesLine: Bool = false
+        passesLine: @escaping @Sendable () -> Bool = { false }
     ) {
         self.claim = claim
         self.intents = intents
@@ -28,7 +28,7 @@ package struct ClaimProcedure {
     /// is held then, and the presenters have been told to take their items back.
     package func run(_ wait: ClaimWait) throws -> UInt64 {
         do {
-            if !passesLine { try claim.standInLine(wait) }
+            try claim.standInLine(wait, unless: passesLine)
             let number = try askPresenters(wait)
             do {
                 try claim.enter(wait.unless { registry.objection(to: number) != nil })

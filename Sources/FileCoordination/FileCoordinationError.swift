@@ -90,6 +90,7 @@ extension FileCoordinationError {
     package init(_ error: any Error) {
         switch error {
         case let error as FileCoordinationError: self = error
+        case let error as SystemError: self.init(.system, "\(error)", remedy: error.remedy)
         default: self.init(.system, "\(error)", remedy: "see groupstore doctor")
         }
     }

@@ -154,11 +154,16 @@ public final class FileCoordinator: Sendable {
     ) async throws -> Result {
         let cancellation = Cancellation()
         let access = try await withTaskCancellationHandler {
-            try await SystemThread.run(name: "gs-claim") { [self] in
-                try begin(intents, deadline, isCancelled: { cancellation.isCancelled })
+            do {
+                return try await SystemThread.run(name: "gs-claim") { [self] in
+                    try begin(intents, deadline, isCancelled: { cancellation.isRequested })
+                }
+            } catch {
+                // There may be no thread to be had.
+                throw FileCoordinationError(error)
             }
         } onCancel: {
-            cancellation.cancel()
+            cancellation.request()
         }
         defer { end(access) }
         return try await accessor(access.intents)
@@ -196,9 +201,10 @@ extension FileCoordinator {
             let claim = try Claim(
                 claimed, in: container, purpose: purpose,
                 presenterPurpose: presenter.map { PresenterSeat.purpose(of: $0) })
+            let isNested = hasAccess(purpose)
             let number = try ClaimProcedure(
                 claim: claim, intents: claimed, registry: seats.registry, own: seat?.number,
-                passesLine: seat?.isAnswering == true || hasAccess(purpose)
+                passesLine: { isNested || seat?.isAwaited == true }
             ).run(wait)
             seats.accesses.began(purpose)
             let urls = zip(intents, claimed).map {
@@ -249,10 +255,4 @@ extension FileCoordinator {
             return ClaimIntent(try container.item(at: intent.url), .write(options))
         }
     }
-}
-
-private final class Cancellation: Sendable {
-    private let state = Mutex(false)
-    var isCancelled: Bool { state.withLock { $0 } }
-    func cancel() { state.withLock { $0 = true } }
 }

@@ -24,8 +24,8 @@ package final class PresenterSeat: Sendable {
         /// Ends when the last message was handled.
         var worker: Task<Void, Never>?
         var hasLeft = false
-        /// Being asked something now: its own coordinated accesses then go before those who wait for the answer.
-        var isAnswering = false
+        /// Claims for which it was asked something and has not answered, whatever it does now.
+        var unanswered: Set<UInt64> = []
         /// What it is being asked, and for which claim.
         var asked: (claim: UInt64, task: Task<Reacquirer?, any Error>)?
         /// Claims that are over, which it has still to be told.
@@ -46,7 +46,9 @@ package final class PresenterSeat: Sendable {
     }
 
     package var number: UInt64? { state.withLock { $0.number } }
-    package var isAnswering: Bool { state.withLock { $0.isAnswering } }
+    /// Somebody waits for its answer: its own coordinated accesses go before those in the line. Whoever waits got there
+    /// first, and the presenter may not come to answer before the access that it makes in what it does now.
+    package var isAwaited: Bool { state.withLock { !$0.unanswered.isEmpty } }
     package var item: ClaimedItem { state.withLock { $0.item } }
     /// Where the item is, though the presenter may still have to be told.
     package var latestItem: ClaimedItem { state.withLock { $0.movedItem ?? $0.item } }
@@ -166,9 +168,11 @@ package final class PresenterSeat: Sendable {
 
     /// On any thread, in order. Who gave up is heard of at once: what the presenter does for that claim is cancelled.
     private func receive(_ message: PresenterMessage) {
+        if case .request(let claim, _) = message { state.withLock { _ = $0.unanswered.insert(claim) } }
         if case .notice(let claim, .reacquire) = message {
             let (task, waiting) = state.withLock { state in
                 state.over.insert(claim)
+                state.unanswered.remove(claim)
                 state.waitsFor.remove(claim)
                 return (state.asked?.claim == claim ? state.asked?.task : nil, state.takeWaiting())
             }
@@ -218,7 +222,6 @@ package final class PresenterSeat: Sendable {
             state.asked = (claim, task)
             // Whoever asked gave up before it was heard of.
             if state.over.contains(claim) { task.cancel() }
-            state.isAnswering = true
             return task
         }
         guard let task else { return }
@@ -231,7 +234,7 @@ package final class PresenterSeat: Sendable {
         }
         state.withLock { state in
             state.asked = nil
-            state.isAnswering = false
+            state.unanswered.remove(claim)
         }
         if let number { registry.answer(number, claim: claim, request, failure: failure) }
     }

@@ -13,7 +13,13 @@ final class AgentLink: Sendable {
         func linkLost(generation: UInt64)
     }
 
-    typealias Completion = @Sendable (Result<JSONObject, AgentConnectionError>) -> Void
+    /// An answer, and the connection that it came on.
+    struct Reply: Sendable {
+        let object: JSONObject
+        let generation: UInt64
+    }
+
+    typealias Completion = @Sendable (Result<Reply, AgentConnectionError>) -> Void
 
     private struct State {
         weak var listener: (any Listener)?
@@ -91,14 +97,25 @@ final class AgentLink: Sendable {
         wake.signal()
     }
 
-    /// `completion` is called once, on the link's thread or on this one.
-    func request(_ operation: AgentRequest.Operation, completion: @escaping Completion = { _ in }) {
-        let (wire, id) = state.withLock { state in
+    /// `completion` is called once, on the link's thread or on this one. `generation`: of the connection for which it is
+    /// meant, since its numbers are another presenter's or claim's to the next agent; nil: any. False where that one isn't
+    /// up: nothing is sent then.
+    @discardableResult
+    func request(
+        _ operation: AgentRequest.Operation, on generation: UInt64? = nil, completion: @escaping Completion = { _ in }
+    ) -> Bool {
+        let (wire, id) = state.withLock { state -> (AgentWire?, Int64) in
             defer { state.nextIdentifier += 1 }
-            if state.wire != nil { state.pending[state.nextIdentifier] = completion }
-            return (state.wire, state.nextIdentifier)
+            guard let wire = state.wire, generation ?? state.generation == state.generation else {
+                return (nil, state.nextIdentifier)
+            }
+            state.pending[state.nextIdentifier] = completion
+            return (wire, state.nextIdentifier)
         }
-        guard let wire else { return completion(.failure(.lost(socket))) }
+        guard let wire else {
+            completion(.failure(.lost(socket)))
+            return false
+        }
         do {
             try wire.send(AgentRequest(id: .integer(id), operation), Deadline(after: Self.sendingTime))
         } catch {
@@ -109,6 +126,7 @@ final class AgentLink: Sendable {
                 return state.pending.removeValue(forKey: id)
             }?(.failure(error))
         }
+        return true
     }
 
     // MARK: The link's thread
@@ -182,7 +200,7 @@ final class AgentLink: Sendable {
 
     private func dispatch(_ message: AgentMessage, _ generation: UInt64) {
         switch message {
-        case .reply(.integer(let id)?, let object): take(id)?(.success(object))
+        case .reply(.integer(let id)?, let object): take(id)?(.success(Reply(object: object, generation: generation)))
         case .failure(.integer(let id)?, let error): take(id)?(.failure(.refused(error)))
         case .event(let type, let object):
             state.withLock { $0.listener }?.linkReceived(type: type, object, generation: generation)

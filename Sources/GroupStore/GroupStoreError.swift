@@ -43,4 +43,18 @@ public struct GroupStoreError: Error, Sendable, CustomStringConvertible {
         let code: Code = if case .refused = error { .refused } else { .noAgent }
         self.init(code, error.message, remedy: error.remedy)
     }
+
+    /// What apps can't name, as an error that they can; and what they can, as it is.
+    static func visible(_ error: any Error) -> any Error {
+        switch error {
+        case let error as SystemError: GroupStoreError(.system, "\(error)", remedy: error.remedy)
+        case let error as UnreadableRecord:
+            GroupStoreError(
+                .interrupted, "what a relocation was interrupted at can't be read: \(error)",
+                remedy: "a newer groupstore made it, or it is damaged: use that version, or move the file aside")
+        case let error as UntrustedJournal:
+            GroupStoreError(.interrupted, "\(error)", remedy: "run groupstore recover as user \(error.writer)")
+        default: error
+        }
+    }
 }

@@ -71,8 +71,9 @@ final class PresentationRunner: Sendable {
         }
     }
 
-    func report(refused reason: String) async {
-        await report(
+    /// Returns at once: `failed` may take its time, or wait for what whoever calls this has still to do.
+    func report(refused reason: String) {
+        _ = reporting(
             FileCoordinationError(
                 .agent, reason, remedy: "others wait for this program without asking it; see the agent's log"))
     }
@@ -171,7 +172,7 @@ final class PresentationRunner: Sendable {
     private func perform(_ effect: PresentationState.Effect, _ error: (any Error)?) {
         switch effect {
         case .lock: lock()
-        case .cancelLocking: state.withLock { $0.locking }?.cancel()
+        case .cancelLocking: state.withLock { $0.locking }?.request()
         case .unlock: state.withLock { $0.lock.take() }?.leave()
         case .open: start(then: .opened, otherwise: .notOpened) { [self] in try await openStore() }
         case .close: start(then: .closed, otherwise: .notClosed) { [self] in try await closeStore() }
@@ -258,7 +259,7 @@ final class PresentationRunner: Sendable {
                 }
                 send(.locked)
             } catch {
-                send(.notLocked, error)
+                send(.notLocked, GroupStoreError.visible(error))
             }
         }
     }
@@ -284,10 +285,4 @@ final class PresentationRunner: Sendable {
         }
         state.withLock { $0.task = task }
     }
-}
-
-private final class Cancellation: Sendable {
-    private let requested = Mutex(false)
-    var isRequested: Bool { requested.withLock { $0 } }
-    func cancel() { requested.withLock { $0 = true } }
 }

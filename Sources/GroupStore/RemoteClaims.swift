@@ -15,19 +15,13 @@ struct ClaimRequest: Sendable {
 
 /// How far a claim is.
 enum ClaimState: Sendable {
-    /// A claim in the agent, by its number in one connection.
-    struct Remote: Sendable {
-        let number: UInt64
-        let generation: UInt64
-    }
-
     /// A claim that began without an agent. One that comes while it waits for locks is asked as well: those who hold
     /// them may be known to it.
     struct Local: Sendable {
         /// In the registry of this process.
         let number: UInt64
         let request: ClaimRequest
-        var remote: Remote?
+        var remote: RemoteNumber?
         var isAsking = false
         var hasEntered = false
         /// A presenter in another process can't let go.
@@ -41,7 +35,7 @@ enum ClaimState: Sendable {
 
     /// An agent is looked for, or has been asked and hasn't answered.
     case asking
-    case remote(Remote, own: UInt64?)
+    case remote(RemoteNumber, ClaimRequest)
     case local(Local)
     /// It ended like this before the agent answered.
     case ended(ClaimBoard.Outcome)
@@ -69,23 +63,29 @@ extension RemoteRegistry {
     private func ask(_ request: ClaimRequest) {
         guard isWanted(request.number), !isOwnUnknown(request, then: { $0.ask(request) }) else { return }
         guard let (generation, operation) = operation(request) else { return beginLocally(request) }
-        link.request(.claim(operation)) { [weak self] result in
+        link.request(.claim(operation), on: generation) { [weak self] result in
             guard let self else { return }
             switch result {
             case .success(let reply):
-                guard let claim = reply.string("claim").flatMap({ WireNumber($0, .claim) })?.value else {
-                    return request.settled(.failed("the agent sent a claim without a number"))
+                guard let claim = reply.object.string("claim").flatMap({ WireNumber($0, .claim) })?.value else {
+                    return refused(request, .failed("the agent sent a claim without a number"))
                 }
-                let remote = ClaimState.Remote(number: claim, generation: generation)
+                let remote = RemoteNumber(number: claim, generation: generation)
                 if granted(request, remote) { request.settled(.granted) }
             // It serves other groups: for this one there is no agent.
             case .failure(.refused(let error)) where error.code == "unknown_store": beginLocally(request)
-            case .failure(.refused(let error)):
-                if isWanted(request.number) { request.settled(ClaimSettlement(error)) }
+            case .failure(.refused(let error)): refused(request, ClaimSettlement(error))
             // Another agent may be there; without one nobody else can be asked.
             case .failure: link.whenDecided { [weak self] in self?.ask(request) }
             }
         }
+    }
+
+    /// The agent knows nothing of the claim, which has no end to be told of.
+    private func refused(_ request: ClaimRequest, _ settlement: ClaimSettlement) {
+        guard isWanted(request.number) else { return }
+        state.withLock { $0.claims[request.number] = nil }
+        request.settled(settlement)
     }
 
     /// The agent would ask the claimant's own presenter if it didn't know which one that is: what has to wait for the
@@ -99,19 +99,18 @@ extension RemoteRegistry {
 
     /// Nil without an agent, and where an item can't travel.
     private func operation(_ request: ClaimRequest) -> (generation: UInt64, ClaimOperation)? {
-        let presenter = request.own.flatMap { own in state.withLock { $0.presenters[own] } }
-        guard let generation = link.generation,
-            let operation = ClaimOperation(request.intents, presenter?.remote, request.deadline.remaining ?? .zero)
-        else { return nil }
-        return (generation, operation)
+        guard let generation = link.generation else { return nil }
+        let known = request.own.flatMap { own in state.withLock { $0.presenters[own]?.remote } }
+        let presenter = known?.generation == generation ? known?.number : nil
+        return ClaimOperation(request.intents, presenter, request.deadline.remaining ?? .zero).map { (generation, $0) }
     }
 
     /// False where the claim has ended meanwhile; the agent is told how.
-    private func granted(_ request: ClaimRequest, _ remote: ClaimState.Remote) -> Bool {
+    private func granted(_ request: ClaimRequest, _ remote: RemoteNumber) -> Bool {
         let outcome = state.withLock { state -> ClaimBoard.Outcome? in
             switch state.claims[request.number] {
             case .asking:
-                state.claims[request.number] = .remote(remote, own: request.own)
+                state.claims[request.number] = .remote(remote, request)
                 return nil
             case .local(var claim):
                 (claim.remote, claim.isAsking) = (remote, false)
@@ -182,18 +181,23 @@ extension RemoteRegistry {
             return true
         }
         guard isWanted else { return }
-        link.request(.claim(operation)) { [weak self] result in
+        link.request(.claim(operation), on: generation) { [weak self] result in
             guard let self else { return }
-            if case .success(let reply) = result,
-                let claim = reply.string("claim").flatMap({ WireNumber($0, .claim) })?.value
-            {
-                _ = granted(request, ClaimState.Remote(number: claim, generation: generation))
-            } else {
-                var refusal: ClaimBoard.Refusal?
-                if case .failure(.refused(let error)) = result, case .refused(let found) = ClaimSettlement(error) {
-                    refusal = found
+            switch result {
+            case .success(let reply):
+                guard let claim = reply.object.string("claim").flatMap({ WireNumber($0, .claim) })?.value else {
+                    return notGranted(request.number, nil)
+                }
+                _ = granted(request, RemoteNumber(number: claim, generation: generation))
+            case .failure(.refused(let error)):
+                guard case .refused(let refusal) = ClaimSettlement(error) else {
+                    return notGranted(request.number, nil)
                 }
                 notGranted(request.number, refusal)
+            case .failure:
+                notGranted(request.number, nil)
+                // The next agent has come while this one was waited for, and nobody asked it about this claim.
+                if let next = link.generation, next != generation { askLate(request) }
             }
         }
     }
@@ -245,25 +249,62 @@ extension RemoteRegistry {
         switch found {
         case .local(let found):
             local.end(found.number, outcome)
-            let isKnown = found.remote.map { $0.generation == link.generation } ?? false
-            if outcome.tookPlace { moved(outcome.moves, toldBy: isKnown ? .agent : .process) }
-            if let remote = found.remote { release(remote, outcome) }
-        case .remote(let remote, let own):
-            let isKnown = link.generation == remote.generation
-            if outcome.tookPlace { moved(outcome.moves, toldBy: isKnown ? .agent : .nobody(own: own)) }
-            release(remote, outcome)
+            let isKnown = found.remote.map { release($0, outcome) } ?? false
+            if outcome.tookPlace { moved(outcome.moves, agentFollows: isKnown) }
+        case .remote(let remote, let request):
+            let untold = outcome.tookPlace ? untold(of: request, outcome) : []
+            let isKnown = release(remote, outcome) { [weak self] in self?.tell(untold) }
+            if outcome.tookPlace { moved(outcome.moves, agentFollows: isKnown) }
         case .asking, .ended, nil: break
         }
     }
 
-    /// Where that agent has gone, so has the claim.
-    private func release(_ remote: ClaimState.Remote, _ outcome: ClaimBoard.Outcome) {
-        guard link.generation == remote.generation else { return }
+    /// `lost`: called where the agent has gone, and with it the claim, and may not have heard of its end. False where it had
+    /// gone before.
+    @discardableResult
+    private func release(
+        _ remote: RemoteNumber, _ outcome: ClaimBoard.Outcome, lost: @escaping @Sendable () -> Void = {}
+    ) -> Bool {
         let moves = outcome.moves.compactMap { move -> ReleaseOperation.Move? in
             guard let from = ItemAddress(move.from), let to = ItemAddress(move.to) else { return nil }
             return ReleaseOperation.Move(from: from, to: to)
         }
-        link.request(
-            .release(ReleaseOperation(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)))
+        let operation = ReleaseOperation(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)
+        return link.request(.release(operation), on: remote.generation) { result in
+            switch result {
+            case .success, .failure(.refused): break
+            case .failure: lost()
+            }
+        }
+    }
+
+    // MARK: Agents that have gone
+
+    /// What a presenter of this process is to be told by this process, where no agent does.
+    private struct Untold: Sendable {
+        let presenter: UInt64
+        /// Before and after.
+        let items: Set<ClaimedItem>
+        let notices: [PresenterNotice]
+    }
+
+    /// Asked for before the presenters go with their items: what they are told depends on where they were.
+    private func untold(of request: ClaimRequest, _ outcome: ClaimBoard.Outcome) -> [Untold] {
+        state.withLock { $0.presenters }.sorted { $0.key < $1.key }.compactMap { number, presenter in
+            guard number != request.own else { return nil }
+            let notices = ClaimBoard.notices(of: outcome.moves, request.intents, to: presenter.item)
+            let last = outcome.moves.reduce(presenter.item) { $1.destination(of: $0) ?? $0 }
+            return notices.isEmpty ? nil : Untold(presenter: number, items: [presenter.item, last], notices: notices)
+        }
+    }
+
+    /// The agent that was to tell them has gone. One that has gone elsewhere since was told of that.
+    private func tell(_ untold: [Untold]) {
+        for one in untold {
+            guard let found = state.withLock({ $0.presenters[one.presenter] }), one.items.contains(found.item) else {
+                continue
+            }
+            for notice in one.notices { found.receive(.notice(claim: 0, notice)) }
+        }
     }
 }

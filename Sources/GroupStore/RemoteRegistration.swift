@@ -14,7 +14,7 @@ extension RemoteRegistry {
             return found
         }
         guard let presenter else { return }
-        guard let address = ItemAddress(presenter.item), let generation = link.generation else {
+        guard let address = ItemAddress(presenter.item), link.generation != nil else {
             return answered(number, .waiting(reason: "no agent answers at \(PrintablePath(socket))"))
         }
         var operation = PresentOperation(item: address, pid: presenter.holder.pid, program: presenter.holder.program)
@@ -22,7 +22,7 @@ extension RemoteRegistry {
         link.request(.present(operation)) { [weak self] result in
             guard let self else { return }
             switch result {
-            case .success(let reply): registered(number, as: presenter.item, reply, generation)
+            case .success(let reply): registered(number, as: presenter.item, reply)
             case .failure(.refused(let error)):
                 answered(
                     number,
@@ -49,11 +49,12 @@ extension RemoteRegistry {
         }
     }
 
-    private func registered(_ number: UInt64, as item: ClaimedItem, _ reply: JSONObject, _ generation: UInt64) {
-        guard let remote = reply.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value else {
+    private func registered(_ number: UInt64, as item: ClaimedItem, _ reply: AgentLink.Reply) {
+        guard let known = reply.object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value else {
             return answered(number, .refused(reason: "the agent sent a presenter without a number"))
         }
-        let claims = reply.claims("waits_for").map { Self.number(of: $0, generation) }
+        let remote = RemoteNumber(number: known, generation: reply.generation)
+        let claims = reply.object.claims("waits_for").map { Self.number(of: $0, reply.generation) }
         let (isWanted, isElsewhere) = state.withLock { state in
             guard let found = state.presenters[number] else { return (false, false) }
             guard found.item == item else {
@@ -65,60 +66,56 @@ extension RemoteRegistry {
             return (true, false)
         }
         if isWanted { return answered(number, .registered, claims) }
-        link.request(.unpresent(presenter: remote))
+        link.request(.unpresent(presenter: known), on: reply.generation)
         // It was moved meanwhile.
         if isElsewhere { register(number) }
     }
 
     /// `claims`: under way, and begun before.
     private func answered(_ number: UInt64, _ registration: FilePresenterRegistration, _ claims: [UInt64] = []) {
-        typealias Told = (first: (@Sendable ([UInt64]) -> Void)?, receive: @Sendable (PresenterMessage) -> Void)
+        typealias Told = (first: (@Sendable () -> Void)?, receive: @Sendable (PresenterMessage) -> Void)
         let (told, isNew, waiting) = state.withLock { state -> (Told?, Bool, [@Sendable () -> Void]) in
             guard let found = state.presenters[number] else { return (nil, false, []) }
             state.presenters[number]?.isAsking = false
             state.presenters[number]?.registration = registration
-            state.presenters[number]?.firstAnswer = nil
+            if state.presenters[number]?.firstAnswer.take() != nil { state.presenters[number]?.waitsFor = claims }
             state.presenters[number]?.whenAnswered = []
             return ((found.firstAnswer, found.receive), found.registration != registration, found.whenAnswered)
         }
         guard let told else { return }
         defer { for body in waiting { body() } }
-        if let first = told.first { return first(claims) }
+        if let first = told.first { return first() }
         if isNew { told.receive(.registration(registration)) }
         // It may have its item open, which those who claim it don't know: nobody waits for the answer.
         for claim in claims { told.receive(.request(claim: claim, .relinquish(.writer))) }
     }
 
-    /// Who tells presenters that their items were moved.
-    enum MoveTeller {
-        /// The agent, which has its presenters follow by itself.
-        case agent
-        /// The registry of this process has told them.
-        case process
-        /// The agent that was to tell them has gone. All but the claimant's own presenter are told here.
-        case nobody(own: UInt64?)
-    }
-
-    /// Presenters go with their items.
-    func moved(_ moves: [ClaimBoard.Outcome.Move], toldBy teller: MoveTeller) {
+    /// Presenters go with their items. `agentFollows`: the agent was told, and has its presenters follow by itself.
+    func moved(_ moves: [ClaimBoard.Outcome.Move], agentFollows: Bool) {
+        var elsewhere: Set<UInt64> = []
         for move in moves {
             for (number, presenter) in state.withLock({ $0.presenters }) {
                 guard let item = move.destination(of: presenter.item), item != presenter.item else { continue }
                 moved(number, to: item)
-                if case .agent = teller { continue }
-                if presenter.remote != nil { registerAgain(number) }
-                guard case .nobody(let own) = teller, number != own else { continue }
-                presenter.receive(.notice(claim: 0, .didMove(to: item, subitem: nil)))
+                elsewhere.insert(number)
             }
         }
+        guard !agentFollows else { return }
+        for number in elsewhere.sorted() { registerAgain(number) }
     }
 
+    /// As what it presents now.
     private func registerAgain(_ number: UInt64) {
-        let remote = state.withLock { state in
-            defer { state.presenters[number]?.remote = nil }
-            return state.presenters[number]?.remote
+        let found = state.withLock { state -> Presenter? in
+            guard let found = state.presenters[number], found.remote != nil else { return nil }
+            state.presenters[number]?.remote = nil
+            state.presenters[number]?.relinquished = []
+            return found
         }
-        if let remote { link.request(.unpresent(presenter: remote)) }
+        guard let found, let remote = found.remote else { return }
+        link.request(.unpresent(presenter: remote.number), on: remote.generation)
+        // The agent doesn't count it any more among those who have let go: nobody else says that those claims are over.
+        for claim in found.relinquished.sorted() { found.receive(.notice(claim: claim, .reacquire)) }
         register(number)
     }
 
@@ -146,10 +143,12 @@ extension RemoteRegistry {
             return askAboutWaiting()
         }
         guard let event = PresenterEvent(type: type, object),
-            let remote = object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value,
+            let presenter = object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value,
             let claim = object.string("claim").flatMap({ WireNumber($0, .claim) })?.value
         else { return }
-        let number = Self.number(of: claim, generation)
+        let (number, remote) = (
+            Self.number(of: claim, generation), RemoteNumber(number: presenter, generation: generation)
+        )
         let found = state.withLock { state -> (key: UInt64, value: Presenter)? in
             guard let found = state.presenters.first(where: { $0.value.remote == remote }) else { return nil }
             if case .relinquish = event { state.presenters[found.key]?.relinquished.insert(number) }
@@ -170,36 +169,47 @@ extension RemoteRegistry {
                 state.presenters[number]?.relinquished = []
                 state.presenters[number]?.registration = .waiting(reason: "the agent ended the connection")
             }
-            return lost.sorted { $0.key < $1.key }.map(\.value)
+            return lost.sorted { $0.key < $1.key }
         }
-        for presenter in lost {
+        for (number, presenter) in lost {
             presenter.receive(.registration(.waiting(reason: "the agent ended the connection")))
-            returnItem(presenter)
+            returnItem(to: number, presenter)
         }
     }
 
-    /// How long a presenter waits for those who are at work on its item when the agent is lost.
-    private static let lossDeadline = Duration.seconds(30)
-
-    private func returnItem(_ presenter: Presenter) {
+    private func returnItem(to number: UInt64, _ presenter: Presenter) {
         guard !presenter.relinquished.isEmpty else { return }
-        let claims = presenter.relinquished.sorted()
-        let thread = try? SystemThread(name: "gs-return") { [container] in
-            Self.waitUntilFree(presenter.item, container)
-            for claim in claims { presenter.receive(.notice(claim: claim, .reacquire)) }
+        let giveBack: @Sendable () -> Void = {
+            // What was done to the item meanwhile, nobody says either.
+            presenter.receive(.notice(claim: 0, .didChange(nil)))
+            for claim in presenter.relinquished.sorted() { presenter.receive(.notice(claim: claim, .reacquire)) }
         }
-        if thread == nil { for claim in claims { presenter.receive(.notice(claim: claim, .reacquire)) } }
+        let thread = try? SystemThread(name: "gs-return") { [weak self, container, lossTime] in
+            // Without the registry, or the presenter in it, nobody wants the item back.
+            while let item = self?.state.withLock({ $0.presenters[number]?.item }) {
+                let isFree = Self.waitUntilFree(item, container, lossTime) { [weak self] in
+                    self?.state.withLock { $0.presenters[number]?.item } != item
+                }
+                if isFree { return giveBack() }
+            }
+        }
+        if thread == nil { giveBack() }
     }
 
-    private static func waitUntilFree(_ item: ClaimedItem, _ container: GroupContainer) {
-        guard let claim = try? Claim([ClaimIntent(item, .read(.withoutChanges))], in: container) else { return }
-        let wait = ClaimWait(Deadline(after: lossDeadline))
+    /// False where somebody is at work on it all the time, or `isOver`.
+    private static func waitUntilFree(
+        _ item: ClaimedItem, _ container: GroupContainer, _ time: Duration, isOver: @escaping @Sendable () -> Bool
+    ) -> Bool {
+        // Where it can't be claimed, its presenter goes on: what it finds there tells it whether it can.
+        guard let claim = try? Claim([ClaimIntent(item, .read(.withoutChanges))], in: container) else { return true }
+        defer { claim.leave() }
+        let wait = ClaimWait(Deadline(after: time), isCancelled: isOver)
         do {
             try claim.standInLine(wait)
             try claim.enter(wait)
+            return true
         } catch {
-            // Its presenter goes on: what it finds there tells it whether it can.
+            return !(error is ClaimWait.TimedOut || error is ClaimWait.Cancelled)
         }
-        claim.leave()
     }
 }

@@ -6,6 +6,12 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
+/// What the agent calls a presenter or a claim. It means nothing in another connection.
+struct RemoteNumber: Hashable, Sendable {
+    let number: UInt64
+    let generation: UInt64
+}
+
 /// The presenters of this process and their claims, known to the agent for as long as there is one that serves the
 /// group, and to this process alone otherwise.
 ///
@@ -18,13 +24,14 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         let holder: FileHolder
         let versions: Set<String>?
         let receive: @Sendable (PresenterMessage) -> Void
-        /// The agent's number, in this connection.
-        var remote: UInt64?
+        var remote: RemoteNumber?
         /// The agent was asked and hasn't answered.
         var isAsking = false
         var registration = FilePresenterRegistration.waiting(reason: "the agent has not answered yet")
         /// Who waits for the agent's first answer.
-        var firstAnswer: (@Sendable ([UInt64]) -> Void)?
+        var firstAnswer: (@Sendable () -> Void)?
+        /// Claims under way when it came, for whoever waited for that answer.
+        var waitsFor: [UInt64] = []
         /// Claims of its own that wait until the agent knows it, or refuses to.
         var whenAnswered: [@Sendable () -> Void] = []
         /// In the registry of this process.
@@ -53,10 +60,14 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
     /// How long a presenter that comes waits for an agent that doesn't answer; it is registered when it does.
     private static let patience = Duration.seconds(2)
     let answerTime = Duration.milliseconds(500)
+    /// How long a presenter stands in line at a time for those who are at work on its item when the agent is lost: nobody is
+    /// kept from the line for ever.
+    let lossTime: Duration
 
-    init(_ container: GroupContainer, socket: FilePath) {
+    init(_ container: GroupContainer, socket: FilePath, lossTime: Duration = .seconds(30)) {
         self.container = container
         self.socket = socket
+        self.lossTime = lossTime
         link = AgentLink(socket)
         link.listen(self)
     }
@@ -72,28 +83,24 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         link.start()
         let inProcess = local.add(item, holder, versions: versions) { receive($0.numbered { $0 << 1 }) }
         let answered = DispatchSemaphore(value: 0)
-        let waitsFor = Mutex<[UInt64]>([])
         let number = state.withLock { state in
             let number = state.number()
             var presenter = Presenter(
                 item: item, holder: holder, versions: versions, receive: receive, local: inProcess.presenter)
-            presenter.firstAnswer = { claims in
-                waitsFor.withLock { $0 = claims }
-                answered.signal()
-            }
+            presenter.firstAnswer = { answered.signal() }
             state.presenters[number] = presenter
             return number
         }
         link.whenDecided { [weak self] in self?.register(number) }
         _ = answered.wait(timeout: .now() + .nanoseconds(Int(Self.patience.nanoseconds)))
-        // What comes later comes as a message.
-        let registration = state.withLock { state in
+        // What comes later comes as a message; what came is taken whole, though it may come this very moment.
+        let found = state.withLock { state in
             state.presenters[number]?.firstAnswer = nil
-            return state.presenters[number]?.registration
+            return state.presenters[number]
         }
         return PresenterAdmission(
-            presenter: number, waitsFor: inProcess.waitsFor.map { $0 << 1 } + waitsFor.withLock { $0 },
-            registration: registration ?? .waiting(reason: "it was removed"))
+            presenter: number, waitsFor: inProcess.waitsFor.map { $0 << 1 } + (found?.waitsFor ?? []),
+            registration: found?.registration ?? .waiting(reason: "it was removed"))
     }
 
     func remove(_ presenter: UInt64) {
@@ -102,7 +109,9 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         for body in found.whenAnswered { body() }
         guard let remote = found.remote else { return }
         // There may be room for another one now.
-        link.request(.unpresent(presenter: remote)) { [weak self] _ in self?.registerMissing() }
+        link.request(.unpresent(presenter: remote.number), on: remote.generation) { [weak self] _ in
+            self?.registerMissing()
+        }
     }
 
     /// Those of this process: whoever migrates a store asks the agent, which knows all.
@@ -114,13 +123,12 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         guard claim & 1 == 1 else {
             return local.answer(found.local, claim: claim >> 1, request, failure: failure)
         }
-        guard let remote = found.remote, let generation = link.generation,
-            Self.number(of: Self.remote(of: claim), generation) == claim
-        else { return false }
-        link.request(
-            .answer(
-                AnswerOperation(request.answer, claim: Self.remote(of: claim), presenter: remote, failure: failure)))
-        return true
+        guard let remote = found.remote, Self.number(of: Self.remote(of: claim), remote.generation) == claim else {
+            return false
+        }
+        let answer = AnswerOperation(
+            request.answer, claim: Self.remote(of: claim), presenter: remote.number, failure: failure)
+        return link.request(.answer(answer), on: remote.generation)
     }
 
     static func number(of remote: UInt64, _ generation: UInt64) -> UInt64 {

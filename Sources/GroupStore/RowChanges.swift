@@ -82,19 +82,24 @@ extension SharedStore {
         socket: FilePath? = AgentSocket.path(environment: AgentRegistries.environment),
         _ read: @escaping @Sendable ([JSONObject], JSONObject) -> Result
     ) async throws -> Result {
-        try await SystemThread.run(name: "gs-rows") {
-            do throws(AgentConnectionError) {
-                guard let socket else { throw .noSocketPath }
-                var rows: [JSONObject] = []
-                let reply = try AgentConnection(socket).request(operation, deadline: Deadline(after: answerTime)) {
-                    var row = $1
-                    row["type"] = .string($0)
-                    rows.append(row)
+        do {
+            return try await SystemThread.run(name: "gs-rows") {
+                do throws(AgentConnectionError) {
+                    guard let socket else { throw .noSocketPath }
+                    var rows: [JSONObject] = []
+                    let reply = try AgentConnection(socket).request(operation, deadline: Deadline(after: answerTime)) {
+                        var row = $1
+                        row["type"] = .string($0)
+                        rows.append(row)
+                    }
+                    return read(rows, reply)
+                } catch {
+                    throw GroupStoreError(error)
                 }
-                return read(rows, reply)
-            } catch {
-                throw GroupStoreError(error)
             }
+        } catch {
+            // There may be no thread to be had.
+            throw GroupStoreError.visible(error)
         }
     }
 }

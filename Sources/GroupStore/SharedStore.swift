@@ -95,8 +95,17 @@ public final class SharedStore: Sendable {
     }
 
     /// Where it is when nobody is moving it. Waits, on the calling thread, until a relocation under way is over; one
-    /// that was interrupted is undone as far as it is needed. Throws `GroupStoreError`.
+    /// that was interrupted is undone as far as it is needed. Throws `GroupStoreError`; `FileCoordinationError` when it is
+    /// cancelled.
     func settledURL(_ deadline: Deadline, isCancelled: () -> Bool = { false }) throws -> URL {
+        do {
+            return try awaitSettledURL(deadline, isCancelled: isCancelled)
+        } catch {
+            throw GroupStoreError.visible(error)
+        }
+    }
+
+    private func awaitSettledURL(_ deadline: Deadline, isCancelled: () -> Bool) throws -> URL {
         var wait = Duration.milliseconds(1)
         while true {
             let isQuiet = try whereabouts != .moving && !WithdrawnDatabase.isUnfinished(component, in: container)

@@ -116,7 +116,7 @@ final class ChangeReader: Sendable {
                 }
             }
         } catch {
-            deliver(.failure(GroupStoreError(.system, "\(error)", remedy: "too many threads?")))
+            deliver(.failure(GroupStoreError(.system, "\(error)", remedy: error.remedy)))
         }
     }
 
@@ -133,7 +133,11 @@ final class ChangeReader: Sendable {
 
     private func deliver(_ delivery: Delivery) {
         state.withLock { state in
-            if case .change(let change) = delivery { state.token = change.token ?? state.token }
+            switch delivery {
+            case .change(let change): state.token = change.token ?? state.token
+            // Nobody is at work for whoever asks once more.
+            case .failure, .end: state.isEnded = true
+            }
             return state.consumer.take()
         }?.resume(returning: delivery)
     }

@@ -51,7 +51,7 @@ public final class StorePresentation: FilePresenter {
 
     func begin() async throws {
         let seat = try await PresenterSeats.process(store.container).add(self, in: store.container)
-        if case .refused(let reason) = seat.registration { await runner.report(refused: reason) }
+        if case .refused(let reason) = seat.registration { runner.report(refused: reason) }
         do {
             try await runner.begin(self)
         } catch {
@@ -83,7 +83,7 @@ public final class StorePresentation: FilePresenter {
     }
 
     public func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {
-        if case .refused(let reason) = registration { await runner.report(refused: reason) }
+        if case .refused(let reason) = registration { runner.report(refused: reason) }
     }
 }
 

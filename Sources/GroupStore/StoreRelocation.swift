@@ -19,15 +19,20 @@ public enum RelocationProgress: Sendable {
 extension SharedStore {
     /// Asks the agent to bring the store from `legacyURL` to the group container, now. Ends after `finished`. Throws
     /// `GroupStoreError`: `busy` with who holds it, `refused` with what is in the way, `noAgent`; nothing has changed
-    /// then. A task that is cancelled stops following; the agent goes on.
+    /// then. A task that is cancelled, or lets go of the sequence, gives the relocation up: the agent puts everything back,
+    /// unless the store has just arrived.
     public func relocate(deadline: Duration = .seconds(30)) -> AsyncThrowingStream<RelocationProgress, any Error> {
+        relocate(deadline: deadline, socket: AgentSocket.path(environment: AgentRegistries.environment))
+    }
+
+    func relocate(deadline: Duration, socket: FilePath?) -> AsyncThrowingStream<RelocationProgress, any Error> {
         AsyncThrowingStream { continuation in
             do {
-                let asked = try RelocationInquiry(self, deadline: deadline)
+                let asked = try RelocationInquiry(self, deadline: deadline, socket: socket)
                 continuation.onTermination = { _ in asked.end() }
                 _ = try SystemThread(name: "gs-relocate") { asked.run(continuation) }
             } catch {
-                continuation.finish(throwing: error)
+                continuation.finish(throwing: GroupStoreError.visible(error))
             }
         }
     }
@@ -37,16 +42,19 @@ extension SharedStore {
 private final class RelocationInquiry: Sendable {
     private let operation: RelocateOperation
     private let socket: FilePath
-    private let wire = Mutex<AgentWire?>(nil)
+    private let state = Mutex(State())
 
-    init(_ store: SharedStore, deadline: Duration) throws {
+    private struct State {
+        var wire: AgentWire?
+        var isEnded = false
+    }
+
+    init(_ store: SharedStore, deadline: Duration, socket: FilePath?) throws {
         guard let legacy = store.legacyURL else {
             throw GroupStoreError(
                 .badName, "\(store.name) has no legacy place", remedy: "give the store its legacy URL")
         }
-        guard let socket = AgentSocket.path(environment: AgentRegistries.environment) else {
-            throw GroupStoreError(AgentConnectionError.noSocketPath)
-        }
+        guard let socket else { throw GroupStoreError(AgentConnectionError.noSocketPath) }
         self.socket = socket
         let source = FilePath(legacy.path)
         let group = store.container.directory.path
@@ -54,17 +62,31 @@ private final class RelocationInquiry: Sendable {
         operation.sourceIdentity = FileStatus(following: source).map { .init($0.identity) }
         operation.groupIdentity = FileStatus(following: group).map { .init($0.identity) }
         operation.name = store.component.bytes
-        operation.deadline = deadline.seconds
+        // What the agent takes, whatever a caller takes for long.
+        operation.deadline = max(.zero, min(deadline, .seconds(86_400))).seconds
         self.operation = operation
     }
 
     /// The follower has gone.
-    func end() { wire.withLock { $0 }?.end() }
+    func end() {
+        state.withLock { state in
+            state.isEnded = true
+            return state.wire
+        }?.end()
+    }
+
+    /// For whoever goes before the agent has greeted.
+    private func keep(_ wire: AgentWire) {
+        let isEnded = state.withLock { state in
+            state.wire = wire
+            return state.isEnded
+        }
+        if isEnded { wire.end() }
+    }
 
     func run(_ continuation: AsyncThrowingStream<RelocationProgress, any Error>.Continuation) {
         do throws(AgentConnectionError) {
-            let connection = try AgentConnection(socket)
-            wire.withLock { $0 = connection.wire }
+            let connection = try AgentConnection(socket, greeting: keep)
             // How long a copy takes is the disk's business; an agent that dies is noticed at once.
             let summary = try connection.request(.relocate(operation), deadline: .none) { type, object in
                 if let progress = RelocationProgress(type: type, object) { continuation.yield(progress) }

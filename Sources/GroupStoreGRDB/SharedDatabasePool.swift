@@ -86,10 +86,11 @@ public final class SharedDatabasePool: Sendable {
     ) async throws {
         self.store = store
         self.configuration = configuration
-        self.patience = patience
+        // What a clock can't count is no longer than anybody waits.
+        self.patience = min(patience, .seconds(100 * 365 * 86_400))
         self.prepare = prepare
         let made = try await store.present(
-            openableModelVersions: openableModelVersions, open: { [self] url in try open(url) },
+            openableModelVersions: openableModelVersions, open: { [self] url in try await open(url) },
             close: { [self] in try await closePool() }, failed: { [self] error in couldNotOpen(error) })
         presentation.withLock { $0 = made }
         follow()
@@ -152,8 +153,8 @@ public final class SharedDatabasePool: Sendable {
 // MARK: - The pool comes and goes
 
 extension SharedDatabasePool {
-    private func open(_ url: URL) throws {
-        let pool = try DatabasePool(path: url.path, configuration: configuration)
+    private func open(_ url: URL) async throws {
+        let pool = try await openPool(url)
         try prepare(pool)
         let waiting = state.withLock { state in
             state.pool = pool
@@ -165,6 +166,31 @@ extension SharedDatabasePool {
         }
         for continuation in waiting { continuation.resume() }
         follow()
+    }
+
+    /// SQLite asks no busy handler when a store goes over to write-ahead mode while somebody writes it or does the same: it
+    /// has begun to read, and gives up at once (https://sqlite.org/c3ref/busy_handler.html). So the configuration's busy mode
+    /// is kept here.
+    private func openPool(_ url: URL) async throws -> DatabasePool {
+        let began = ContinuousClock.now
+        var tries = 0
+        while true {
+            do {
+                return try DatabasePool(path: url.path, configuration: configuration)
+            } catch let error as DatabaseError where error.resultCode == .SQLITE_BUSY && waits(tries, since: began) {
+                tries += 1
+                try await Task.sleep(for: .milliseconds(Int.random(in: 2...20)))
+            }
+        }
+    }
+
+    private func waits(_ tries: Int, since began: ContinuousClock.Instant) -> Bool {
+        switch configuration.busyMode {
+        // Who opens the store at the same moment is no reason not to open it: that is over in an instant.
+        case .immediateError: began.duration(to: .now) < .seconds(1)
+        case .timeout(let seconds): began.duration(to: .now) / .seconds(1) < seconds
+        case .callback(let callback): callback(tries)
+        }
     }
 
     private func couldNotOpen(_ error: any Error) {

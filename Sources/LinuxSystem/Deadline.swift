@@ -9,7 +9,10 @@ package struct Deadline: Sendable {
 
     private init(instant: ContinuousClock.Instant?) { self.instant = instant }
 
-    package init(after duration: Duration) { instant = ContinuousClock.now.advanced(by: duration) }
+    /// However long or negative: longer than `Duration.longestWait` is as long as that.
+    package init(after duration: Duration) {
+        instant = ContinuousClock.now.advanced(by: max(.zero, min(duration, .longestWait)))
+    }
 
     package var hasPassed: Bool { instant.map { ContinuousClock.now >= $0 } ?? false }
 
@@ -24,9 +27,14 @@ extension Duration {
         Double(components.seconds) + Double(components.attoseconds) / 1e18
     }
 
+    /// What is too much for it is the most, or the least, that there is.
     package var nanoseconds: Int64 {
-        components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000
+        let (seconds, attoseconds) = max(.nanoseconds(Int64.min), min(self, .nanoseconds(Int64.max))).components
+        return seconds * 1_000_000_000 + attoseconds / 1_000_000_000
     }
+
+    /// A hundred years: nobody waits longer, and clocks, sums and nanoseconds can count it.
+    package static let longestWait = Duration.seconds(100 * 365 * 86_400)
 }
 
 /// Holds the calling thread for a bounded time; for threads of ours that do nothing else meanwhile.

@@ -35,6 +35,19 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
         }
     }
 
+    /// What would help, for those who know of nothing better.
+    package var remedy: String {
+        if let obstacleRemedy { return obstacleRemedy }
+        return switch errno {
+        case .permissionDenied, .notPermitted, .readOnlyFileSystem: "check who may read and write there"
+        case .tooManyOpenFiles, .tooManyOpenFilesInSystem: "close files, or raise the limit: ulimit -n"
+        case .resourceTemporarilyUnavailable where call == "pthread_create", .noMemory:
+            "end something, or raise the limits of threads and memory: ulimit -u, ulimit -v"
+        case .noSpace, .diskQuotaExceeded: "make room there"
+        default: "see groupstore doctor"
+        }
+    }
+
     package var description: String {
         let place = path.map { " \(PrintablePath($0))" } ?? ""
         return "\(call)\(place): \(errno) (errno \(errno.rawValue))"

@@ -4,7 +4,6 @@ import ManagedObjectModel
 import PersistentStore
 import StoreMigration
 import StoreRelocation
-import Synchronization
 import SystemPackage
 
 extension ModelBundle {
@@ -35,12 +34,6 @@ extension ModelBundle {
     }
 }
 
-private final class Cancellation: Sendable {
-    private let requested = Mutex(false)
-    var isRequested: Bool { requested.withLock { $0 } }
-    func request() { requested.withLock { $0 = true } }
-}
-
 /// The work of it, on one thread.
 private struct StorePreparing: Sendable {
     let bundle: ModelBundle
@@ -52,8 +45,12 @@ private struct StorePreparing: Sendable {
     func run() throws -> StorePreparation {
         do {
             guard !isCancelled() else { throw CancellationError() }
+            // Before the first lease is taken.
+            FileLease.ignoreBreakSignal()
             // A migration that was killed may have left the store under another name.
-            _ = try RelocationEngine(request).recover { _ in }
+            if let name = path.lastComponent.flatMap(StoreName.init) {
+                try RelocationEngine(request, isCancelled: isCancelled).finishInterrupted(of: name)
+            }
             if FileStatus(following: path) == nil, let created = try createUnlessMade() { return created }
             return try migrate()
         } catch let failure as RelocationFailure {
@@ -147,7 +144,6 @@ private struct StorePreparing: Sendable {
                 remedy: "let the store be migrated automatically")
         }
         request.transform = transform
-        FileLease.ignoreBreakSignal()
         let engine = RelocationEngine(
             request, isCancelled: isCancelled,
             report: { event in

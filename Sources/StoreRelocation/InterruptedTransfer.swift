@@ -53,11 +53,16 @@ extension RelocationEngine {
         }
     }
 
-    /// Brings to its end what was interrupted of one store.
-    package func finishInterrupted(of store: StoreLocation) throws(RelocationFailure) {
+    /// Brings to its end what was interrupted of one store of the group. What was of others is waited for by nobody who
+    /// doesn't need them.
+    package func finishInterrupted(of name: StoreName) throws(RelocationFailure) {
         do {
             let container = try RelocationPlaces.container(request.group)
-            guard try !container.journals().isEmpty else { return }
+            let store = StoreLocation(directory: container.directory, name: name)
+            let isConcerned = try container.journals().contains {
+                $0.concerns(name.database, in: container.directory, of: container)
+            }
+            guard isConcerned else { return }
             try exclusively(container) { try Recovery(container: container, report: report).run(before: [store]) }
         } catch {
             throw RelocationFailure(error, request)

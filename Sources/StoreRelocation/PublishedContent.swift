@@ -149,7 +149,28 @@ extension RelocationEngine {
         let content = try content(of: store) ?? .same
         let isInPlace = summary.outcome != .relocated
         report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
-        guard content.isNew else { return summary }
+        try rehearse(content, of: store, decision, isInPlace: isInPlace, &summary)
+        return summary
+    }
+
+    /// What would come of the group's store, where there is no other.
+    func prospectInPlace() throws -> RelocationSummary {
+        let places = try RelocationPlaces(request)
+        relinquish(places)
+        defer { reacquire(places) }
+        var summary = RelocationSummary(.nothingToDo, from: places.group.path, to: places.group.path)
+        guard let content = try content(of: places.group) else { return summary }
+        let decision = try RelocationDecision(places, request)
+        try rehearse(content, of: places.group, decision, isInPlace: true, &summary)
+        return summary
+    }
+
+    private func rehearse(
+        _ content: PublishedContent, of store: StoreLocation, _ decision: RelocationDecision, isInPlace: Bool,
+        _ summary: inout RelocationSummary
+    ) throws {
+        let places = decision.places
+        guard content.isNew else { return }
         if content.isTransformed, let transform = request.transform {
             let rehearsed = try transform.rehearse(store, isMoved: !isInPlace)
             summary.losses = rehearsed?.losses ?? .none
@@ -167,22 +188,17 @@ extension RelocationEngine {
         }
         summary.method = .migrate
         if content.reason != nil { (summary.outcome, summary.method) = (.setAside, .replace) }
-        return summary
     }
 
-    /// There is no legacy store, and no directory that could have one; the group's own may be of an older model.
-    func withoutLegacyDirectory() throws(RelocationFailure) -> RelocationSummary {
-        let name = request.name ?? request.source.lastComponent ?? .currentDirectory
-        let path = request.group.appending(name)
-        guard request.transform != nil, FileStatus(following: path) != nil else {
-            return RelocationSummary(.nothingToDo, from: request.source, to: path)
-        }
+    /// Where there is no legacy directory, and so no legacy store: this engine, for the group's own, which may be of an
+    /// older model. Nil where that isn't there, or isn't to be changed.
+    var forGroupsStore: RelocationEngine? {
+        let path = request.group.appending(request.name ?? request.source.lastComponent ?? .currentDirectory)
+        guard request.transform != nil, FileStatus(following: path) != nil else { return nil }
         var engine = self
         engine.request.source = path
         engine.request.name = nil
-        var summary = try engine.transform()
-        summary.from = request.source
-        return summary
+        return engine
     }
 
     /// Throws `RelocationFailure` where a registered presenter could not open the store afterwards.

@@ -45,7 +45,10 @@ package struct RelocationEngine {
             guard try isOutdated || !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
             return try claimed(places.group.name.database, in: places.container).run(places)
         } catch is RelocationPlaces.NoLegacyDirectory {
-            return try withoutLegacyDirectory()
+            guard let engine = forGroupsStore else { return noLegacyDirectory }
+            var summary = try engine.transform()
+            summary.from = request.source
+            return summary
         } catch {
             throw RelocationFailure(error, request)
         }
@@ -112,7 +115,14 @@ package struct RelocationEngine {
             let decision = try RelocationDecision(places, request)
             return try prospect(decision)
         } catch is RelocationPlaces.NoLegacyDirectory {
-            return noLegacyDirectory
+            guard let engine = forGroupsStore else { return noLegacyDirectory }
+            do {
+                var summary = try engine.prospectInPlace()
+                summary.from = request.source
+                return summary
+            } catch {
+                throw RelocationFailure(error, engine.request)
+            }
         } catch {
             throw RelocationFailure(error, request)
         }

@@ -70,6 +70,37 @@ struct StoreCreationTests {
         #expect(try location.directory.names() == ["New.sqlite"])
     }
 
+    /// Closing a descriptor of a database drops all of the process's locks on it: none is closed once it has its name.
+    @Test func whoOpensItAtOnceKeepsTheirLocks() throws {
+        let directory = try TemporaryDirectory()
+        let place = try Directory(directory.path)
+        let model = try ManagedObjectModel(entities: [EntityDescription(name: "Note")])
+        let name = try #require(StoreName("New.sqlite"))
+        var new: NewStore? = try NewStore(at: StoreLocation(directory: place, name: name))
+        try StoreLayout(model).makeStore(at: #require(new).path)
+        try new?.publish(writeAhead: false)
+        #expect(try place.names() == ["New.sqlite"])
+        let writer = try StoreWriter(directory.path.appending("New.sqlite"))
+        try writer.execute("BEGIN IMMEDIATE")
+        new = nil
+        #expect(!OpenFileLock.isFree("New.sqlite", in: place))
+        try writer.execute("ROLLBACK")
+    }
+
+    /// A killed run leaves its lock behind, which nobody holds.
+    @Test func whatAKilledRunLeftIsRemoved() throws {
+        let directory = try TemporaryDirectory()
+        let place = try Directory(directory.path)
+        let name = try #require(StoreName("New.sqlite"))
+        let made = try NewStore(at: StoreLocation(directory: place, name: name))
+        let remains = [".groupstore-new-1f", ".groupstore-new-1f-journal", ".groupstore-new-1f-lock"]
+        for file in remains { try DurableFile.write([], as: #require(.init(file)), in: place, mode: 0o600) }
+        _ = try NewStore(at: StoreLocation(directory: place, name: #require(StoreName("Other.sqlite"))))
+        // What is being made is left alone.
+        #expect(try Set(place.names().map(\.string)).isDisjoint(with: remains))
+        #expect(try place.status(made.staged.name.database) != nil)
+    }
+
     /// What isn't published leaves nothing.
     @Test func anUnfinishedStoreIsGone() throws {
         let directory = try TemporaryDirectory()

@@ -52,7 +52,7 @@ import Testing
 
     @Test func aPresenterIsRegisteredWhenItsGroupIsServed() async throws {
         let agent = try otherAgent()
-        let (presenter, seats) = (Presenter(item), seats())
+        let (presenter, seats) = (NotingPresenter(item), seats())
         let seat = try await seats.add(presenter, in: container)
         guard case .waiting(let reason) = seat.registration else { throw Unexpected("\(seat.registration)") }
         #expect(reason.contains(AgentProcess.group))
@@ -70,7 +70,7 @@ import Testing
 
     /// An access that began without an agent, and waits for what a presenter holds: one that comes meanwhile is asked.
     @Test func anAgentThatComesWhileAnAccessWaitsIsAsked() async throws {
-        let presenter = Presenter(item)
+        let presenter = NotingPresenter(item)
         let seats = seats()
         let seat = try await seats.add(presenter, in: container)
         guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
@@ -89,7 +89,7 @@ import Testing
 
     /// A coordinator's own presenter isn't asked, even where the agent is only just told of it.
     @Test func anOwnPresenterIsNotAskedByAnAgentThatJustCame() async throws {
-        let (presenter, seats) = (Presenter(item), seats())
+        let (presenter, seats) = (NotingPresenter(item), seats())
         _ = try await seats.add(presenter, in: container)
         for _ in 1...5 {
             let agent = try AgentProcess(places, legacy: [])
@@ -114,7 +114,7 @@ import Testing
 
     @Test func aMovedPresenterComesBackAsWhatItIsNow() async throws {
         var agent = try AgentProcess(places, legacy: [])
-        let (presenter, seats) = (Presenter(item), seats())
+        let (presenter, seats) = (NotingPresenter(item), seats())
         _ = try await seats.add(presenter, in: container)
         let moved = URL(path: places.group.appending("Moved.sqlite"))
         let coordinator = FileCoordinator(in: container, seats: self.seats())
@@ -144,7 +144,7 @@ import Testing
         let error = await #expect(throws: FileCoordinationError.self) { try await access(deadline: .milliseconds(300)) }
         #expect(error?.code == .busy)
         #expect(error?.message.contains("did not answer") == true)
-        let (presenter, seats) = (Presenter(item), seats())
+        let (presenter, seats) = (NotingPresenter(item), seats())
         let seat = try await seats.add(presenter, in: container)
         // Both have come back, and the agent stands still.
         guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
@@ -158,9 +158,9 @@ import Testing
     @Test func hundredsOfPresentersAreServed() async throws {
         let agent = try AgentProcess(places, legacy: [])
         let seats = seats()
-        var presenters: [Presenter] = []
+        var presenters: [NotingPresenter] = []
         for number in 1...300 {
-            let presenter = Presenter(URL(path: places.group.appending("Notes \(number)")))
+            let presenter = NotingPresenter(URL(path: places.group.appending("Notes \(number)")))
             #expect(try await seats.add(presenter, in: container).registration == .registered)
             presenters.append(presenter)
         }
@@ -176,7 +176,7 @@ import Testing
         do {
             let made = RemoteRegistry(container, socket: socket)
             registry = made
-            let (presenter, seats) = (Presenter(item), PresenterSeats(registry: made))
+            let (presenter, seats) = (NotingPresenter(item), PresenterSeats(registry: made))
             _ = try await seats.add(presenter, in: container)
             seats.remove(presenter)
         }
@@ -186,20 +186,26 @@ import Testing
 }
 
 /// Notes what it is asked and told.
-private final class Presenter: FilePresenter {
+final class NotingPresenter: FilePresenter {
     private let url: Mutex<URL>
     private let held = Mutex<PresentedClaim?>(nil)
+    private let refuses = Mutex(false)
     let log = Log()
+
+    struct CannotClose: Error {}
 
     init(_ url: URL) { self.url = Mutex(url) }
 
     /// Kept until a writer asks.
     func hold(_ claim: PresentedClaim) { held.withLock { $0 = claim } }
 
+    func refuse() { refuses.withLock { $0 = true } }
+
     var presentedItemURL: URL? { url.withLock { $0 } }
 
     func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
         log.note("to writer")
+        guard !refuses.withLock({ $0 }) else { throw CannotClose() }
         held.withLock { $0.take() }?.leave()
         return { [self] in log.note("reacquires") }
     }

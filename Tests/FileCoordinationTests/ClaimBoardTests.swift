@@ -88,4 +88,25 @@ import Testing
         #expect(actions.last == .tell(2, 1, .reacquire))
         #expect(board.item(of: 2) == new)
     }
+
+    /// Two items that change places go by way of a third name: each presenter ends where its item does.
+    @Test func movesFollowOnEachOther() {
+        var board = board(2)
+        let other = ClaimedItem(container: "g", path: "Other")
+        let between = ClaimedItem(container: "g", path: "Between")
+        _ = board.add(3, other, holder)
+        _ = board.begin(1, [notes, other].map { ClaimIntent($0, .write(.forMoving)) }, own: nil)
+        let moves = [(notes, between), (other, notes), (between, other)].map {
+            ClaimBoard.Outcome.Move(from: $0, to: $1)
+        }
+        let actions = board.end(1, .init(tookPlace: true, moves: moves))
+        #expect(
+            actions == [
+                .tell(2, 1, .didMove(to: between, subitem: nil)), .tell(2, 1, .didMove(to: other, subitem: nil)),
+                .tell(2, 1, .didChange(nil)), .tell(2, 1, .reacquire),
+                .tell(3, 1, .didMove(to: notes, subitem: nil)), .tell(3, 1, .didChange(nil)), .tell(3, 1, .reacquire),
+            ])
+        #expect(board.item(of: 2) == other)
+        #expect(board.item(of: 3) == notes)
+    }
 }

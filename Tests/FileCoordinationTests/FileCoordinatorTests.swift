@@ -167,6 +167,50 @@ import Testing
         #expect(rig.log.entries.prefix(5) == ["P saves", "P writes", "P has saved", "P to reader", "read"])
     }
 
+    /// It reads the item when it hears of a change, while the next writer waits for it to let go: the reading goes first.
+    @Test func aReadOfWhatChangedRunsBeforeTheNextWriter() async throws {
+        let presenter = try await rig.present(rig.notes)
+        _ = try await rig.present(rig.notes, name: "Q")
+        let next = Mutex<Task<Void, any Error>?>(nil)
+        presenter.onChange { [self] in
+            guard next.withLock({ $0 }) == nil else { return }
+            next.withLock { $0 = Task { try await write(rig.coordinator()) } }
+            // All are asked at once.
+            while rig.log.entries.count(where: { $0 == "Q to writer" }) < 2 { await Task.yield() }
+            do {
+                try await rig.coordinator(presenter).coordinate(
+                    with: [.readingIntent(with: rig.notes)], deadline: .seconds(10)
+                ) { _ in rig.log.note("P reads") }
+            } catch {
+                rig.log.note("P can't read: \(error)")
+            }
+        }
+        try await write(rig.coordinator())
+        await rig.log.has("P changed")
+        while next.withLock({ $0 }) == nil { await Task.yield() }
+        try await next.withLock { $0 }?.value
+        #expect(
+            rig.log.entries.filter { $0 == "write" || $0.hasPrefix("P reads") || $0.hasPrefix("P can't") }
+                == ["write", "P reads", "write"])
+    }
+
+    /// It stood in line before its presenter was asked, which may wait for that very access.
+    @Test func anAccessThatWaitsGoesOnWhenItsPresenterIsAsked() async throws {
+        let presenter = try await rig.present(rig.notes)
+        let intents = [ClaimIntent(try rig.container.item(at: rig.notes), .write([]))]
+        let claim = try Claim(intents, in: rig.container)
+        try claim.standInLine(ClaimWait(Deadline(after: .ample)))
+        let reading = Task { try await read(rig.coordinator(presenter)) }
+        while rig.container.claimRecords().count < 2 { await Task.yield() }
+        presenter.onRelinquish { try await reading.value }
+        let number = try rig.seats.registry.begin(intents, own: nil, deadline: .ample) { _ in }
+        try await reading.value
+        claim.leave()
+        rig.seats.registry.end(number, ClaimBoard.Outcome(tookPlace: false))
+        await rig.log.has("P reacquires")
+        #expect(rig.log.entries.last == "P reacquires")
+    }
+
     /// nsfilepresenter/savepresenteditemchanges(completionhandler:): an error fails the access
     @Test func aPresentersErrorFailsTheAccess() async throws {
         let presenter = try await rig.present(rig.notes)
@@ -311,6 +355,23 @@ import Testing
             }
             #expect(error?.code == .busy)
         }
+    }
+
+    @Test func aDeadlineMayBeAsLongAsADuration() async throws {
+        for deadline in [Duration.seconds(Int64.max), .seconds(Int64.max) * 10] {
+            try await rig.coordinator().coordinate(with: [.writingIntent(with: rig.notes)], deadline: deadline) { _ in }
+        }
+        // Its nanoseconds are needed where somebody is in the way.
+        let held = try Claim([ClaimIntent(try rig.container.item(at: rig.notes), .write([]))], in: rig.container)
+        try held.standInLine(ClaimWait(Deadline(after: .ample)))
+        let waiting = Task { [rig] in
+            try await rig.coordinator().coordinate(
+                with: [.writingIntent(with: rig.notes)], deadline: .seconds(Int64.max)
+            ) { _ in }
+        }
+        while rig.container.claimRecords().count < 2 { await Task.yield() }
+        held.leave()
+        try await waiting.value
     }
 
     @Test func aPresenterThatIsAddedTwiceIsCalledOnce() async throws {

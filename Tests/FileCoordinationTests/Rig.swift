@@ -52,6 +52,7 @@ final class RecordingPresenter: FilePresenter {
     private let log: Log
     private let saving = Mutex<(@Sendable () async throws -> Void)?>(nil)
     private let relinquishing = Mutex<(@Sendable () async throws -> Void)?>(nil)
+    private let changing = Mutex<(@Sendable () async -> Void)?>(nil)
 
     init(_ url: URL, _ name: String, _ log: Log) {
         place = Mutex(url)
@@ -63,6 +64,8 @@ final class RecordingPresenter: FilePresenter {
 
     func onSave(_ body: @escaping @Sendable () async throws -> Void) { saving.withLock { $0 = body } }
     func onRelinquish(_ body: @escaping @Sendable () async throws -> Void) { relinquishing.withLock { $0 = body } }
+
+    func onChange(_ body: @escaping @Sendable () async -> Void) { changing.withLock { $0 = body } }
 
     private func note(_ what: String) { log.note("\(name) \(what)") }
 
@@ -94,7 +97,10 @@ final class RecordingPresenter: FilePresenter {
         note("is now \(newURL.lastPathComponent)")
     }
 
-    func presentedItemDidChange() async { note("changed") }
+    func presentedItemDidChange() async {
+        note("changed")
+        await changing.withLock { $0 }?()
+    }
     func presentedSubitemDidChange(at url: URL) async { note("changed in \(url.lastPathComponent)") }
     func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async {
         note("\(oldURL.lastPathComponent) is now \(newURL.lastPathComponent)")

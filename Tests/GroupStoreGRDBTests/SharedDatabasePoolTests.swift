@@ -36,6 +36,35 @@ import Testing
         #expect(error?.description == "Notes.sqlite is closed")
     }
 
+    /// SQLite asks no busy handler when a store goes over to write-ahead mode.
+    @Test func aWriterIsWaitedForWhenTheStoreIsOpened() async throws {
+        var unsafe = GRDB.Configuration()
+        unsafe.allowsUnsafeTransactions = true
+        let writer = try DatabaseQueue(path: store.groupURL.path, configuration: unsafe)
+        try await writer.writeWithoutTransaction {
+            try $0.execute(sql: "CREATE TABLE note (title TEXT); BEGIN IMMEDIATE; INSERT INTO note VALUES ('one')")
+        }
+        var configuration = GRDB.Configuration()
+        configuration.busyMode = .callback { tries in
+            if tries == 2 { try? writer.writeWithoutTransaction { try $0.execute(sql: "COMMIT") } }
+            return tries < 1000
+        }
+        let notes = try await SharedDatabasePool(store, configuration: configuration)
+        #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
+        try await notes.close()
+    }
+
+    /// Several that open a new store at once, without any patience of their own.
+    @Test func manyOpenANewStoreAtOnce() async throws {
+        for round in 1...10 {
+            let store = try SharedStore("Store \(round).sqlite", in: container)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 1...6 { group.addTask { try await SharedDatabasePool(store).close() } }
+                try await group.waitForAll()
+            }
+        }
+    }
+
     /// Nor does it leave itself behind, with its descriptors.
     @Test func whatIsClosedIsLetGoOf() async throws {
         weak var pool: SharedDatabasePool?

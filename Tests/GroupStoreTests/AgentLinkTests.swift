@@ -1,5 +1,6 @@
 import AgentProtocol
 import LinuxSystem
+import Synchronization
 import SystemPackage
 import TestSupport
 import Testing
@@ -33,17 +34,33 @@ import Testing
         _ = consume listener
     }
 
-    /// Greets the next one that connects, as an agent does.
-    private func greet(_ listener: borrowing Descriptor) async throws -> Descriptor {
-        let hello = AgentMessage.hello(
-            protocol: WireLine.protocolVersion, agent: "test", longestLine: Int64(WireLine.longest))
-        while true {
-            if let connection = try UnixSocket.accept(on: listener) {
-                _ = try UnixSocket.send(WireLine.bytes(hello.json)[...], on: connection.raw)
-                return connection
-            }
-            await Task.yield()
+    /// Its numbers would be another presenter's or claim's to the agent that came since.
+    @Test func whatIsMeantForAnEarlierConnectionIsNotSent() async throws {
+        let scratch = try TemporaryDirectory()
+        let socket = scratch.path.appending("agent.sock")
+        let listener = try UnixSocket.listen(at: socket)
+        let link = AgentLink(socket)
+        link.start()
+        defer { link.stop() }
+        do { _ = try await greet(listener) }
+        let connection = try await greet(listener)
+        while link.generation != 2 { await Task.yield() }
+        let answer = Mutex<AgentConnectionError?>(nil)
+        let isSent = link.request(.unpresent(presenter: 1), on: 1) { result in
+            if case .failure(let error) = result { answer.withLock { $0 = error } }
         }
+        #expect(!isSent)
+        #expect(answer.withLock { $0 } == .lost(socket))
+        #expect(link.request(.unpresent(presenter: 2), on: 2))
+        let line = try #require(try await connection.line())
+        #expect(line.contains("\"p2\""))
+    }
+
+    /// Greets the next one that connects, as an agent does.
+    private func greet(_ listener: borrowing Descriptor) async throws -> StandInAgent {
+        let agent = try await StandInAgent.accept(on: listener)
+        try agent.greet()
+        return agent
     }
 }
 

@@ -54,13 +54,15 @@ struct HistoryTests {
     }
 
     /// TEMP triggers run before all others: what they do to the row is recorded before the change that they ran for.
-    @Test(arguments: ["id INTEGER PRIMARY KEY, u UNIQUE", "id TEXT COLLATE NOCASE, u, PRIMARY KEY (id, u)"], [
-        ("DELETE", "INSERT INTO t VALUES (old.id, old.u)", "DELETE FROM t WHERE id = 1", true),
-        ("UPDATE", "DELETE FROM t WHERE id = new.id", "UPDATE t SET u = 20 WHERE id = 1", false),
-        ("UPDATE", "DELETE FROM t WHERE id = new.id", "UPDATE t SET id = 7 WHERE id = 1", false),
-        ("UPDATE", "INSERT INTO t VALUES (old.id, old.u)", "UPDATE t SET id = 7, u = 20 WHERE id = 1", true),
-        ("INSERT", "DELETE FROM t WHERE id = new.id", "INSERT OR REPLACE INTO t VALUES (1, 10)", false),
-    ])
+    @Test(
+        arguments: ["id INTEGER PRIMARY KEY, u UNIQUE", "id TEXT COLLATE NOCASE, u, PRIMARY KEY (id, u)"],
+        [
+            ("DELETE", "INSERT INTO t VALUES (old.id, old.u)", "DELETE FROM t WHERE id = 1", true),
+            ("UPDATE", "DELETE FROM t WHERE id = new.id", "UPDATE t SET u = 20 WHERE id = 1", false),
+            ("UPDATE", "DELETE FROM t WHERE id = new.id", "UPDATE t SET id = 7 WHERE id = 1", false),
+            ("UPDATE", "INSERT INTO t VALUES (old.id, old.u)", "UPDATE t SET id = 7, u = 20 WHERE id = 1", true),
+            ("INSERT", "DELETE FROM t WHERE id = new.id", "INSERT OR REPLACE INTO t VALUES (1, 10)", false),
+        ])
     func theLastChangeToldIsSoWhateverATemporaryTriggerDid(
         _ columns: String, _ change: (event: String, trigger: String, statement: String, isThere: Bool)
     ) throws {

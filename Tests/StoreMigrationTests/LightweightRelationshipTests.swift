@@ -166,7 +166,9 @@ struct LightweightRelationshipTests {
         let store = try StagedStore(old, rows)
         let told = try store.migrate(to: notes(many("tag", "Tag", ""), ""))
         #expect(try store.rows("SELECT Z_PK, Z1TAG FROM ZTAG ORDER BY 1") == ["1 NULL", "2 1"])
-        #expect(told.count == 1 && told[0].hasPrefix("Note.tag has no inverse") && told[0].hasSuffix(": 1 link is removed"))
+        #expect(told.count == 1)
+        #expect(told.first?.hasPrefix("Note.tag has no inverse") == true)
+        #expect(told.first?.hasSuffix(": 1 link is removed") == true)
     }
 
     @Test func aRelationshipThatIsItsOwnInverseIsRenumbered() throws {

@@ -1,5 +1,7 @@
 import CoreDataStore
 import Dispatch
+import Glibc
+import GroupContainer
 import LinuxSystem
 import ManagedObjectModel
 import PersistentStore
@@ -217,5 +219,56 @@ import Testing
         await #expect(throws: CancellationError.self) { () async throws in try await task.value }
         let writer = try StoreWriter(store)
         #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x'") == 20_000)
+    }
+
+    /// As a migration of the store leaves it that was killed before its copy was whole, while somebody is at work on the group.
+    private func interrupt(_ name: FilePath.Component, in container: GroupContainer) throws {
+        let identity = try #require(try container.directory.status(name)).identity
+        let transfer = Transfer(
+            id: TransferIdentifier(), purpose: .publish(as: StoredPath(FilePath(root: nil, [name]))),
+            directory: container.directory.path, name: name, database: identity, support: nil, copies: true,
+            retirement: .delete, hadWAL: true)
+        try container.write(TransferJournal(transfer: transfer, state: .intended))
+    }
+
+    /// What was interrupted of another store, or is under way, is no business of those who prepare this one.
+    @Test func anotherStoresRelocationIsNotWaitedFor() async throws {
+        let container = GroupContainer(directory: try Directory(directory.path))
+        _ = try await bundle(old).prepareStore(at: directory.path.appending("Other.sqlite"))
+        try interrupt("Other.sqlite", in: container)
+        let lock = try container.lock()
+        var options = StoreOptions()
+        options.deadline = .zero
+        #expect(try await bundle(old).prepareStore(at: store, options: options) == .created)
+        #expect(try await bundle(old).prepareStore(at: store, options: options) == .upToDate)
+        #expect(try container.journal() != nil)
+        _ = consume lock
+    }
+
+    /// That its own is brought to its end is waited for, until the task is cancelled.
+    @Test func waitingForItsOwnRelocationIsCancelled() async throws {
+        let container = GroupContainer(directory: try Directory(directory.path))
+        _ = try await bundle(old).prepareStore(at: store)
+        try interrupt("Notes.sqlite", in: container)
+        let lock = try container.lock()
+        var options = StoreOptions()
+        options.deadline = .ample
+        let preparing = Task { [store, bundle = try bundle(old), options] in
+            try await bundle.prepareStore(at: store, options: options)
+        }
+        preparing.cancel()
+        await #expect(throws: CancellationError.self) { () async throws in try await preparing.value }
+        _ = consume lock
+        #expect(try await bundle(old).prepareStore(at: store) == .upToDate)
+        #expect(try container.journal() == nil)
+    }
+
+    /// Recovery takes leases: who opens the file meanwhile must not end the process.
+    @Test func theSignalOfALeaseIsIgnoredFromTheBeginning() async throws {
+        var action = sigaction()
+        signal(SIGIO, SIG_DFL)
+        _ = try await bundle(old).prepareStore(at: store)
+        #expect(sigaction(SIGIO, nil, &action) == 0)
+        #expect(unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1)
     }
 }

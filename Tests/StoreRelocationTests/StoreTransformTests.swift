@@ -126,6 +126,23 @@ import Testing
         #expect(try notes(group) == "new")
     }
 
+    /// Where the legacy directory is gone the group's store is changed all the same, and a dry run says so.
+    @Test func aStoreWithoutALegacyDirectoryIsChangedWhereItIs() throws {
+        var plain = request(group)
+        plain.transform = nil
+        _ = try RelocationEngine(plain).run()
+        try Directory(root.path).removeTree("legacy")
+        #expect(try RelocationEngine(plain).dryRun().outcome == .nothingToDo)
+        let prospect = try RelocationEngine(request(group)).dryRun()
+        #expect(prospect.outcome == .migrated)
+        #expect(try notes(group) == "old")
+        let summary = try RelocationEngine(request(group)).run()
+        #expect(summary.outcome == .migrated)
+        #expect((prospect.from, prospect.to, prospect.method) == (summary.from, summary.to, summary.method))
+        #expect(try notes(group) == "new")
+        #expect(try RelocationEngine(request(group)).dryRun().outcome == .nothingToDo)
+    }
+
     /// Killed after the old name was withdrawn, before or after the new content had arrived there.
     @Test(arguments: [false, true]) func anInterruptedChangeIsUndoneOrFinished(hasArrived: Bool) throws {
         let directory = legacy.directory

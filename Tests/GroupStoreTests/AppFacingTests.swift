@@ -1,0 +1,83 @@
+import AgentProtocol
+import FoundationEssentials
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupContainer
+@testable import GroupStore
+
+/// What an app waits for has an end, and what it is thrown has a name that it knows.
+@Suite(.timeLimit(.minutes(60))) struct AppFacingTests {
+    let scratch: TemporaryDirectory
+    let container: GroupContainer
+    let store: SharedStore
+    var socket: FilePath { scratch.path.appending("agent.sock") }
+
+    init() throws {
+        scratch = try TemporaryDirectory()
+        try Directory(scratch.path).makeDirectory("group", mode: 0o700)
+        container = try GroupContainer(
+            identifier: "group.example", directory: URL(path: scratch.path.appending("group")))
+        store = try SharedStore(
+            "Notes.sqlite", in: container, legacy: URL(path: scratch.path.appending("Notes.sqlite")))
+    }
+
+    @Test func aSequenceThatThrewIsAtItsEnd() async throws {
+        let listener = try UnixSocket.listen(at: socket)
+        let reader = ChangeReader(SubscribeOperation(store.address), socket: socket)
+        let first = Task { try await reader.next() }
+        let agent = try await StandInAgent.accept(on: listener)
+        try agent.greet()
+        _ = try await agent.line()
+        try agent.send([
+            "id": 1, "ok": false, "error": .object(["code": "not_watchable", "message": "there are too many watches"]),
+        ])
+        await #expect(throws: GroupStoreError.self) { () async throws in _ = try await first.value }
+        #expect(try await reader.next() == nil)
+    }
+
+    /// Who gives up before the agent has greeted asks it for nothing.
+    @Test func aRelocationIsGivenUpBeforeTheGreeting() async throws {
+        let listener = try UnixSocket.listen(at: socket)
+        let task = Task { [store, socket] in
+            for try await _ in store.relocate(deadline: .seconds(Int64.max), socket: socket) {}
+        }
+        let agent = try await StandInAgent.accept(on: listener)
+        task.cancel()
+        _ = await task.result
+        // It may be gone by now.
+        try? agent.greet()
+        #expect(try await agent.line() == nil)
+    }
+
+    /// A presenter goes on to what it is asked, however long the app takes to hear that it is refused.
+    @Test func aRefusalDoesNotHoldUpThePresenter() async throws {
+        let log = Log()
+        let presentation = try await store.present(
+            open: { _ in }, close: {},
+            failed: { _ in
+                log.note("refused")
+                await log.has("go on")
+                log.note("heard")
+            })
+        await presentation.presentedItemRegistrationDidChange(to: .refused(reason: "no"))
+        await log.has("refused")
+        #expect(!log.entries.contains("heard"))
+        log.note("go on")
+        await log.has("heard")
+        try await presentation.end()
+    }
+
+    /// What a relocation has left and can't be read is said in an error of the library's.
+    @Test func aJournalThatCanNotBeReadIsSaid() async throws {
+        try DurableFile.write(
+            Array("{}".utf8), as: GroupContainer.journalName, in: container.bookkeeping(), mode: 0o600)
+        let error = await #expect(throws: GroupStoreError.self) { () async throws in
+            _ = try await store.present(open: { _ in }, close: {})
+        }
+        #expect(error?.code == .interrupted)
+        #expect(error?.message.contains("journal") == true)
+    }
+}
