@@ -156,8 +156,8 @@ def run(round):
         except (KeyError, StopIteration):  # the other change has taken what this one changes
             pass
     round.title = " + ".join(words for words, _ in chosen)
-    if new.fault():
-        return
+    if new.fault() or {"String becomes Integer 32", "optional becomes mandatory, with a default"} <= {w for w, _ in chosen}:
+        return  # a text as the default of a number is no model
     if not place and rng.random() < 0.15:
         return newer(round, old, new)
     if "becomes derived" in round.title or "abstract" in round.title:
