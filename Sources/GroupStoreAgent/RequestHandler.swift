@@ -100,10 +100,10 @@ package final class RequestHandler {
             guard isServed(store, to: asker) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
             expect(connection) { $0.sync(connection, store, id: id) }
         case .history(let operation):
-            guard isServed(operation.store, to: asker, operation.mode) else {
+            guard let grant = grant(operation.store, to: asker, operation.mode) else {
                 throw RefusedLine(id: id, error: .unknownStore(operation.store))
             }
-            history.perform(operation, id: id, connection) { [configuration] in
+            history.perform(operation, id: id, connection, grant: grant) { [configuration] in
                 asker.mayOpen(operation.store, configuration.value, operation.mode)
             }
         case .present, .unpresent, .answer, .claim, .release:
@@ -153,12 +153,16 @@ package final class RequestHandler {
 
     func expire() { presenters.expire() }
 
-    private func isServed(_ store: StoreAddress, to asker: Asker, _ mode: CInt = R_OK) -> Bool {
+    private func isServed(_ store: StoreAddress, to asker: Asker) -> Bool { grant(store, to: asker, R_OK) != nil }
+
+    private func grant(_ store: StoreAddress, to asker: Asker, _ mode: CInt) -> FileGrant? {
         let name = FilePath.Component(bytes: store.name).flatMap(StoreName.init)
         let isServed =
             name != nil && configuration.value.group(store.group) != nil && store.name != Array(".groupstore".utf8)
         // Asked in any case: how long an answer takes tells no more than what it says.
-        return asker.mayOpen(store, configuration.value, mode) && isServed
+        let item = ItemAddress(group: store.group, path: store.name)
+        guard let grant = asker.grant(item, configuration.value, mode), isServed else { return nil }
+        return grant
     }
 
     private func relocate(
