@@ -40,8 +40,11 @@ extension FollowedStores {
         scheduleRetry()
     }
 
-    private func scheduleRetry() {
-        if unwatchable.isEmpty, starved.isEmpty {
+    /// Whether something is to be tried again although no event may come.
+    private var lacksSomething: Bool { !unwatchable.isEmpty || !starved.isEmpty || !unheardDatabases.isEmpty }
+
+    func scheduleRetry() {
+        if !lacksSomething {
             watchRetry = nil
         } else if watchRetry == nil {
             watchRetry = (.now.advanced(by: .seconds(1)), .seconds(1))
@@ -80,7 +83,8 @@ extension FollowedStores {
     func watchAgain(_ wait: Duration) {
         refreshWatches()
         for address in starved { follow(address, wasSubscribed: true) }
-        guard !unwatchable.isEmpty || !starved.isEmpty else { return }
+        for store in unheardDatabases.keys.compactMap({ stores[$0] }) { watchDatabase(of: store) }
+        guard lacksSomething else { return }
         let longer = min(wait * 2, .seconds(300))
         watchRetry = (.now.advanced(by: longer), longer)
     }

@@ -33,6 +33,10 @@ extension FollowedStores {
             hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
+        if let reason = unheardDatabases[address] {
+            hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
+            return forgetIfUnused(address)
+        }
         if let limit = store.limit {
             let reason = "\(PrintablePath(store.path)) can't be read: \(limit.message); \(limit.remedy)"
             hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)

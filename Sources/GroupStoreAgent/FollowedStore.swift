@@ -170,8 +170,6 @@ final class FollowedStore {
     /// The database, where hard links lead to it too; and of which it is watched.
     var sharedDatabase: FileIdentity? { observer.sharedDatabase }
     var watchedDatabase: FileIdentity?
-    /// The one that couldn't be, as far as it was logged.
-    var unwatchedDatabase: FileIdentity?
 
     // MARK: Which tables
 
