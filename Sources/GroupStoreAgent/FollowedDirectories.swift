@@ -89,10 +89,11 @@ extension FollowedStores {
         watchRetry = (.now.advanced(by: longer), longer)
     }
 
-    /// There are no descriptors for the store. A configured one is tried again.
+    /// There are no descriptors for the store. One that is configured or subscribed to is tried again.
     func starve(_ address: StoreAddress) {
         let message = "\(PrintablePath(bytes: address.bytes)) is not followed: \(descriptors.shortage)"
-        guard isConfigured(address) else {
+        let isSubscribed = hub.subscribedStores().contains(address)
+        guard isConfigured(address) || isSubscribed else {
             // Whoever asks hears it each time, the log once a minute.
             guard shortageLoggedAt.map({ $0.duration(to: .now) > .seconds(60) }) ?? true else { return }
             shortageLoggedAt = .now
@@ -101,6 +102,10 @@ extension FollowedStores {
         guard starved.insert(address).inserted else { return }
         log.error("\(message)")
         states.set(.unwatched, of: address, because: descriptors.shortage)
+        if isSubscribed {
+            hub.open(address)
+            hub.publish(.reset(.unreadable), of: address)
+        }
         scheduleRetry()
     }
 

@@ -89,8 +89,13 @@ extension FollowedStores {
         guard let held = released.removeValue(forKey: address) else { return }
         let announced = held + (event.map { [$0] } ?? [])
         let store = stores[address]
-        if let store { attach(store) }
-        states.set(store?.state, of: address)
+        if let store {
+            attach(store)
+            report(store)
+        } else {
+            let isStarved = starved.contains(address)
+            states.set(isStarved ? .unwatched : nil, of: address, because: isStarved ? descriptors.shortage : nil)
+        }
         let saysAll = announced.contains { event in
             switch event {
             case .relocated, .migrated, .reset: true
@@ -101,6 +106,10 @@ extension FollowedStores {
         for event in announced {
             hub.publish(event, of: address)
             onEvent(event, address)
+        }
+        // Nothing else would tell that it isn't followed.
+        if let store, store.state == .unreadable || unheardReason(of: store) != nil {
+            publish(.reset(.unreadable), of: store)
         }
     }
 

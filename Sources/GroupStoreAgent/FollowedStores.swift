@@ -19,7 +19,7 @@ final class FollowedStores {
     private let scheduler: (any RelocationScheduling)?
     let states: FollowingStates
     let descriptors: DescriptorBudget
-    /// Configured stores that there are no descriptors for.
+    /// Stores that are configured or subscribed to, and that there are no descriptors for.
     var starved: Set<StoreAddress> = []
     /// When it was logged last that a subscription was refused for want of descriptors.
     var shortageLoggedAt: ContinuousClock.Instant?
@@ -174,7 +174,7 @@ extension FollowedStores {
     }
 
     /// What is known of the store to those who ask.
-    private func report(_ store: FollowedStore) {
+    func report(_ store: FollowedStore) {
         noteLimit(of: store)
         if let reason = unheardReason(of: store), store.state != .released {
             states.set(.unwatched, of: store.address, because: reason)
@@ -190,6 +190,7 @@ extension FollowedStores {
     /// Follows what is configured from now on, and no longer what was.
     func configure(_ new: Configuration) {
         configuration = new
+        for address in starved { states.set(nil, of: address) }
         starved = []
         legacyDirectories = Set(
             new.groups.flatMap(\.stores).flatMap(\.legacy).map { $0.removingLastComponent() })
@@ -264,8 +265,8 @@ extension FollowedStores {
         answer(store.address)
         store.letGo()
         unmark(store)
-        watchDatabase(of: store)
         unheardDatabases[store.address] = nil
+        watchDatabase(of: store)
         stores[store.address] = nil
         descriptors.giveBack(.store)
         limited.remove(store.address)
@@ -280,9 +281,9 @@ extension FollowedStores {
 
     func forgetIfUnused(_ address: StoreAddress) {
         if waiting[address] == nil, !hub.wantsDetail(of: address) { stores[address]?.wantsTables = false }
-        guard waiting[address] == nil, !isConfigured(address), hub.close(address), let store = stores[address] else {
-            return
-        }
+        guard waiting[address] == nil, !isConfigured(address), hub.close(address) else { return }
+        if starved.remove(address) != nil { states.set(nil, of: address) }
+        guard let store = stores[address] else { return }
         forget(store)
         refreshWatches()
     }
