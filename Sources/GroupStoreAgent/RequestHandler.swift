@@ -60,6 +60,12 @@ package final class RequestHandler {
         }
     }
 
+    /// Whether a descriptor that comes with its requests may mean something.
+    func mayPassFiles(_ peer: PeerCredentials) -> Bool {
+        let asker = Asker(peer, configuration.value)
+        return asker.isTrusted || asker.roles.contains(.relocate)
+    }
+
     /// Tells those who were refused that it is worth while to ask again.
     func configurationChanged() {
         for connection in hopeful { hub.send(connection, [.event(type: AgentConfigured.type, [:])]) }
