@@ -135,7 +135,7 @@ package final class RequestHandler {
         _ request: AgentRequest, _ connection: UInt64, _ asker: Asker
     ) throws(WireError) {
         let id = request.id
-        for item in request.operation.items where !asker.mayOpen(item, configuration.value) {
+        for (item, use) in request.operation.items where !asker.may(use, item, configuration.value) {
             throw .unknownItem(of: item.group)
         }
         switch request.operation {
@@ -228,12 +228,12 @@ extension AgentRequest.Operation {
     }
 
     /// What it presents or claims.
-    fileprivate var items: [ItemAddress] {
+    fileprivate var items: [(ItemAddress, Asker.ItemUse)] {
         switch self {
-        case .present(let operation): [operation.item]
-        case .claim(let operation): operation.intents.map(\.item)
+        case .present(let operation): [(operation.item, .read)]
+        case .claim(let operation): operation.intents.map { ($0.item, $0.writes ? .write : .read) }
         // Presenters of both are told.
-        case .release(let operation): operation.moves.flatMap { [$0.from, $0.to] }
+        case .release(let operation): operation.moves.flatMap { [($0.from, .move), ($0.to, .move)] }
         default: []
         }
     }
