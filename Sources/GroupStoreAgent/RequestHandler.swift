@@ -178,25 +178,26 @@ package final class RequestHandler {
         let file = passed()
         log.info("relocation asked for", metadata: ["pid": "\(asker.peer.pid)", "uid": "\(asker.peer.uid)"])
         try asker.checkRelocation(operation, configuration.value, source: file)
-        try guesses.begin()
+        let guess = try guesses.begin()
         hub.expectAnswer(connection)
         let isOthers = !asker.isTrusted
         let stop = relocations.begin(id, of: connection)
         scheduler.relocate(operation, isAbandoned: { [hub] in stop.isSet || !hub.isConnected(connection) }) {
-            [hub, log, guesses, relocations] answer in
+            [hub, log, relocations] answer in
             switch isOthers ? answer.withoutPlaces : answer {
+            case .recognized: guess.wasRight()
             case .progress(let type, var object):
                 if let id { object["id"] = id }
                 hub.send(connection, [.event(type: type, object)], optional: true)
             case .summary(var object):
                 relocations.end(stop)
-                guesses.wasRight()
+                guess.wasRight()
                 if isOthers { log.notice("relocation for another user: \(Self.text(answer))") }
                 object["type"] = "summary"
                 hub.answer(connection, .reply(id: id, object), wasExpected: true)
             case .refused(let error):
                 relocations.end(stop)
-                if error.code != "not_visible" { guesses.wasRight() }
+                if error.code != "not_visible" { guess.wasRight() }
                 hub.answer(connection, .failure(id: id, error), wasExpected: true)
             }
         }
