@@ -108,7 +108,7 @@ extension CommandFailure {
         case .noSpace where error.call == "inotify_add_watch":
             self.init(
                 .inputOutput, code: "io_error", "\(error)",
-                remedy: "raise what is reached: sysctl -w fs.inotify.max_user_watches=65536")
+                remedy: ResourceLimit(error)?.remedy ?? "raise what is reached: fs.inotify.max_user_watches")
         case .noSpace, .diskQuotaExceeded:
             self.init(.inputOutput, code: "no_space", "\(error)", remedy: "free space there, or set TMPDIR")
         case .noSuchFileOrDirectory:

@@ -464,10 +464,6 @@ int64_t gs_birth_time(int directory, const char *name) {
     return (int64_t)found.stx_btime.tv_sec * 1000000000 + found.stx_btime.tv_nsec;
 }
 
-#ifndef STATX_ATTR_MOUNT_ROOT
-#define STATX_ATTR_MOUNT_ROOT 0x00002000
-#endif
-
 static bool is_side_file(const char *name) {
     static const char *const endings[] = {"-wal", "-shm", "-journal"};
     size_t length = strlen(name);
