@@ -298,7 +298,12 @@ static int wait_for(pid_t child, int timeout_ms) {
         pid_t ended = waitpid(child, &status, WNOHANG);
         if (ended == child) break;
         int left = timeout_ms - milliseconds_since(&start);
-        if ((ended < 0 && errno != EINTR) || left <= 0) {
+        // It is nobody's where SIGCHLD is ignored, and its number another process's, perhaps.
+        if (ended < 0 && errno != EINTR) {
+            status = 1;
+            break;
+        }
+        if (left <= 0) {
             status = -1;
             break;
         }

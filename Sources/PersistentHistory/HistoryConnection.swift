@@ -23,8 +23,8 @@ enum HistoryConnection {
         try location.check(found.identity)
         let queue = try DatabaseQueue(path: path(of: descriptor, at: location), configuration: configuration)
         // SQLite looks up again where the link leads, and whoever may write to the directory can put another file there
-        // meanwhile. Nothing was written yet.
-        try location.checkOpened(location.granted ?? found.identity)
+        // meanwhile. Nothing was written yet. Asked anew: an overlay's file may have another number once it is opened for writing.
+        try location.checkOpened(descriptor.status(path: location.path).identity)
         return queue
     }
 
