@@ -32,6 +32,8 @@ struct ChangesCommand: ParsableCommand {
     @Flag(help: .hidden)
     var wireLines = false
 
+    @OptionGroup var held: HeldStoreOptions
+
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
@@ -74,7 +76,7 @@ struct ChangesCommand: ParsableCommand {
     }
 
     private func print(_ output: Output, _ position: HistoryToken?) throws {
-        let answer: Answer = try HistoryAccess.reading(store) { try self.answer($0, position, output) }
+        let answer: Answer = try HistoryAccess.reading(store, held: held) { try self.answer($0, position, output) }
         switch answer {
         case .page(let lines, let end):
             for line in lines { line.print(output) }

@@ -11,8 +11,10 @@ import SystemPackage
 enum HistoryAccess {
     /// Writes the store under a claim where it is in a group container: nobody relocates it meanwhile. Presenters keep
     /// it open: SQLite's own locks are enough between them. Throws as `body` does, and `FileCoordinationError`.
-    static func writing<Result>(_ store: String, _ body: (StoreLocation) throws -> Result) throws -> Result {
-        let location = try StoreArgument(store).location()
+    static func writing<Result>(
+        _ store: String, held: HeldStoreOptions? = nil, _ body: (StoreLocation) throws -> Result
+    ) throws -> Result {
+        let location = try held?.location(store) ?? StoreArgument(store).location()
         let container = GroupContainer(directory: location.directory)
         guard try container.existingBookkeeping() != nil else { return try body(location) }
         if try WithdrawnDatabase.isUnfinished(location.name.database, in: container) {
@@ -29,8 +31,10 @@ enum HistoryAccess {
     }
 
     /// Reads without a trace.
-    static func reading<Result>(_ store: String, _ body: (StoreHistory) throws -> Result) throws -> Result {
-        let location = try StoreArgument(store).location()
+    static func reading<Result>(
+        _ store: String, held: HeldStoreOptions? = nil, _ body: (StoreHistory) throws -> Result
+    ) throws -> Result {
+        let location = try held?.location(store) ?? StoreArgument(store).location()
         return try StoreReader.read(location) { try body(StoreHistory($0)) }
     }
 

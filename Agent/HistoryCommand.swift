@@ -31,12 +31,14 @@ struct HistoryEnableCommand: ParsableCommand {
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
+    @OptionGroup var held: HeldStoreOptions
+
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
         let output = Output(outputOptions)
         try HistoryAccess.run(output, changing: true) {
-            let outcome = try HistoryAccess.writing(store) { try HistoryInstallation($0).enable() }
+            let outcome = try HistoryAccess.writing(store, held: held) { try HistoryInstallation($0).enable() }
             for (table, reason) in outcome.unrecorded.sorted(by: { $0.key < $1.key }) {
                 output.record(
                     ["type": "unrecorded", "table": .string(table), "reason": .string(reason)],
@@ -103,6 +105,8 @@ struct HistoryPurgeCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Forget this subscriber first: it is gone for good.", valueName: "name"))
     var forgetSubscriber: [String] = []
 
+    @OptionGroup var held: HeldStoreOptions
+
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
@@ -123,7 +127,7 @@ struct HistoryPurgeCommand: ParsableCommand {
             purge.count = keep
             purge.acknowledged = acknowledged
             purge.force = force
-            let outcome = try HistoryAccess.writing(store) { location in
+            let outcome = try HistoryAccess.writing(store, held: held) { location in
                 let maintenance = HistoryMaintenance(location)
                 for name in forgetSubscriber { _ = try maintenance.forget(subscriber: name) }
                 return try maintenance.purge(purge)
@@ -152,6 +156,8 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
     @Option(help: "A token of `changes` or `history show`.")
     var token: String
 
+    @OptionGroup var held: HeldStoreOptions
+
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
@@ -164,7 +170,9 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
         let output = Output(outputOptions)
         try HistoryAccess.run(output, changing: true) {
             guard let position = HistoryToken(token) else { throw HistoryAccess.badToken(token) }
-            try HistoryAccess.writing(store) { try HistoryMaintenance($0).acknowledge(position, by: subscriber) }
+            try HistoryAccess.writing(store, held: held) { location in
+                try HistoryMaintenance(location).acknowledge(position, by: subscriber)
+            }
             output.record(["type": "summary", "outcome": "acknowledged"], "acknowledged")
         }
     }

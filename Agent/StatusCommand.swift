@@ -50,7 +50,7 @@ struct StatusCommand: ParsableCommand {
             summary[member.key] = member.value
         }
         summary["problems"] = .integer(Int64(status.problems.count))
-        output.record(summary, status.summaryLine)
+        output.record(summary, lines: status.summaryLines)
     }
 
     private func show(_ directory: FilePath, _ output: Output) throws -> AgentStatus? {
@@ -66,9 +66,12 @@ struct StatusCommand: ParsableCommand {
             summary["stores"] = .integer(Int64(contents.storeCount))
             summary["interrupted"] = .bool(contents.isInterrupted)
             summary["agent"] = .bool(agent?.rows.isEmpty == false)
-            output.record(
-                summary, agent?.rows.isEmpty == false ? agent?.summaryLine ?? "" : "no agent serves this directory")
-            return agent?.rows.isEmpty == false ? agent : nil
+            guard let agent, !agent.rows.isEmpty else {
+                output.record(summary, "no agent serves this directory")
+                return nil
+            }
+            output.record(summary, lines: agent.summaryLines)
+            return agent
         } catch let error as SystemError {
             throw CommandFailure(error)
         } catch let error as UnreadableRecord {
@@ -155,12 +158,13 @@ struct AgentStatus {
             + "(\(object.string("hint") ?? ""))"
     }
 
-    var summaryLine: String {
+    var summaryLines: [String] {
         let socket = Self.printable("socket", summary)
-        let reload = summary.object("reload_failed").map { Self.rejection($0) + "\n" } ?? ""
-        return reload
-            + "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), socket \(socket), "
-            + "\(summary.integer("subscribers") ?? 0) subscribers"
+        let reload = summary.object("reload_failed").map { [Self.rejection($0)] } ?? []
+        return reload + [
+            "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), socket \(socket), "
+                + "\(summary.integer("subscribers") ?? 0) subscribers"
+        ]
     }
 
     private static func lines(_ type: String, _ row: JSONObject) -> [String] {

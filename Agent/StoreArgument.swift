@@ -1,4 +1,5 @@
 import AgentProtocol
+import ArgumentParser
 import Glibc
 import GroupContainer
 import GroupStoreAgent
@@ -47,6 +48,38 @@ struct StoreArgument {
     }
 }
 
+/// How an agent names a store to a child of its own. The agent may be root, and others may write to the group's directory:
+/// what they put there must not lead it elsewhere.
+struct HeldStoreOptions: ParsableArguments {
+    /// The store is the file of that name itself, and no symbolic link.
+    @Flag(help: .hidden)
+    var noLinks = false
+
+    /// The file, DEVICE:INODE, that whoever asks may open.
+    @Option(help: .hidden)
+    var onlyFile: FileIdentity?
+
+    /// The directory is held open, and links on the way to it are followed as far as they may be believed. Throws `StoreError`
+    /// for anything but a regular file.
+    func location(_ text: String) throws -> StoreLocation {
+        guard noLinks || onlyFile != nil else { return try StoreArgument(text).location() }
+        let path = ArgumentBytes.path(text)
+        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        let directory = try Directory(path.removingLastComponent())
+        guard let found = try directory.status(last) else { throw StoreError.missing(path) }
+        guard found.kind == .regular else { throw StoreError.notAFile(path) }
+        return StoreLocation(directory: directory, name: name, granted: onlyFile)
+    }
+}
+
+extension FileIdentity: ExpressibleByArgument {
+    public init?(argument: String) {
+        let numbers = argument.split(separator: ":", omittingEmptySubsequences: false).map { UInt64($0) }
+        guard numbers.count == 2, let device = numbers[0], let inode = numbers[1] else { return nil }
+        self.init(device: device, inode: inode)
+    }
+}
+
 extension CommandFailure {
     init(_ error: ConfigurationError) {
         self.init(
@@ -75,7 +108,7 @@ extension CommandFailure {
         case .noSpace where error.call == "inotify_add_watch":
             self.init(
                 .inputOutput, code: "io_error", "\(error)",
-                remedy: "raise what is reached: sysctl -w fs.inotify.max_user_watches=65536")
+                remedy: ResourceLimit(error)?.remedy ?? "raise what is reached: fs.inotify.max_user_watches")
         case .noSpace, .diskQuotaExceeded:
             self.init(.inputOutput, code: "no_space", "\(error)", remedy: "free space there, or set TMPDIR")
         case .noSuchFileOrDirectory:

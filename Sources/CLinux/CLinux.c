@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
 #include <linux/sockios.h>
@@ -24,6 +26,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 const int gs_o_path = O_PATH;
@@ -253,22 +256,96 @@ static _Noreturn void ask_as(uid_t user, gid_t group, const gid_t *groups, int g
     _exit(0);
 }
 
+// Children that were given up, and are to be reaped once they end: in a file system that doesn't answer, not even SIGKILL ends
+// them. Each has a place here, so that there are no more of them.
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t late[32];
+
+// True with a place for one more, which is taken.
+static bool reap_late(size_t *place) {
+    bool found = false;
+    pthread_mutex_lock(&late_lock);
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+        if (late[i] > 0 && waitpid(late[i], NULL, WNOHANG) != 0) late[i] = 0;
+        if (found || late[i] != 0) continue;
+        found = true;
+        late[i] = -1;
+        *place = i;
+    }
+    pthread_mutex_unlock(&late_lock);
+    return found;
+}
+
+static void leave_late(size_t place, pid_t child) {
+    pthread_mutex_lock(&late_lock);
+    late[place] = child;
+    pthread_mutex_unlock(&late_lock);
+}
+
+static int milliseconds_since(const struct timespec *start) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int)((now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000);
+}
+
+// Its status; -1 when it hasn't ended in time.
+static int wait_for(pid_t child, int timeout_ms) {
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    int pidfd = (int)syscall(SYS_pidfd_open, child, 0U);
+    int status = -1;
+    while (true) {
+        pid_t ended = waitpid(child, &status, WNOHANG);
+        if (ended == child) break;
+        int left = timeout_ms - milliseconds_since(&start);
+        // It is nobody's where SIGCHLD is ignored, and its number another process's, perhaps.
+        if (ended < 0 && errno != EINTR) {
+            status = 1;
+            break;
+        }
+        if (left <= 0) {
+            status = -1;
+            break;
+        }
+        // A kernel before 5.3 tells of no end.
+        struct pollfd one = {.fd = pidfd, .events = POLLIN};
+        if (pidfd >= 0) (void)poll(&one, 1, left);
+        else (void)poll(NULL, 0, 1);
+    }
+    if (pidfd >= 0) close(pidfd);
+    return status;
+}
+
 int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, struct gs_access_question *questions,
-                 int count) {
+                 int count, int timeout_ms) {
+    size_t place;
+    if (!reap_late(&place)) {
+        errno = ETIMEDOUT;
+        return -1;
+    }
     size_t length = (size_t)count * sizeof *questions;
     struct gs_access_question *answers =
         mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (answers == MAP_FAILED) return -1;
+    if (answers == MAP_FAILED) {
+        leave_late(place, 0);
+        return -1;
+    }
     memcpy(answers, questions, length);
     pid_t child = fork();
     if (child == 0) ask_as(user, group, groups, group_count, answers, count);
-    int status = 1;
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    int error = errno;
+    int status = child > 0 ? wait_for(child, timeout_ms) : 1;
     if (status == 0) memcpy(questions, answers, length);
     munmap(answers, length);
-    if (child > 0 && status == 0) return 0;
-    if (child > 0) errno = EPERM;
-    return -1;
+    if (child > 0 && status == -1) {
+        kill(child, SIGKILL);
+        error = ETIMEDOUT;
+    } else if (child > 0) {
+        error = EPERM;
+    }
+    leave_late(place, child > 0 && status == -1 ? child : 0);
+    errno = error;
+    return status == 0 ? 0 : -1;
 }
 
 int gs_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
@@ -391,10 +468,6 @@ int64_t gs_birth_time(int directory, const char *name) {
     if (!(found.stx_mask & STATX_BTIME)) return -1;
     return (int64_t)found.stx_btime.tv_sec * 1000000000 + found.stx_btime.tv_nsec;
 }
-
-#ifndef STATX_ATTR_MOUNT_ROOT
-#define STATX_ATTR_MOUNT_ROOT 0x00002000
-#endif
 
 static bool is_side_file(const char *name) {
     static const char *const endings[] = {"-wal", "-shm", "-journal"};

@@ -6,7 +6,8 @@ import PersistentStore
 struct LeftLog {
     /// Of the log that is known to hold nothing new.
     var known: StoreFiles.Stamp?
-    /// To read a log again and again while somebody writes it must not become a burden.
+    /// To read a log again and again while somebody writes it must not become a burden. And one that was written just now is read
+    /// again.
     private var readAgainAt: ContinuousClock.Instant?
     private static let restFactor = 20
 
@@ -19,12 +20,17 @@ struct LeftLog {
     mutating func commit(otherThan commit: LogPosition, in files: StoreFiles) throws -> LogPosition? {
         guard let stamp = try files.logStamp(), stamp.size > 0, stamp != known else { return nil }
         let began = ContinuousClock.now
-        defer { readAgainAt = .now.advanced(by: began.duration(to: .now) * Self.restFactor) }
-        guard let left = try files.leftCommit(), left.checksum != commit.checksum else {
-            known = stamp
-            return nil
-        }
-        return left
+        let left = try files.leftCommit()
+        readAgainAt = .now.advanced(by: began.duration(to: .now) * Self.restFactor)
+        if let left, left.checksum != commit.checksum { return left }
+        keep(stamp)
+        return nil
+    }
+
+    /// There was nothing new in the log, whose stamp is from before it was read.
+    private mutating func keep(_ stamp: StoreFiles.Stamp) {
+        known = stamp.whenSettled
+        if known == nil { readAgainAt = max(readAgainAt ?? .now, .now.advanced(by: StoreFiles.Stamp.resolution)) }
     }
 
     /// As `commit`, of a log whose index may be an earlier session's.
@@ -32,11 +38,9 @@ struct LeftLog {
         -> LogPosition?
     {
         guard let stamp = try files.logStamp(), stamp.size > 0, stamp != known else { return nil }
-        guard let left = try files.leftCommit(beyond: index), left.checksum != commit.checksum else {
-            known = stamp
-            return nil
-        }
-        return left
+        if let left = try files.leftCommit(beyond: index), left.checksum != commit.checksum { return left }
+        keep(stamp)
+        return nil
     }
 }
 

@@ -16,7 +16,8 @@ extension StoreObserver {
             tracker.addUnknown()
             forgetTables(Unattributable.gap)
             let rest = try lookAtOpenWriteAhead(files)
-            return rest.finding == .unchanged ? Observation(.changed, lookAgain: rest.lookAgain) : rest
+            guard rest.finding == .unchanged else { return rest }
+            return Observation(.changed, lookAgain: rest.lookAgain).madeSure(after: rest.makeSure)
         }
         return try lookAtOpenWriteAhead(files)
     }
@@ -32,14 +33,20 @@ extension StoreObserver {
         guard files.isLockedExclusively() else {
             lockedCommits = nil
             if let rest = leftLog.rest { return Observation(.unchanged, lookAgain: rest) }
+            let left = try leftLog.commit(otherThan: known.commit, in: files)
+            // Somebody has come since: what was read may be of a transaction that no reader sees yet.
+            if left != nil, try !files.isLogCurrent() || files.isLockedExclusively() {
+                return Observation(.unchanged, lookAgain: backoff.next())
+            }
             defer { isUnreadable = false }
             backoff = LookDelay()
-            if let left = try leftLog.commit(otherThan: known.commit, in: files) {
+            if let left {
                 take(left)
                 return Observation(.changed)
             }
             guard isUnreadable else {
-                return try lookAtRest(files, wasWritten: files.log == nil && sessions.isModified)
+                let found = try lookAtRest(files, wasWritten: files.log == nil && sessions.isModified)
+                return found.madeSure(after: leftLog.rest)
             }
             leaveRest()
             tracker.addUnknown()
@@ -120,12 +127,15 @@ extension StoreObserver {
         if !hasChanged, !isNew, let index = try files.index(),
             let left = try leftLog.commit(beyond: index, known.commit, in: files)
         {
-            take(left)
+            // A writer that has come since writes its last frame before any reader sees it.
+            if files.isLogBeingWritten() { return Observation(.unchanged, lookAgain: backoff.next()) }
+            // And one that has gone since has said in the index what it committed.
+            if try !hasCommitted(files) { take(left) }
             hasChanged = true
         }
         backoff = LookDelay()
         defer { isUnreadable = false }
-        return Observation(hasChanged || isUnreadable ? .changed : .unchanged)
+        return Observation(hasChanged || isUnreadable ? .changed : .unchanged).madeSure(after: leftLog.rest)
     }
 
     /// Each commit is seen in the index, so nothing is unknown as long as none comes: the last program to close a store

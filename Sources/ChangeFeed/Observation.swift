@@ -16,11 +16,20 @@ package struct Observation: Sendable, Equatable {
     package let finding: Finding
     /// When to look again although no event may come, since a commit may be on its way; nil: an event will tell.
     package let lookAgain: Duration?
+    /// When to look again although nothing is expected: a file's times don't tell yet whether it was written again.
+    package private(set) var makeSure: Duration?
     /// Which tables, when it is `changed`.
     package internal(set) var tables = TableChanges.unknown
 
     package init(_ finding: Finding, lookAgain: Duration? = nil) {
         self.finding = finding
         self.lookAgain = lookAgain
+    }
+
+    /// The same, to be made sure of after that time.
+    func madeSure(after delay: Duration?) -> Observation {
+        var other = self
+        other.makeSure = delay
+        return other
     }
 }

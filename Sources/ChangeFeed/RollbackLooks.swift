@@ -62,7 +62,8 @@ extension StoreObserver {
     }
 
     private func settle(at stamp: StoreFiles.Stamp, _ files: StoreFiles) throws {
-        settledStamp = stamp
+        // One that a write in the same tick would leave as it is tells nothing.
+        settledStamp = stamp.whenSettled
         bracket.settle(hasJournal: try files.hasJournal())
     }
 

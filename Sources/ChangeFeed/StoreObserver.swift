@@ -28,7 +28,7 @@ package final class StoreObserver {
     /// When the database was written last, where its writer kept the lock after the commit that was told, or had no journal: in
     /// exclusive mode the change counter counts a program's first commit only.
     var toldUnderLock: StoreFiles.Stamp?
-    /// In rollback mode, when the database was written last, as of the last settled look.
+    /// In rollback mode, when the database was written last, as of the last settled look; nil where that was just before.
     var settledStamp: StoreFiles.Stamp?
     var bracket = JournalBracket()
     var leftLog = LeftLog()
@@ -70,7 +70,7 @@ package final class StoreObserver {
             guard let opened = try StoreFiles(directory, name) else { return }
             let stamp = try opened.stamp()
             // First: a commit that comes meanwhile is another one.
-            leftLog.known = try opened.logStamp()
+            leftLog.known = try opened.logStamp()?.whenSettled
             known = try opened.baseline()
             files = opened
             takeMode(opened, stamp, try opened.header()?.journalMode)
@@ -86,7 +86,7 @@ package final class StoreObserver {
         switch mode {
         case .writeAhead: if files.log == nil { atRest = stamp }
         case .rollback:
-            settledStamp = stamp
+            settledStamp = stamp.whenSettled
             // Of a program in exclusive mode, no further commit is counted.
             if files.isLockedExclusively() { toldUnderLock = stamp }
         case nil: break
@@ -144,6 +144,7 @@ package final class StoreObserver {
     /// Events were lost, or another directory is there: the store's names may stand for other files.
     package func lostEvents() {
         forgetTables(Unattributable.gap)
+        bracket.lostEvents()
         touched.insert(.database)
     }
 
@@ -213,7 +214,7 @@ package final class StoreObserver {
             case nil: try lookAtRest(found)
             }
         guard hasChanged, rest.finding == .unchanged else { return rest }
-        return Observation(.changed, lookAgain: rest.lookAgain)
+        return Observation(.changed, lookAgain: rest.lookAgain).madeSure(after: rest.makeSure)
     }
 
     /// What the log's index says in the end, though it may have lost its name since; and whether programs came and

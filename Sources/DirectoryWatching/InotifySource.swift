@@ -41,11 +41,13 @@ package final class InotifySource: EventSource {
         var resting: [RestingPlace] = []
         // Where one can't be watched otherwise, it is as before.
         for (path, names) in files {
-            if let place = try? places.beginRest(of: path, hearing: names) { resting.append(place) }
+            guard let place = places.restingPlace(path) else { continue }
+            resting.append(place)
+            try? places.beginRest(of: place, hearing: names)
         }
         // All of them, whatever fails: one that stayed at rest would be silent.
-        let ended = [Result(catching: body)] + resting.map { place in Result { try places.endRest(of: place) } }
-        for result in ended { try result.get() }
+        defer { for place in resting { pending += places.endRest(of: place) } }
+        try body()
     }
 
     package func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice] {
@@ -62,9 +64,10 @@ package final class InotifySource: EventSource {
         }
         var previous: InotifyTools.Event?
         for _ in 0..<Self.batch {
+            guard let event = try tools.next(waits: false) else { break }
             // What the kernel says again, it says because the first was read: somebody writes without rest, and what was
-            // written is to be told.
-            guard let event = try tools.next(waits: false), event != previous else { break }
+            // written is to be told. Anything but a write that is said twice has happened twice.
+            if event == previous, event.mask == UInt32(IN_MODIFY) { break }
             notices += take(event)
             previous = event
         }

@@ -21,23 +21,21 @@ final class RestingPlace {
 }
 
 extension WatchedPlaces {
-    /// From now on only those files raise events when they are written, of those that are there. All else that happens in the
-    /// directory is told as before. Nil, and nothing is changed, when it isn't watched.
-    func beginRest(of path: FilePath, hearing names: [FilePath.Component]) throws(SystemError) -> RestingPlace? {
+    /// Nil when it isn't watched.
+    func restingPlace(_ path: FilePath) -> RestingPlace? {
         guard let (watch, identity, mask) = target(of: path),
             let directory = try? Descriptor(opening: path, flags: gs_o_path | O_DIRECTORY),
-            try directory.status().identity == identity
+            (try? directory.status())?.identity == identity
         else { return nil }
-        let place = RestingPlace(path, directory, watch, mask)
-        do throws(SystemError) {
-            // First, so that no write falls between.
-            for name in names { try hear(name, in: place) }
-            try tools.change(watch, of: place.directory, mask: mask & ~UInt32(IN_MODIFY), path: path)
-        } catch {
-            try endRest(of: place)
-            throw error
-        }
-        return place
+        return RestingPlace(path, directory, watch, mask)
+    }
+
+    /// From now on only those files raise events when they are written, of those that are there. All else that happens in the
+    /// directory is told as before. `endRest` is to follow, though it fails.
+    func beginRest(of place: RestingPlace, hearing names: [FilePath.Component]) throws(SystemError) {
+        // First, so that no write falls between.
+        for name in names { try hear(name, in: place) }
+        try tools.change(place.watch, of: place.directory, mask: place.mask & ~UInt32(IN_MODIFY), path: place.path)
     }
 
     private func hear(_ name: FilePath.Component, in place: RestingPlace) throws(SystemError) {
@@ -51,9 +49,19 @@ extension WatchedPlaces {
         place.files.append(watch)
     }
 
-    /// All writes are told again.
-    func endRest(of place: RestingPlace) throws(SystemError) {
-        try tools.change(place.watch, of: place.directory, mask: place.mask, path: place.path)
-        for watch in place.files { tools.end(watch) }
+    /// All writes are told again. Where that fails, since this user may not read the directory any more, nothing that leads to it
+    /// is watched.
+    func endRest(of place: RestingPlace) -> [Notice] {
+        defer { for watch in place.files { tools.end(watch) } }
+        do throws(SystemError) {
+            try tools.change(place.watch, of: place.directory, mask: place.mask, path: place.path)
+            return []
+        } catch {
+            let paths = Set(watches[place.watch]?.targets.keys.map { $0 } ?? []).union([place.path])
+            return paths.sorted { $0.string < $1.string }.map { path in
+                remove(path)
+                return .unwatchable(path, error)
+            }
+        }
     }
 }

@@ -29,6 +29,12 @@ struct WatchedFiles {
         files[try tools.watch(opened: file, mask: UInt32(IN_MODIFY), path: path), default: []].append(wanted)
     }
 
+    /// Watches none of them any more. Some watches may have ended without a word, the library must not be asked.
+    mutating func endAll(_ tools: InotifyTools) {
+        for watch in files.keys { tools.end(watch) }
+        files = [:]
+    }
+
     func hears(_ watch: CInt) -> Bool { files[watch] != nil }
 
     /// The event as their directories would have had it; nil when it is of no such file.

@@ -18,6 +18,16 @@ extension WatchedPlaces {
     /// Looks whether the paths lead to other directories than they did, or go there by another way.
     func placeAll() -> [Notice] { placeEach(wanted.keys) }
 
+    /// The same after events were lost: the kernel may have ended any watch without a word, though a directory that was made since
+    /// has its number. So each is asked for again.
+    func placeAnew() -> [Notice] {
+        for number in watches.keys { watches[number]?.mask = 0 }
+        files.endAll(tools)
+        // No rest lasts while events are taken.
+        restingFiles = [:]
+        return placeAll()
+    }
+
     /// Looks for all that the watch is there for.
     func place(all watch: Watch) -> [Notice] {
         placeEach(watch.passing.union(watch.targets.keys).union(watch.awaiting.keys))

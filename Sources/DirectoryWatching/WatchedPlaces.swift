@@ -59,7 +59,7 @@ final class WatchedPlaces {
     var unused: Set<CInt> = []
     private var names = RecentNames()
     /// Files that are watched by themselves.
-    private(set) var files = WatchedFiles()
+    var files = WatchedFiles()
     /// Files that are watched for the time of a rest, and of which directory's watch they are.
     var restingFiles: [CInt: (directory: CInt, name: [UInt8])] = [:]
     var marks = WriteMarks()
@@ -105,7 +105,7 @@ final class WatchedPlaces {
     // MARK: Events
 
     func notices(of event: InotifyTools.Event) -> [Notice] {
-        if event.mask & UInt32(IN_Q_OVERFLOW) != 0 { return placeAll() + [.overflow] }
+        if event.mask & UInt32(IN_Q_OVERFLOW) != 0 { return placeAnew() + [.overflow] }
         if let notices = files.notices(of: event) { return notices }
         if let file = restingFiles[event.watch] {
             if event.mask & UInt32(IN_IGNORED) != 0 { restingFiles[event.watch] = nil }
@@ -116,8 +116,10 @@ final class WatchedPlaces {
         if event.mask & UInt32(IN_IGNORED) != 0 { return ended(event.watch) }
         guard let name = names.name(event.name) else {
             // A link that has lost its name has other attributes: how many names it has.
-            let own = watch.isDirectory ? Self.ownEvents : Self.ownEvents | UInt32(IN_ATTRIB)
-            return event.mask & own == 0 ? [] : place(all: watch)
+            guard event.mask & (Self.ownEvents | UInt32(IN_ATTRIB)) != 0 else { return [] }
+            let isChanged = event.mask & UInt32(IN_ATTRIB) != 0
+            let changed = watch.targets.filter { isChanged && $0.value.contains(.attributes) }.keys
+            return place(all: watch) + changed.sorted { $0.string < $1.string }.map { .directoryChanged($0) }
         }
         var found: [Notice] = []
         for (path, asked) in watch.targets {

@@ -18,7 +18,7 @@ package struct ClaimedItem: Hashable, Sendable {
     }
 
     /// Whether it is inside `other`, at any depth.
-    func isInside(_ other: ClaimedItem) -> Bool {
+    package func isInside(_ other: ClaimedItem) -> Bool {
         container == other.container && path != other.path && path.starts(with: other.path)
     }
 }

@@ -32,17 +32,24 @@ struct Asker: Sendable {
     func mayOpen(_ path: FilePath, _ mode: CInt = R_OK) -> Bool { mayOpen([path], mode).first ?? false }
 
     /// The same of many at once.
-    func mayOpen(_ paths: [FilePath], _ mode: CInt = R_OK) -> [Bool] {
-        guard !isTrusted else { return paths.map { _ in true } }
+    func mayOpen(_ paths: [FilePath], _ mode: CInt = R_OK) -> [Bool] { grants(paths, mode).map { $0 != nil } }
+
+    /// Nil for what they may not open.
+    private func grants(_ paths: [FilePath], _ mode: CInt) -> [FileGrant?] {
+        guard !isTrusted else { return paths.map { _ in .anything } }
         let questions = paths.map { UserAccess.Question($0, mode) }
-        var may = paths.map { _ in false }
+        var grants: [FileGrant?] = []
         // A file that is replaced between the two looks is none that they may not open: looked again, a few times.
         for _ in 0..<3 {
             let answers = UserAccess(peer).answers(questions)
-            may = zip(paths, answers).map(Self.isSameHere)
-            if zip(may, answers).allSatisfy({ $0 || $1 == .denied }) { break }
+            grants = zip(paths, answers).map { path, answer in
+                guard Self.isSameHere(path, answer) else { return nil }
+                if case .granted(let identity) = answer { return .only(identity) }
+                return .nothing
+            }
+            if zip(grants, answers).allSatisfy({ $0 != nil || $1 == .denied }) { break }
         }
-        return may
+        return grants
     }
 
     /// What they may open, or don't find, is what the agent finds.
@@ -61,11 +68,45 @@ struct Asker: Sendable {
     }
 
     func mayOpen(_ item: ItemAddress?, _ configuration: Configuration, _ mode: CInt = R_OK) -> Bool {
-        guard !isTrusted else { return true }
+        grant(item, configuration, mode) != nil
+    }
+
+    /// What somebody wants to do with an item, as those who present it are told.
+    enum ItemUse {
+        case read
+        case write
+        /// Take it away, or put it there: that takes the right to write to the directory, too.
+        case move
+    }
+
+    func may(_ use: ItemUse, _ item: ItemAddress, _ configuration: Configuration) -> Bool {
+        guard use != .read else { return mayOpen(item, configuration) }
+        guard let found = grant(item, configuration, R_OK | W_OK) else { return false }
+        // What isn't there is written by whoever may make it.
+        guard found == .nothing || use == .move, !isTrusted,
+            let directory = configuration.group(item.group)?.directory, let relative = FilePath(bytes: item.path)
+        else { return true }
+        return mayOpen(directory.pushing(relative).removingLastComponent(), W_OK | X_OK)
+    }
+
+    /// What they may open of it; nil: nothing is said of why not.
+    func grant(_ item: ItemAddress?, _ configuration: Configuration, _ mode: CInt = R_OK) -> FileGrant? {
+        guard !isTrusted else { return .anything }
         let group = item.flatMap { configuration.group($0.group) }
         let relative = item.flatMap { FilePath(bytes: $0.path) }
         // Asked although nothing is served, so that the answer takes as long.
-        guard let group, let relative else { return mayOpen("/", mode) && false }
-        return mayOpen(group.directory.pushing(relative), mode)
+        guard let group, let relative else {
+            _ = mayOpen("/", mode)
+            return nil
+        }
+        return grants([group.directory.pushing(relative)], mode).first ?? nil
     }
+}
+
+/// What may be opened by a name, whatever has that name by then.
+enum FileGrant: Sendable, Equatable {
+    case anything
+    case only(FileIdentity)
+    /// There was nothing by that name.
+    case nothing
 }

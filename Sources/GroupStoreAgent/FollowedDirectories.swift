@@ -40,8 +40,11 @@ extension FollowedStores {
         scheduleRetry()
     }
 
-    private func scheduleRetry() {
-        if unwatchable.isEmpty, starved.isEmpty {
+    /// Whether something is to be tried again although no event may come.
+    private var lacksSomething: Bool { !unwatchable.isEmpty || !starved.isEmpty || !unheardDatabases.isEmpty }
+
+    func scheduleRetry() {
+        if !lacksSomething {
             watchRetry = nil
         } else if watchRetry == nil {
             watchRetry = (.now.advanced(by: .seconds(1)), .seconds(1))
@@ -80,15 +83,17 @@ extension FollowedStores {
     func watchAgain(_ wait: Duration) {
         refreshWatches()
         for address in starved { follow(address, wasSubscribed: true) }
-        guard !unwatchable.isEmpty || !starved.isEmpty else { return }
+        for store in unheardDatabases.keys.compactMap({ stores[$0] }) { watchDatabase(of: store) }
+        guard lacksSomething else { return }
         let longer = min(wait * 2, .seconds(300))
         watchRetry = (.now.advanced(by: longer), longer)
     }
 
-    /// There are no descriptors for the store. A configured one is tried again.
+    /// There are no descriptors for the store. One that is configured or subscribed to is tried again.
     func starve(_ address: StoreAddress) {
         let message = "\(PrintablePath(bytes: address.bytes)) is not followed: \(descriptors.shortage)"
-        guard isConfigured(address) else {
+        let isSubscribed = hub.subscribedStores().contains(address)
+        guard isConfigured(address) || isSubscribed else {
             // Whoever asks hears it each time, the log once a minute.
             guard shortageLoggedAt.map({ $0.duration(to: .now) > .seconds(60) }) ?? true else { return }
             shortageLoggedAt = .now
@@ -97,6 +102,10 @@ extension FollowedStores {
         guard starved.insert(address).inserted else { return }
         log.error("\(message)")
         states.set(.unwatched, of: address, because: descriptors.shortage)
+        if isSubscribed {
+            hub.open(address)
+            hub.publish(.reset(.unreadable), of: address)
+        }
         scheduleRetry()
     }
 

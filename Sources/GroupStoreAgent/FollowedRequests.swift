@@ -33,6 +33,10 @@ extension FollowedStores {
             hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
+        if let reason = unheardDatabases[address] {
+            hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
+            return forgetIfUnused(address)
+        }
         if let limit = store.limit {
             let reason = "\(PrintablePath(store.path)) can't be read: \(limit.message); \(limit.remedy)"
             hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
@@ -85,8 +89,13 @@ extension FollowedStores {
         guard let held = released.removeValue(forKey: address) else { return }
         let announced = held + (event.map { [$0] } ?? [])
         let store = stores[address]
-        if let store { attach(store) }
-        states.set(store?.state, of: address)
+        if let store {
+            attach(store)
+            report(store)
+        } else {
+            let isStarved = starved.contains(address)
+            states.set(isStarved ? .unwatched : nil, of: address, because: isStarved ? descriptors.shortage : nil)
+        }
         let saysAll = announced.contains { event in
             switch event {
             case .relocated, .migrated, .reset: true
@@ -97,6 +106,10 @@ extension FollowedStores {
         for event in announced {
             hub.publish(event, of: address)
             onEvent(event, address)
+        }
+        // Nothing else would tell that it isn't followed.
+        if let store, store.state == .unreadable || unheardReason(of: store) != nil {
+            publish(.reset(.unreadable), of: store)
         }
     }
 

@@ -134,8 +134,9 @@ final class FollowedStore {
     /// What subscribers are to be told; nil when nothing was committed.
     func look() -> StoreEvent? {
         let observation = observer.look()
-        lookAt = observation.lookAgain.map { ContinuousClock.now.advanced(by: $0) }
-        isUnderWay = lookAt != nil
+        isUnderWay = observation.lookAgain != nil
+        let delay = [observation.lookAgain, observation.makeSure].compactMap { $0 }.min()
+        lookAt = delay.map { ContinuousClock.now.advanced(by: $0) }
         switch observation.finding {
         case .unchanged: return lookWithoutStore()
         case .changed:
@@ -170,8 +171,6 @@ final class FollowedStore {
     /// The database, where hard links lead to it too; and of which it is watched.
     var sharedDatabase: FileIdentity? { observer.sharedDatabase }
     var watchedDatabase: FileIdentity?
-    /// The one that couldn't be, as far as it was logged.
-    var unwatchedDatabase: FileIdentity?
 
     // MARK: Which tables
 

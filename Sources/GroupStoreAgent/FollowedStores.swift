@@ -19,7 +19,7 @@ final class FollowedStores {
     private let scheduler: (any RelocationScheduling)?
     let states: FollowingStates
     let descriptors: DescriptorBudget
-    /// Configured stores that there are no descriptors for.
+    /// Stores that are configured or subscribed to, and that there are no descriptors for.
     var starved: Set<StoreAddress> = []
     /// When it was logged last that a subscription was refused for want of descriptors.
     var shortageLoggedAt: ContinuousClock.Instant?
@@ -40,6 +40,8 @@ final class FollowedStores {
     var watchRetry: (at: ContinuousClock.Instant, wait: Duration)?
     /// The directories that can't be watched, and why.
     var unwatchable: [FilePath: String] = [:]
+    /// The stores whose files have other names, and can't be watched by themselves; and why.
+    var unheardDatabases: [StoreAddress: String] = [:]
     /// Those that the log names as such, until they are watched.
     var loggedUnwatchable: Set<FilePath> = []
     /// The stores that are to be looked at although no event may come.
@@ -101,6 +103,10 @@ extension FollowedStores {
                     touched.insert(store.address)
                 }
                 scheduler?.notice(notice)
+            case .directoryChanged(let directory):
+                for store in stores.values where store.directory == directory && store.note(.database, .attributes) {
+                    touched.insert(store.address)
+                }
             case .unwatchable(let directory, let error):
                 lose(directory, error)
                 scheduler?.notice(notice)
@@ -116,7 +122,10 @@ extension FollowedStores {
             guard let store = stores[address] else { continue }
             if overflowed {
                 store.lostEvents()
-                look(store, atLeast: .reset(.overflow))
+                // The source watches it no longer.
+                store.watchedDatabase = nil
+                watchDatabase(of: store)
+                look(store, atLeast: .reset(unheardReason(of: store) == nil ? .overflow : .unreadable))
             } else if touched.contains(address) || store.lookAt.map({ $0 <= now }) == true {
                 look(store)
             }
@@ -141,6 +150,8 @@ extension FollowedStores {
         let found = store.look()
         if case .reset? = found {
             publish(found, of: store)
+            // It isn't followed, whatever is there now.
+            if unheardReason(of: store) != nil { publish(.reset(.unreadable), of: store) }
         } else {
             publish(event ?? found, of: store)
         }
@@ -157,10 +168,15 @@ extension FollowedStores {
         onEvent(event, store.address)
     }
 
+    /// Why commits to it may go unnoticed; nil when none does.
+    func unheardReason(of store: FollowedStore) -> String? {
+        unwatchable[store.directory] ?? unheardDatabases[store.address]
+    }
+
     /// What is known of the store to those who ask.
-    private func report(_ store: FollowedStore) {
+    func report(_ store: FollowedStore) {
         noteLimit(of: store)
-        if let reason = unwatchable[store.directory], store.state != .released {
+        if let reason = unheardReason(of: store), store.state != .released {
             states.set(.unwatched, of: store.address, because: reason)
         } else {
             states.set(store.state, of: store.address, because: store.detail)
@@ -174,6 +190,7 @@ extension FollowedStores {
     /// Follows what is configured from now on, and no longer what was.
     func configure(_ new: Configuration) {
         configuration = new
+        for address in starved { states.set(nil, of: address) }
         starved = []
         legacyDirectories = Set(
             new.groups.flatMap(\.stores).flatMap(\.legacy).map { $0.removingLastComponent() })
@@ -230,7 +247,16 @@ extension FollowedStores {
             states.set(.released, of: address)
         }
         if wasSubscribed, hub.subscribedStores().contains(address) {
-            hub.publish(.reset(store.state == .absent ? .vanished : .appeared), of: address)
+            hub.publish(.reset(resetReason(of: store)), of: address)
+        }
+    }
+
+    private func resetReason(of store: FollowedStore) -> StoreEvent.ResetReason {
+        if unheardReason(of: store) != nil { return .unreadable }
+        return switch store.state {
+        case .absent: .vanished
+        case .unreadable, .unwatched: .unreadable
+        case .following, .released: .appeared
         }
     }
 
@@ -239,6 +265,7 @@ extension FollowedStores {
         answer(store.address)
         store.letGo()
         unmark(store)
+        unheardDatabases[store.address] = nil
         watchDatabase(of: store)
         stores[store.address] = nil
         descriptors.giveBack(.store)
@@ -254,9 +281,9 @@ extension FollowedStores {
 
     func forgetIfUnused(_ address: StoreAddress) {
         if waiting[address] == nil, !hub.wantsDetail(of: address) { stores[address]?.wantsTables = false }
-        guard waiting[address] == nil, !isConfigured(address), hub.close(address), let store = stores[address] else {
-            return
-        }
+        guard waiting[address] == nil, !isConfigured(address), hub.close(address) else { return }
+        if starved.remove(address) != nil { states.set(nil, of: address) }
+        guard let store = stores[address] else { return }
         forget(store)
         refreshWatches()
     }

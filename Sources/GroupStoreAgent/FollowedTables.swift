@@ -91,7 +91,7 @@ extension FollowedStores {
                     found.note(part, event.kinds)
                 }
             case .overflow, .directoryAppeared, .directoryVanished, .unwatchable: return nil
-            case .woken: break
+            case .directoryChanged, .woken: break
             }
         }
         return found

@@ -63,18 +63,33 @@ extension FollowedStores {
 
     /// A directory's watch doesn't hear what is written through another name of a file.
     func watchDatabase(of store: FollowedStore) {
-        guard store.watchedDatabase != store.sharedDatabase else { return }
+        guard store.watchedDatabase != store.sharedDatabase || unheardDatabases[store.address] != nil else { return }
         do {
             try source.watch(store.name.database, in: store.directory, alone: store.sharedDatabase != nil)
             store.watchedDatabase = store.sharedDatabase
-            store.unwatchedDatabase = nil
+            heardAgain(store)
         } catch {
-            // It is tried again with each look.
-            guard store.unwatchedDatabase != store.sharedDatabase else { return }
-            store.unwatchedDatabase = store.sharedDatabase
-            let cause = (error as? SystemError)?.advice ?? "\(error)"
-            let path = PrintablePath(store.path)
-            log.error("can't watch hard links of \(path); writes through them will be missed: \(cause)")
+            // It has lost its name: that is told of.
+            if (error as? SystemError)?.errno == .noSuchFileOrDirectory { return }
+            lose(store, error)
         }
+    }
+
+    /// What is written through another name of the file goes unnoticed, and who is subscribed hears that. It is tried again with
+    /// each look, and now and then.
+    private func lose(_ store: FollowedStore, _ error: any Error) {
+        let cause = (error as? SystemError)?.advice ?? "\(error)"
+        let reason = "\(PrintablePath(store.path)) has other names, and can't be watched by itself: \(cause)"
+        guard unheardDatabases.updateValue(reason, forKey: store.address) == nil else { return }
+        log.error("\(reason)")
+        if released[store.address] == nil { publish(.reset(.unreadable), of: store) }
+        scheduleRetry()
+    }
+
+    private func heardAgain(_ store: FollowedStore) {
+        guard unheardDatabases.removeValue(forKey: store.address) != nil else { return }
+        log.notice("\(PrintablePath(store.path)) is watched now")
+        // What was committed meanwhile was not told.
+        look(store, atLeast: .change(.unknown))
     }
 }

@@ -16,8 +16,25 @@ final class GuessLimit: Sendable {
     /// After so long one more may be made.
     private static let interval = Duration.seconds(1)
 
-    /// Throws where too many were wrong lately. What is under way counts as a guess.
-    func begin(now: ContinuousClock.Instant = .now) throws(WireError) {
+    /// Something that was asked for. It counts as wrong until it is known to be right.
+    final class Guess: Sendable {
+        private let limit: GuessLimit
+        private let isOpen = Mutex(true)
+
+        fileprivate init(_ limit: GuessLimit) { self.limit = limit }
+
+        /// May be said more than once.
+        func wasRight() {
+            let wasOpen = isOpen.withLock { isOpen in
+                defer { isOpen = false }
+                return isOpen
+            }
+            if wasOpen { limit.giveBack() }
+        }
+    }
+
+    /// Throws where too many were wrong lately.
+    func begin(now: ContinuousClock.Instant = .now) throws(WireError) -> Guess {
         let mayGo = state.withLock { state in
             let earned = Int(min(state.counted.duration(to: now) / Self.interval, Double(Self.most)))
             if earned > 0 {
@@ -33,7 +50,8 @@ final class GuessLimit: Sendable {
                 code: "busy", "too many relocations were asked for of files that are others here",
                 hint: "ask again in a minute")
         }
+        return Guess(self)
     }
 
-    func wasRight() { state.withLock { $0.left = min(Self.most, $0.left + 1) } }
+    private func giveBack() { state.withLock { $0.left = min(Self.most, $0.left + 1) } }
 }

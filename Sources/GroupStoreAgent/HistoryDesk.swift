@@ -71,15 +71,15 @@ package final class HistoryDesk: Sendable {
 
     /// The answer comes later, from the desk's thread. The store's group is served.
     func perform(
-        _ operation: HistoryOperation, id: JSONValue?, _ connection: UInt64,
+        _ operation: HistoryOperation, id: JSONValue?, _ connection: UInt64, grant: FileGrant = .anything,
         mayRead: @escaping @Sendable () -> Bool = { true }
     ) {
         guard program != nil, let path = path(of: operation.store) else {
             return hub.answer(connection, .failure(id: id, .noHistoryHere))
         }
         let question = Question(
-            arguments: Self.arguments(operation, path), id: id, connection: connection, store: operation.store,
-            mayRead: mayRead)
+            arguments: Self.command(Self.words(operation), path, grant), id: id, connection: connection,
+            store: operation.store, mayRead: mayRead)
         hub.expectAnswer(connection)
         if let refusal = enqueue(.question(question)) { answer(question, .failure(id: id, refusal)) }
     }
@@ -116,11 +116,23 @@ package final class HistoryDesk: Sendable {
         return configuration.value.group(store.group)?.directory.appending(name)
     }
 
-    private static func arguments(_ operation: HistoryOperation, _ path: FilePath) -> [[UInt8]] {
-        var words: [String]
+    /// A child's arguments. Who may write to the group's directory must not lead it, with a link, to what this process alone
+    /// may write: it takes nothing but a regular file, and of whoever is granted one file, nothing but that.
+    static func command(_ words: [String], _ path: FilePath, _ grant: FileGrant = .anything) -> [[UInt8]] {
+        let held =
+            switch grant {
+            case .anything: "--no-links"
+            case .only(let file): "--only-file=\(file.device):\(file.inode)"
+            // No file has that number.
+            case .nothing: "--only-file=0:0"
+            }
+        return (["groupstore"] + words + [held, "--"]).map { Array($0.utf8) } + [path.bytes]
+    }
+
+    private static func words(_ operation: HistoryOperation) -> [String] {
         switch operation {
         case .changes(_, let since, let limit, let filter):
-            words = ["changes", "--json", "--wire-lines", "--limit=\(limit ?? pageLength)"]
+            var words = ["changes", "--json", "--wire-lines", "--limit=\(limit ?? pageLength)"]
             if let since { words.append("--since=\(since)") }
             let lists = [
                 ("tables", filter.tables), ("entities", filter.entities), ("operations", filter.operations),
@@ -129,10 +141,10 @@ package final class HistoryDesk: Sendable {
             for (name, values) in lists {
                 if let values { words.append("--\(name)=\(NameList.text(values))") }
             }
+            return words
         case .acknowledge(_, let subscriber, let token):
-            words = ["history", "acknowledge", "--json", "--subscriber=\(subscriber)", "--token=\(token)"]
+            return ["history", "acknowledge", "--json", "--subscriber=\(subscriber)", "--token=\(token)"]
         }
-        return (["groupstore"] + words + ["--"]).map { Array($0.utf8) } + [path.bytes]
     }
 
     // MARK: What the configuration asks for
@@ -140,8 +152,9 @@ package final class HistoryDesk: Sendable {
     /// Enables history where the configuration says so and a store is there.
     package func maintainAll() {
         for group in configuration.value.groups {
+            guard let directory = try? Directory(group.directory) else { continue }
             for store in group.stores where store.history != nil {
-                guard FileStatus(following: group.directory.appending(store.name.database))?.kind == .regular,
+                guard (try? directory.status(store.name.database))?.kind == .regular,
                     let address = StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes)
                 else { continue }
                 maintain(address)
@@ -179,8 +192,7 @@ package final class HistoryDesk: Sendable {
         if let keep = history.keep { commands.append(["history", "purge", "--json", "--older-than=\(keep.seconds)s"]) }
         state.withLock { $0.purged[store] = .now }
         for words in commands {
-            let arguments = (["groupstore"] + words + ["--"]).map { Array($0.utf8) } + [path.bytes]
-            let wish = Question(arguments: arguments, id: nil, connection: nil, store: store)
+            let wish = Question(arguments: Self.command(words, path), id: nil, connection: nil, store: store)
             if let refusal = enqueue(.question(wish)) { log.warning("history is not seen to: \(refusal.message)") }
         }
     }

@@ -32,9 +32,9 @@ extension HistoryDesk {
         guard let path = path(of: store), program != nil else { return .none }
         guard states[store] != .released else { return .failed }
         let place = position.map { "--since=\($0)" } ?? "--now"
-        let words = ["groupstore", "changes", "--json", "--wire-lines", "--limit=\(Self.mostRead)", place, "--"]
+        let words = ["changes", "--json", "--wire-lines", "--limit=\(Self.mostRead)", place]
         do throws(SystemError) {
-            let found = RowReading(try messages(words.map { Array($0.utf8) } + [path.bytes]))
+            let found = RowReading(try messages(Self.command(words, path)))
             guard position == nil, let token = found.token else {
                 return if case .tooMany = found { now(store) } else { found }
             }

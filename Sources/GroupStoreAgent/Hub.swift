@@ -237,7 +237,8 @@ extension Hub {
             outlet.add(subscription)
             state.subscriptionCount += 1
             state.subscribers[store, default: []].append(subscription)
-            if outlet.isOthers { state.readByOthers[store] = .now }
+            // Who comes later must not put off the question whether the others may still read it.
+            if outlet.isOthers { state.readByOthers[store] = state.readByOthers[store] ?? .now }
             if operation.readsHistory { return join(subscription, operation, channel, id: id, path: path, &state) }
             let missed = (token.map { channel.missed(since: $0, epoch: epoch) } ?? []).filter {
                 subscription.admits($0.event)

@@ -20,7 +20,13 @@ package final class PresenterDesk: Sendable {
         let deadline: ContinuousClock.Instant
         /// Of a user who may not hear what presenters say to the agent's own.
         let isOthers: Bool
+        let intents: [ClaimIntent]
         var isAnswered = false
+
+        /// Whether the claim is one for taking it away.
+        func covers(_ item: ClaimedItem) -> Bool {
+            intents.contains { $0.writes && ($0.item == item || item.isInside($0.item)) }
+        }
     }
 
     private struct State {
@@ -186,7 +192,8 @@ extension PresenterDesk {
         hub.expectAnswer(connection)
         let claimant = Claimant(
             connection: connection, id: id,
-            deadline: .now.advanced(by: .milliseconds(Int64(operation.deadline * 1000))), isOthers: !asker.isTrusted)
+            deadline: .now.advanced(by: .milliseconds(Int64(operation.deadline * 1000))), isOthers: !asker.isTrusted,
+            intents: intents)
         registry.begin(intents, own: operation.presenter) { [self] number in
             state.withLock { $0.claims[number] = claimant }
         } settled: { [self] number, settlement in
@@ -217,17 +224,17 @@ extension PresenterDesk {
     }
 
     func release(_ operation: ReleaseOperation, id: JSONValue?, _ connection: UInt64) throws(WireError) {
-        let isOwn = state.withLock { state in
-            guard state.claims[operation.claim]?.connection == connection else { return false }
-            return state.claims.removeValue(forKey: operation.claim) != nil
-        }
-        guard isOwn else {
-            throw WireError(code: "unknown_claim", "this connection has no such claim", hint: "it may be over")
-        }
         let moves = operation.moves.compactMap { move -> ClaimBoard.Outcome.Move? in
             guard let from = ClaimedItem(move.from), let to = ClaimedItem(move.to) else { return nil }
             return ClaimBoard.Outcome.Move(from: from, to: to)
         }
+        let claimant = state.withLock { $0.claims[operation.claim] }
+        guard let claimant, claimant.connection == connection else { throw .unknownClaim }
+        // Presenters go where they are told to: of another user, only for what they let go of.
+        if claimant.isOthers, let stray = moves.first(where: { !claimant.covers($0.from) }) {
+            throw .unknownItem(of: stray.from.container)
+        }
+        guard state.withLock({ $0.claims.removeValue(forKey: operation.claim) }) != nil else { throw .unknownClaim }
         registry.end(operation.claim, ClaimBoard.Outcome(tookPlace: operation.tookPlace, moves: moves))
         hub.answer(connection, .reply(id: id, [:]))
     }
@@ -256,6 +263,10 @@ extension WireError {
         WireError(
             code: "unknown_presenter", "this connection has no presenter p\(number)",
             hint: "give back what present answered")
+    }
+
+    fileprivate static var unknownClaim: WireError {
+        WireError(code: "unknown_claim", "this connection has no such claim", hint: "it may be over")
     }
 
     static func unknownItem(of group: String) -> WireError {

@@ -3,7 +3,7 @@ import DirectoryWatching
 import FileCoordination
 import SystemPackage
 
-/// Decides when configured legacy stores are relocated, and does it on a thread of its own. All calls return at once,
+/// Decides when configured legacy stores are relocated, on a thread of its own, and has others relocate them. All calls return at once,
 /// except `stop`.
 package protocol RelocationScheduling: AnyObject, Sendable {
     /// Begins; the legacy and group directories that are there now are looked at.
@@ -46,6 +46,8 @@ package struct RelocationSurroundings: Sendable {
 
 /// A part of the answer to a client's relocation.
 package enum RelocateAnswer: Sendable {
+    /// What the request names by device and inode is what is there under these paths.
+    case recognized
     /// Progress; may be left out when the client doesn't keep up.
     case progress(type: String, JSONObject)
     /// The end: the summary's members.

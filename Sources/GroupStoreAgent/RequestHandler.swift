@@ -60,6 +60,12 @@ package final class RequestHandler {
         }
     }
 
+    /// Whether a descriptor that comes with its requests may mean something.
+    func mayPassFiles(_ peer: PeerCredentials) -> Bool {
+        let asker = Asker(peer, configuration.value)
+        return asker.isTrusted || asker.roles.contains(.relocate)
+    }
+
     /// Tells those who were refused that it is worth while to ask again.
     func configurationChanged() {
         for connection in hopeful { hub.send(connection, [.event(type: AgentConfigured.type, [:])]) }
@@ -100,10 +106,10 @@ package final class RequestHandler {
             guard isServed(store, to: asker) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
             expect(connection) { $0.sync(connection, store, id: id) }
         case .history(let operation):
-            guard isServed(operation.store, to: asker, operation.mode) else {
+            guard let grant = grant(operation.store, to: asker, operation.mode) else {
                 throw RefusedLine(id: id, error: .unknownStore(operation.store))
             }
-            history.perform(operation, id: id, connection) { [configuration] in
+            history.perform(operation, id: id, connection, grant: grant) { [configuration] in
                 asker.mayOpen(operation.store, configuration.value, operation.mode)
             }
         case .present, .unpresent, .answer, .claim, .release:
@@ -129,7 +135,7 @@ package final class RequestHandler {
         _ request: AgentRequest, _ connection: UInt64, _ asker: Asker
     ) throws(WireError) {
         let id = request.id
-        for item in request.operation.items where !asker.mayOpen(item, configuration.value) {
+        for (item, use) in request.operation.items where !asker.may(use, item, configuration.value) {
             throw .unknownItem(of: item.group)
         }
         switch request.operation {
@@ -153,12 +159,16 @@ package final class RequestHandler {
 
     func expire() { presenters.expire() }
 
-    private func isServed(_ store: StoreAddress, to asker: Asker, _ mode: CInt = R_OK) -> Bool {
+    private func isServed(_ store: StoreAddress, to asker: Asker) -> Bool { grant(store, to: asker, R_OK) != nil }
+
+    private func grant(_ store: StoreAddress, to asker: Asker, _ mode: CInt) -> FileGrant? {
         let name = FilePath.Component(bytes: store.name).flatMap(StoreName.init)
         let isServed =
             name != nil && configuration.value.group(store.group) != nil && store.name != Array(".groupstore".utf8)
         // Asked in any case: how long an answer takes tells no more than what it says.
-        return asker.mayOpen(store, configuration.value, mode) && isServed
+        let item = ItemAddress(group: store.group, path: store.name)
+        guard let grant = asker.grant(item, configuration.value, mode), isServed else { return nil }
+        return grant
     }
 
     private func relocate(
@@ -168,25 +178,26 @@ package final class RequestHandler {
         let file = passed()
         log.info("relocation asked for", metadata: ["pid": "\(asker.peer.pid)", "uid": "\(asker.peer.uid)"])
         try asker.checkRelocation(operation, configuration.value, source: file)
-        try guesses.begin()
+        let guess = try guesses.begin()
         hub.expectAnswer(connection)
         let isOthers = !asker.isTrusted
         let stop = relocations.begin(id, of: connection)
         scheduler.relocate(operation, isAbandoned: { [hub] in stop.isSet || !hub.isConnected(connection) }) {
-            [hub, log, guesses, relocations] answer in
+            [hub, log, relocations] answer in
             switch isOthers ? answer.withoutPlaces : answer {
+            case .recognized: guess.wasRight()
             case .progress(let type, var object):
                 if let id { object["id"] = id }
                 hub.send(connection, [.event(type: type, object)], optional: true)
             case .summary(var object):
                 relocations.end(stop)
-                guesses.wasRight()
+                guess.wasRight()
                 if isOthers { log.notice("relocation for another user: \(Self.text(answer))") }
                 object["type"] = "summary"
                 hub.answer(connection, .reply(id: id, object), wasExpected: true)
             case .refused(let error):
                 relocations.end(stop)
-                if error.code != "not_visible" { guesses.wasRight() }
+                if error.code != "not_visible" { guess.wasRight() }
                 hub.answer(connection, .failure(id: id, error), wasExpected: true)
             }
         }
@@ -218,12 +229,12 @@ extension AgentRequest.Operation {
     }
 
     /// What it presents or claims.
-    fileprivate var items: [ItemAddress] {
+    fileprivate var items: [(ItemAddress, Asker.ItemUse)] {
         switch self {
-        case .present(let operation): [operation.item]
-        case .claim(let operation): operation.intents.map(\.item)
+        case .present(let operation): [(operation.item, .read)]
+        case .claim(let operation): operation.intents.map { ($0.item, $0.writes ? .write : .read) }
         // Presenters of both are told.
-        case .release(let operation): operation.moves.flatMap { [$0.from, $0.to] }
+        case .release(let operation): operation.moves.flatMap { [($0.from, .move), ($0.to, .move)] }
         default: []
         }
     }

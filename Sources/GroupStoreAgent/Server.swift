@@ -26,8 +26,8 @@ package final class Server {
         var isPaused = false
         /// Among `waiting`: requests of it are there that were not handled in its last turn.
         var isWaiting = false
-        /// Files whose descriptors it has passed, in their order. The descriptors themselves are closed at once: nobody can
-        /// relocate a store that the agent has open.
+        /// Files whose descriptors it has passed, in their order, where it may have something relocated. The descriptors
+        /// themselves are closed at once: nobody can relocate a store that the agent has open.
         var passed: [PassedFile] = []
         static let mostPassed = 64
 
@@ -47,6 +47,9 @@ package final class Server {
     private var connectionCounts: [uid_t: Int] = [:]
     private var nextConnection = firstConnection
     private var acceptsConnections = true
+    /// When to take connections again, though nobody has left; and how long was waited for that.
+    private var acceptAgain: (at: ContinuousClock.Instant, wait: Duration)?
+    private static let longestAcceptWait = Duration.seconds(60)
     /// Those whose requests were read and not all handled, in the order of their turns.
     private var waiting: [UInt64] = []
     private var buffer = [UInt8](repeating: 0, count: 65_536)
@@ -81,9 +84,12 @@ package final class Server {
         if let signals { try loop.add(signals, token: Self.signalToken) }
         if let mounts { try loop.add(changesOf: mounts, token: Self.mountToken) }
         while try !shouldStop() {
-            let timeout = waiting.isEmpty ? requests.timeUntilDeadline() : .zero
+            let accepting = acceptAgain.map { max(.zero, ContinuousClock.now.duration(to: $0.at)) }
+            let deadline = [requests.timeUntilDeadline(), accepting].compactMap { $0 }.min()
+            let timeout = waiting.isEmpty ? deadline : .zero
             let events = try loop.wait(timeout: timeout)
             if timeout != nil { requests.expire() }
+            if let acceptAgain, acceptAgain.at <= .now { accept() }
             for ready in events {
                 switch ready.token {
                 case Self.listenerToken: accept()
@@ -116,9 +122,13 @@ extension Server {
     private func accept() {
         do throws(SystemError) {
             while let socket = try UnixSocket.accept(on: listener) { try admit(socket) }
+            acceptAgain = nil
+            setAccepting(true)
         } catch {
-            // Out of descriptors or memory: those who wait are taken when somebody leaves.
-            log.error("no more connections are taken for now: \(error.advice)")
+            // Out of descriptors or memory: those who wait are taken when somebody leaves, or when there are some again.
+            if acceptAgain == nil { log.error("no more connections are taken for now: \(error.advice)") }
+            let wait = acceptAgain.map { min($0.wait * 2, Self.longestAcceptWait) } ?? .seconds(1)
+            acceptAgain = (.now.advanced(by: wait), wait)
             setAccepting(false)
         }
     }
@@ -222,7 +232,10 @@ extension Server {
     private func read(_ connection: Connection, _ token: UInt64) -> Bool {
         do {
             let count = try buffer.withUnsafeMutableBytes { bytes in
-                try connection.socket.receive(into: bytes) { descriptor in
+                // To close somebody's file may take as long as they like, where it is in a file system of theirs (FUSE). What isn't
+                // asked for, the kernel drops without that.
+                guard requests.mayPassFiles(connection.peer) else { return try connection.socket.receive(into: bytes) }
+                return try connection.socket.receive(into: bytes) { descriptor in
                     guard let file = PassedFile(descriptor) else { return }
                     connection.passed.append(file)
                     if connection.passed.count > Connection.mostPassed { connection.passed.removeFirst() }

@@ -26,6 +26,17 @@ package struct Descriptor: ~Copyable, Sendable {
         if gs_close_elsewhere(raw) != 0 { _ = Glibc.close(raw) }
     }
 
+    /// Whether this process has the file open, not only as a place (O_PATH). Without /proc it can't be told, and is believed.
+    package static func isOpen(_ file: FileIdentity) -> Bool {
+        guard let numbers = try? Directory("/proc/self/fd").names() else { return true }
+        return numbers.contains { name in
+            guard let raw = CInt(name.string) else { return false }
+            var found = stat()
+            guard fstat(raw, &found) == 0, FileStatus(found).identity == file else { return false }
+            return fcntl(raw, F_GETFL) & gs_o_path == 0
+        }
+    }
+
     /// Gives up ownership: whoever gets the number closes it.
     package consuming func release() -> CInt {
         let value = raw

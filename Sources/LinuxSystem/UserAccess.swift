@@ -49,6 +49,9 @@ package struct UserAccess: Sendable {
         return asksKernel ? kernelAnswers(questions) : questions.map(computed)
     }
 
+    /// Milliseconds. The path leads where that user likes, into a file system of theirs that doesn't answer, too.
+    private static let patience: CInt = 2000
+
     private static func own(_ path: FilePath) -> Answer {
         FileStatus(following: path).map { .granted($0.identity) } ?? (errno == ENOENT ? .absent : .denied)
     }
@@ -59,8 +62,12 @@ package struct UserAccess: Sendable {
         var asked = zip(paths, questions).map { path, question in
             gs_access_question(path: UnsafePointer(path), mode: question.mode, error: EACCES, device: 0, inode: 0)
         }
-        guard gs_access_as(user.uid, user.gid, user.groups, CInt(user.groups.count), &asked, CInt(asked.count)) == 0
-        else { return questions.map(computed) }
+        let groups = CInt(user.groups.count)
+        guard gs_access_as(user.uid, user.gid, user.groups, groups, &asked, CInt(asked.count), Self.patience) == 0
+        else {
+            // A file system that doesn't answer would keep this process waiting as well.
+            return errno == ETIMEDOUT ? questions.map { _ in .denied } : questions.map(computed)
+        }
         return asked.map { answer in
             switch answer.error {
             case 0: .granted(FileIdentity(device: answer.device, inode: answer.inode))

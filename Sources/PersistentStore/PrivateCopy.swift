@@ -36,8 +36,9 @@ final class PrivateCopy {
         guard try original.directory.status(name) != nil else { return }
         let source = try original.directory.open(name, flags: O_RDONLY)
         let target = try location.directory.open(other, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
-        if gs_reflink(target.raw, source.raw) == 0 { return }
         let path = original.directory.path.appending(name)
+        if name == original.name.database { try original.check(source.status(path: path).identity) }
+        if gs_reflink(target.raw, source.raw) == 0 { return }
         let otherPath = location.directory.path.appending(other)
         let size = try source.status(path: path).size
         var offset: Int64 = 0

@@ -60,6 +60,7 @@ struct ReadingPreparation {
         footprint = try StoreFootprint(location)
         guard let status = footprint.database else { throw StoreError.missing(location.path) }
         guard status.kind == .regular else { throw StoreError.notAFile(location.path) }
+        try location.check(status.identity)
         let hot = try RollbackJournal.isHot(location.name.journal, in: location.directory)
         let descriptor = try Self.open(location.name.database, of: location)
         let bytes = try descriptor.read(count: FileFormat.sampleLength, at: 0, path: location.path)

@@ -65,11 +65,24 @@ package enum StorePart: Hashable, Sendable, CaseIterable {
 package struct StoreLocation: Sendable {
     package let directory: Directory
     package let name: StoreName
+    /// The one file that the database may be; nil: whichever has its name.
+    package let granted: FileIdentity?
 
-    package init(directory: Directory, name: StoreName) {
+    package init(directory: Directory, name: StoreName, granted: FileIdentity? = nil) {
         self.directory = directory
         self.name = name
+        self.granted = granted
     }
 
     package var path: FilePath { directory.path.appending(name.database) }
+
+    /// Throws `StoreError.busy` where another file than the granted one has the name.
+    package func check(_ identity: FileIdentity) throws(StoreError) {
+        if let granted, granted != identity { throw .busy(path) }
+    }
+
+    /// SQLite opens by name what may be another file by then. Throws `StoreError.busy` unless this process has that one open.
+    package func checkOpened(_ identity: FileIdentity?) throws(StoreError) {
+        if let identity, !Descriptor.isOpen(identity) { throw .busy(path) }
+    }
 }

@@ -62,6 +62,7 @@ package final class StoreReader: SQLiteConnection {
         let uri = "file:" + (copy?.location ?? location).encodedPath + "?" + method.parameters
         let access = method == .copy ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY
         try super.init(opening: uri, of: location.path, flags: access | SQLITE_OPEN_URI)
+        if method != .copy { try location.checkOpened(location.granted) }
         let wait = deadline.remaining.map { $0.seconds * 1000 } ?? 0
         sqlite3_busy_timeout(connection, Int32(min(wait, 1e9)))
         try SQLiteLibrary.leaveLogAlone(connection, of: location.path)

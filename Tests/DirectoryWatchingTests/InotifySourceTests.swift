@@ -1,4 +1,5 @@
 import DirectoryWatching
+import Glibc
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -218,6 +219,60 @@ import Testing
         #expect(try notices().contains(.overflow))
         try script("touch a/after")
         #expect(try events("a") == ["create after"])
+    }
+
+    /// That a watch has ended may be among what was lost, and the directory made anew have its number.
+    @Test func whatWasMadeAnewInAnOverflowIsWatched() throws {
+        try script("mkdir a b; touch a/log; ln a/log other")
+        try source.watch(path("b"), for: Self.kinds)
+        try source.watch(path("a"), for: Self.kinds)
+        try source.watch("log", in: path("a"), alone: true)
+        _ = try notices()
+        let limit = try #require(
+            Int(
+                run("cat", ["/proc/sys/fs/inotify/max_queued_events"]).output.trimmingPrefix(while: \.isWhitespace)
+                    .prefix(while: \.isNumber)))
+        try script("seq \(limit + 100) | sed 's/.*/b\\/&/' | xargs touch; rm a/log; rmdir a; mkdir a")
+        #expect(try notices().contains(.overflow))
+        try script("touch a/after")
+        #expect(try events("a") == ["create after"])
+        // As the source is told to, file by file.
+        try script("ln other a/log")
+        try source.watch("log", in: path("a"), alone: true)
+        _ = try notices()
+        try script("echo x >> other")
+        #expect(try events("a") == ["modify log"])
+    }
+
+    @Test func thatADirectoryIsClosedAndOpenedIsTold() throws {
+        try script("mkdir a b")
+        try source.watch(path("a"), for: [.modified, .attributes])
+        try source.watch(path("b"), for: [.modified])
+        _ = try notices()
+        try script("chmod 000 a b")
+        #expect(try notices() == [.directoryChanged(path("a"))])
+        try script("chmod 755 a b; touch a/one; chmod 600 a/one")
+        let told = try notices()
+        #expect(told.first == .directoryChanged(path("a")))
+        #expect(told.last == .event(DirectoryEvent(directory: path("a"), name: "one", kinds: .attributes)))
+    }
+
+    /// It can't be watched as before, which is no reason to end.
+    @Test(.enabled(if: geteuid() != 0, "root may read any directory"))
+    func aDirectoryThatIsClosedInARestIsSaidToBeUnwatchable() throws {
+        try script("mkdir a b; touch a/store")
+        try source.watch(path("a"), for: Self.kinds)
+        try source.watch(path("b"), for: Self.kinds)
+        _ = try notices()
+        try source.rest(hearing: [path("a"): ["store"], path("b"): ["x"]]) { try script("chmod 000 a") }
+        let told = try notices()
+        guard case .unwatchable(path("a"), let error)? = told.first else {
+            Issue.record("\(told)")
+            return
+        }
+        #expect(error.errno == .permissionDenied)
+        try script("touch b/log; echo x >> b/log; chmod 755 a")
+        #expect(try events("b") == ["create log", "modify log"])
     }
 
     @Test func thereIsOneAtATime() throws {

@@ -118,6 +118,8 @@ import Testing
         try agent.process.line(.errors) { $0.contains("kept as it was") }
         try agent.process.line(.errors) { $0.contains("serving 1 groups") }
         try expectProblem(78, "reload", "keeps its old configuration", agent)
+        let shown = try groupstore("status", environment: agent.environment).lines
+        #expect(shown.contains { $0.hasPrefix("agent ") }, "\(shown)")
         try write(good, to: file)
         agent.process.signal(SIGHUP)
         try agent.process.line(.errors) { $0.contains("serving 1 groups") }

@@ -50,6 +50,47 @@ struct AllowedUserTests {
         #expect(code(try scene.ask(store("ack", "Notes.sqlite")).first) == "unknown_store")
     }
 
+    /// Presenters let go of what somebody writes, and go where somebody says that it went.
+    @Test(arguments: AgentUser.allCases) func whoMayNotWriteMovesNobody(_ agentUser: AgentUser) throws {
+        let scene = try AllowedUsers(agentUser, may: "present")
+        let presenter = try WireConnection(scene.socket)
+        try presenter.send(["id": 1, "op": "present", "store": .string("\(AllowedUsers.group)/Notes.sqlite")])
+        try presenter.next { $0.bool("ok") == true }
+        func claim(_ name: String, _ access: String) -> JSONObject {
+            [
+                "id": 1, "op": "claim", "store": .string("\(AllowedUsers.group)/\(name)"), "access": .string(access),
+                "deadline": .number(0.5),
+            ]
+        }
+        func release(_ claim: String, _ from: String, _ to: String) -> JSONObject {
+            let names = ["from": from, "to": to].mapValues { JSONValue.string("\(AllowedUsers.group)/\($0)") }
+            let move: JSONObject = ["from": names["from"] ?? .null, "to": names["to"] ?? .null]
+            return ["id": 2, "op": "release", "claim": .string(claim), "moves": .array([.object(move)])]
+        }
+        // They may read it, and may make nothing beside it.
+        #expect(code(try scene.ask(claim("Notes.sqlite", "write")).first) == "unknown_store")
+        #expect(code(try scene.ask(claim("Absent.sqlite", "write")).first) == "unknown_store")
+        let theirs = scene.places.group.appending("Theirs.sqlite")
+        try makeStore(theirs, rows: 1)
+        try give(theirs)
+        // Presenters and claims are counted together.
+        var refused = try scene.ask(
+            claim("Theirs.sqlite", "write"), release("c2", "Theirs.sqlite", "Other.sqlite"),
+            release("c2", "Notes.sqlite", "Theirs.sqlite"))
+        #expect(refused.first?.bool("ok") == true, "\(refused.map(\.text))")
+        #expect(refused.dropFirst().map { code($0) } == ["unknown_store", "unknown_store"])
+        // Not even who may write all of it moves what they didn't claim.
+        try run("chmod", ["777", Word(scene.places.group)])
+        try run("chmod", ["666", Word(scene.notes)])
+        refused = try scene.ask(
+            claim("Theirs.sqlite", "write"), release("c3", "Notes.sqlite", "Theirs.sqlite"),
+            release("c3", "Theirs.sqlite", "Other.sqlite"))
+        #expect(refused.map { code($0) } == [nil, "unknown_store", nil], "\(refused.map(\.text))")
+        try presenter.send(["id": 9, "op": "status"])
+        let told = try presenter.next { $0.type == "did_move" || $0["id"] == 9 }
+        #expect(told.type != "did_move")
+    }
+
     @Test(arguments: AgentUser.allCases) func theStatusShowsNoMoreThanTheyMaySee(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "subscribe")
         let own = try WireConnection(scene.socket)

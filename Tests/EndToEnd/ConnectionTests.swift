@@ -47,6 +47,24 @@ import Testing
         withExtendedLifetime(turn) {}
     }
 
+    /// Nobody has to leave for that.
+    @Test func whoCouldNotBeTakenIsTakenOnceThereAreDescriptors() throws {
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        let pid = Word("\(agent.process.pid)")
+        let limit = try run("prlimit", ["--pid", pid, "--nofile", "--noheadings", "--output=SOFT"])
+        let soft = Word(limit.output.filter(\.isNumber))
+        func setLimit(_ most: Word) throws {
+            #expect(try run("prlimit", ["--pid", pid, "--nofile=" + most + ":"]).status == 0)
+        }
+        try setLimit("3")
+        let waiting = try UnixSocket.connect(to: agent.socket)
+        try agent.process.line(.errors) { $0.contains("no more connections are taken") }
+        try setLimit(soft)
+        _ = try agent.connect()
+        try expectTold(subscriber)
+        _ = consume waiting
+    }
+
     /// Each holds a part of a request, and never sends the rest.
     @Test func halfLinesHarmNobody() throws {
         let subscriber = try agent.subscribe("Notes.sqlite")

@@ -263,8 +263,52 @@ import Testing
         return try #require(words.count > 1 ? Int(words[1]) : nil) * 1024
     }
 
+    /// Who may write to the group's directory leads an agent, of root perhaps, to no store that it alone may write.
+    @Test func aLinkLeadsTheAgentToNoOtherStore() throws {
+        let scene = try Scene(enabled: false)
+        let victim = scene.places.scratch("victim.sqlite")
+        try run("mv", [Word(scene.store), Word(victim)])
+        try run("ln", ["-s", Word(victim), Word(scene.store)])
+        let agent = try agentOfConfiguredStore(scene)
+        let connection = try agent.connect()
+        for op in ["changes", "ack"] {
+            try connection.send([
+                "id": .string(op), "op": .string(op), "store": .string(scene.name), "subscriber": "s",
+                "token": "h1.other.1.0",
+            ])
+            let answer = try connection.next { $0["id"] == .string(op) }
+            #expect(answer.object("error")?.string("code") == "not_a_file", "\(answer.text)")
+        }
+        #expect(try sqlite(victim, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'GS_%'").hasPrefix("0"))
+    }
+
+    /// As the agent has its children open what it granted, and nothing else.
+    @Test func anotherFileThanTheGrantedOneIsRefused() throws {
+        let scene = try Scene(enabled: false)
+        let found = try #require(FileStatus(following: scene.store)?.identity)
+        let commands: [[Word]] = [["history", "enable"], ["changes"]]
+        for command in commands {
+            for isRefused in [true, false] {
+                let inode = isRefused ? found.inode + 1 : found.inode
+                let words = command + ["--json", Word("--only-file=\(found.device):\(inode)"), Word(scene.store)]
+                let ended = try run(Programs.groupstore, words)
+                let code = ended.summary.object("error")?.string("code")
+                #expect(code == (isRefused ? "in_use" : nil), "\(ended.output)\(ended.errors)")
+            }
+        }
+    }
+
     @Test func aConfiguredStoreGetsAHistory() throws {
         let scene = try Scene(enabled: false)
+        let agent = try agentOfConfiguredStore(scene)
+        // Behind the agent's own wish in the line.
+        let connection = try agent.subscribe("Notes.sqlite")
+        try connection.send(["id": 2, "op": "changes", "store": .string(scene.name)])
+        #expect(try connection.next { $0["id"] == 2 }.string("outcome") == "changes")
+        #expect(try changes(scene.store).status == 0)
+    }
+
+    private func agentOfConfiguredStore(_ scene: Scene) throws -> AgentProcess {
         let file = scene.places.scratch("config.yaml")
         try write(
             """
@@ -275,11 +319,6 @@ import Testing
                   - name: Notes.sqlite
                     history: { keep: 7d }
             """, to: file)
-        let agent = try AgentProcess(["--config", Word(file)], socket: scene.places.scratch("agent.sock"))
-        // Behind the agent's own wish in the line.
-        let connection = try agent.subscribe("Notes.sqlite")
-        try connection.send(["id": 2, "op": "changes", "store": .string(scene.name)])
-        #expect(try connection.next { $0["id"] == 2 }.string("outcome") == "changes")
-        #expect(try changes(scene.store).status == 0)
+        return try AgentProcess(["--config", Word(file)], socket: scene.places.scratch("agent.sock"))
     }
 }

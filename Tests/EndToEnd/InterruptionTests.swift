@@ -28,6 +28,35 @@ import Testing
         try holder.killAtOnce()
     }
 
+    /// It waits for another one of the same store, and ends as one that was under way does.
+    @Test func whatIsCancelledBeforeItBeginsHasASummary() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
+        let holder = try sqliteShell(store.path)
+        let agent = try AgentProcess(places, legacy: [])
+        let client = try agent.connect()
+        func identity(_ path: FilePath) throws -> JSONValue {
+            let found = try #require(FileStatus(following: path)?.identity)
+            return .object(["dev": .string("\(found.device)"), "ino": .string("\(found.inode)")])
+        }
+        for number: Int64 in [1, 2] {
+            var request: JSONObject = ["id": .integer(number), "op": "relocate", "deadline": 600]
+            request["source"] = .string(store.path.string)
+            request["group"] = .string(places.group.string)
+            request["source_file"] = try identity(store.path)
+            request["group_file"] = try identity(places.group)
+            try client.send(request)
+        }
+        try client.next { $0.type == "waiting" && $0["id"] == 1 }
+        for number: Int64 in [2, 1] {
+            try client.send(["id": .integer(number + 10), "op": "cancel", "request": .integer(number)])
+        }
+        let answer = try client.next { $0["id"] == 2 && $0["ok"] != nil }
+        #expect(answer.bool("ok") == true && answer.string("outcome") == "busy", "\(answer.text)")
+        #expect(answer.object("error")?.string("code") == "cancelled" && answer.string("from") == store.path.string)
+        try holder.killAtOnce()
+    }
+
     /// In the middle of a copy, and of its external data.
     @Test(arguments: [SIGINT, SIGTERM], [false, true])
     func aCopyStops(_ number: CInt, isFolder: Bool) throws {

@@ -149,6 +149,71 @@ import Testing
         #expect(try state(client) == "following")
     }
 
+    /// What is written through another name of its file can't be heard: that is no store that is followed.
+    @Test func aStoreWhoseOtherNamesGoUnheardIsSaidAndTriedAgain() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        server.source.setFull(true)
+        let path = server.group.appending("Notes.sqlite")
+        #expect(try run("ln", [Word(path), Word(server.group.appending("other"))]).status == 0)
+        let event = DirectoryEvent(directory: server.group, name: "Notes.sqlite", kinds: .attributes)
+        server.source.emit(.event(event))
+        #expect(try client.next()?.string("reason") == "unreadable")
+        let rows = try statusRows(client)
+        #expect(rows.first?.string("state") == "unwatched")
+        #expect(rows.first?.string("detail")?.contains("max_user_watches") == true, "\(rows)")
+        let reply = try server.connect().ask(#"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#, id: 1)
+        #expect(reply.object("error")?.string("code") == "not_watchable")
+        server.source.setFull(false)
+        #expect(try types(1, client) == ["change"])
+        #expect(try state(client) == "following")
+    }
+
+    /// Nobody is left to believe in a store that isn't followed.
+    @Test func aStoreThatIsConfiguredAnewAndCannotBeReadIsSaidToBeUnreadable() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        server.watch.perform { $0.configure(Configuration()) }
+        #expect(try client.next()?.string("reason") == "unconfigured")
+        server.source.refuse(server.group)
+        let identifier = try #require(GroupIdentifier("group.example"))
+        let group = Configuration.Group(identifier: identifier, directory: server.group, stores: [])
+        server.watch.perform { $0.configure(Configuration(groups: [group])) }
+        #expect(try client.next()?.string("reason") == "unreadable")
+        server.source.allow(server.group)
+        var event = try client.next()
+        while event?.string("reason") == "unreadable" { event = try client.next() }
+        #expect(event?.string("type") == "change")
+    }
+
+    @Test func aReleaseThatEndsWhereNothingIsWatchedSaysSo() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        try server.feed.release(store)
+        server.source.refuse(server.group)
+        server.source.emit(.unwatchable(server.group, SystemError("inotify_add_watch", .noSpace, path: server.group)))
+        server.feed.resume(store, announcing: .abandoned(outcome: "busy", message: ""))
+        #expect(try types(3, client) == ["change", "abandoned", "reset"])
+        #expect(try state(client) == "unwatched")
+    }
+
+    /// There were descriptors for it once, and there are some again.
+    @Test func aSubscribedStoreThatThereAreNoDescriptorsForIsSaidAndTriedAgain() throws {
+        let budget = DescriptorBudget(limit: 64)
+        let server = try RunningServer(files: ["Notes.sqlite"], descriptors: budget)
+        let client = try subscribed(server)
+        server.watch.perform { [group = server.group] stores in
+            stores.configure(Configuration())
+            while budget.take(.store) {}
+            guard let identifier = GroupIdentifier("group.example") else { return }
+            stores.configure(Configuration(groups: [.init(identifier: identifier, directory: group, stores: [])]))
+        }
+        #expect(try client.next()?.string("reason") == "unconfigured")
+        #expect(try client.next()?.string("reason") == "unreadable")
+        budget.giveBack(.store)
+        #expect(try client.next()?.string("reason") == "appeared")
+    }
+
     /// What one can't be given to its end is refused at once.
     @Test func aStoreThatThereAreNoDescriptorsForIsRefused() throws {
         let server = try RunningServer(descriptors: DescriptorBudget(limit: 64))

@@ -84,20 +84,39 @@ import Testing
     }
 }
 
+extension HubReaderTests {
+    /// However often one subscribes.
+    @Test func whoSubscribesPutsOffNoQuestion() throws {
+        let asked = Mutex(0)
+        hub.checkReaders { _, _ in
+            asked.withLock { $0 += 1 }
+            return true
+        }
+        let first = try subscriber(1, Self.others)
+        hub.state.withLock { $0.readByOthers[store] = .now.advanced(by: .seconds(-11)) }
+        let second = try subscriber(2, Self.others)
+        hub.publish(.change(.unknown), of: store)
+        #expect(asked.withLock { $0 } == 1)
+        withExtendedLifetime((first, second)) {}
+    }
+}
+
 /// Guessing which file a client means.
 @Suite struct GuessLimitTests {
     @Test func wrongOnesAreLimitedAndRightOnesAreNot() throws {
         let limit = GuessLimit()
         let start = ContinuousClock.now
         for _ in 0..<2000 {
-            try limit.begin(now: start)
-            limit.wasRight()
+            let guess = try limit.begin(now: start)
+            // When it is recognized, and when it is done.
+            guess.wasRight()
+            guess.wasRight()
         }
-        for _ in 0..<GuessLimit.most { try limit.begin(now: start) }
+        for _ in 0..<GuessLimit.most { _ = try limit.begin(now: start) }
         #expect(throws: WireError.self) { try limit.begin(now: start) }
-        try limit.begin(now: start.advanced(by: .seconds(1)))
+        _ = try limit.begin(now: start.advanced(by: .seconds(1)))
         #expect(throws: WireError.self) { try limit.begin(now: start.advanced(by: .seconds(1.5))) }
-        for _ in 0..<GuessLimit.most { try limit.begin(now: start.advanced(by: .seconds(100_000))) }
+        for _ in 0..<GuessLimit.most { _ = try limit.begin(now: start.advanced(by: .seconds(100_000))) }
         #expect(throws: WireError.self) { try limit.begin(now: start.advanced(by: .seconds(100_000))) }
     }
 }

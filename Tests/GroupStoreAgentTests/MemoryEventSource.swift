@@ -48,7 +48,10 @@ final class MemoryEventSource: EventSource, Sendable {
 
     func lookAtPlaces() {}
 
-    func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {}
+    func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {
+        guard alone, state.withLock({ $0.isFull }) else { return }
+        throw SystemError("inotify_add_watch", .noSpace, path: directory.appending(name))
+    }
 
     func mark(_ name: FilePath.Component, in directory: FilePath, as number: Int?) {}
 

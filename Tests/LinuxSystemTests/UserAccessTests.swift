@@ -43,6 +43,21 @@ struct UserAccessTests {
         return list + entry(0x10) + entry(0x20)
     }
 
+    /// A file system of that user's, which never answers: SIGKILL doesn't end who asks it, either.
+    @Test func whoAsksWaitsForNoDeadFileSystem() throws {
+        let place = root.path.appending("dead")
+        #expect(mkdir(place.string, 0o755) == 0)
+        guard let device = try? Descriptor(opening: "/dev/fuse", flags: O_RDWR) else { return }
+        let options = "fd=\(device.raw),rootmode=40000,user_id=0,group_id=0,allow_other"
+        guard mount("fuse", place.string, "fuse", 0, options) == 0 else { return }
+        defer { umount2(place.string, CInt(MNT_DETACH)) }
+        let began = ContinuousClock.now
+        #expect(UserAccess(Self.user).answer(place.appending("file"), R_OK) == .denied)
+        #expect(began.duration(to: .now) < .seconds(20))
+        // The next one is answered.
+        #expect(UserAccess(Self.user).answer(root.path, X_OK) != .denied)
+    }
+
     @Test(arguments: 0..<300) func bothSayTheSame(_ seed: Int) throws {
         var random = SeededGenerator(seed: UInt64(seed))
         let outer = root.path.appending("outer")

@@ -54,7 +54,7 @@ struct LegacyStores {
             for store in all where store.file.directory == directory { store.find() }
             for store in all where store.file.group == directory { store.retry() }
         case .overflow: findAll()
-        case .woken: break
+        case .directoryChanged, .woken: break
         }
     }
 

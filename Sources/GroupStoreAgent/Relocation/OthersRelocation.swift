@@ -86,6 +86,7 @@ extension RelocateAnswer {
     /// agent's log has it.
     var withoutPlaces: RelocateAnswer {
         switch self {
+        case .recognized: return self
         case .progress(let type, let object):
             var bare = JSONObject()
             for key in ["bytes", "of", "fraction", "bytes_to_copy", "holders"] { bare[key] = object[key] }

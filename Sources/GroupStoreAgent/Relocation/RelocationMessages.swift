@@ -175,6 +175,17 @@ extension FileIdentity {
 }
 
 extension RelocateOperation {
+    /// Whether each file that it names by device and inode is the one that is seen here.
+    var namesWhatIsHere: Bool {
+        do throws(WireError) {
+            _ = try RelocationRequest(self)
+            _ = try migration
+            return true
+        } catch {
+            return false
+        }
+    }
+
     /// The migration that a client asks for; nil for none.
     var migration: MigrationRequest? {
         get throws(WireError) {

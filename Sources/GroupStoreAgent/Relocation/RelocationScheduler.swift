@@ -201,12 +201,13 @@ package final class RelocationScheduler: RelocationScheduling {
         _ operation: RelocateOperation, _ isAbandoned: @escaping @Sendable () -> Bool,
         _ events: @escaping @Sendable (RelocateAnswer) -> Void, _ round: inout Round
     ) {
-        guard !isAbandoned() else { return events(Self.cancelled) }
+        guard !isAbandoned() else { return events(Self.cancelled(operation)) }
+        if operation.namesWhatIsHere { events(.recognized) }
         let configuration = round.stores.configuration
         let (keys, address) = places(of: operation, configuration)
         let job = RelocationWorkers.Job(keys: keys, isClients: true) { [self] in
             if isAbandoned() {
-                events(Self.cancelled)
+                events(Self.cancelled(operation))
             } else {
                 relocate(operation, configuration, isAbandoned, events)
             }
@@ -223,8 +224,11 @@ package final class RelocationScheduler: RelocationScheduling {
         }
     }
 
-    private static let cancelled = RelocateAnswer.refused(
-        WireError(code: "cancelled", "it was cancelled before it began", hint: "ask again"))
+    /// As one that was under way.
+    private static func cancelled(_ operation: RelocateOperation) -> RelocateAnswer {
+        let source = FilePath(bytes: operation.source) ?? FilePath()
+        return .summary(RelocationFailure.cancelled(source).members(source: source, seconds: 0))
+    }
 
     private func relocateDue(_ round: inout Round) {
         for store in round.stores.all where store.takeTurn() {
