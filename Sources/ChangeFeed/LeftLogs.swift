@@ -30,7 +30,7 @@ struct LeftLog {
     /// There was nothing new in the log, whose stamp is from before it was read.
     private mutating func keep(_ stamp: StoreFiles.Stamp) {
         known = stamp.whenSettled
-        if known == nil { readAgainAt = max(readAgainAt ?? .now, .now.advanced(by: StoreFiles.Stamp.resolution)) }
+        if known == nil { readAgainAt = max(readAgainAt ?? .now, .now.advanced(by: FileTime.resolution)) }
     }
 
     /// As `commit`, of a log whose index may be an earlier session's.

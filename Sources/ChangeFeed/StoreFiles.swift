@@ -94,20 +94,8 @@ final class StoreFiles {
         /// Nanoseconds since 1970.
         let modified: Int64
 
-        /// Whether a write from now on gives the file another stamp. Before Linux 6.13, a file's times are those of the kernel's
-        /// last tick, 1 to 10 ms ago (time(7)).
-        var isSettled: Bool {
-            var now = timespec()
-            guard clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0 else { return true }
-            let age = Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec) - modified
-            // Of another machine's clock, or one that was set back, nothing follows.
-            return age.magnitude > UInt64(Self.resolution.nanoseconds)
-        }
-
         /// Nil where a write from now on could leave it as it is.
-        var whenSettled: Stamp? { isSettled ? self : nil }
-
-        static let resolution = Duration.milliseconds(10)
+        var whenSettled: Stamp? { FileTime.isSettled(modified) ? self : nil }
     }
 
     func stamp() throws(SystemError) -> Stamp {

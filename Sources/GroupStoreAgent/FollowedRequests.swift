@@ -75,6 +75,7 @@ extension FollowedStores {
     func release(_ address: StoreAddress) {
         answer(address)
         if let store = stores[address] {
+            store.noteFiles()
             look(store)
             store.letGo()
             expecting.remove(address)
@@ -102,7 +103,9 @@ extension FollowedStores {
             case .change, .relocating, .abandoned: false
             }
         }
-        if !saysAll, let store, store.state != .absent { hub.publish(.change(.unknown), of: address) }
+        // A relocation that has to wait for somebody lets go again and again, without a word.
+        let isAsBefore = announced.isEmpty && store?.isAsNoted == true
+        if !saysAll, let store, store.state != .absent, !isAsBefore { hub.publish(.change(.unknown), of: address) }
         for event in announced {
             hub.publish(event, of: address)
             onEvent(event, address)

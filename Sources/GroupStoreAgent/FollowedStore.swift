@@ -62,6 +62,8 @@ final class FollowedStore {
     /// Its number among those whose log's writes end the wait for events.
     var writeMark: Int?
 
+    private var noted: [FileStatus?]?
+
     var path: FilePath { directory.appending(name.database) }
 
     /// The files whose events mean something to it.
@@ -103,6 +105,20 @@ final class FollowedStore {
         lookAt = nil
         isUnderWay = false
         state = .released
+    }
+
+    /// Notes what the files are, for `isAsNoted`. To be called before the last look: what is written after it is noted then, or
+    /// told.
+    func noteFiles() { noted = fingerprint }
+
+    /// Whether nobody has written the store since its files were noted. To be asked when it is followed again, for the same
+    /// reason.
+    var isAsNoted: Bool { noted != nil && noted == fingerprint }
+
+    /// Nil where a write from now on could leave it as it is.
+    private var fingerprint: [FileStatus?]? {
+        let found = [name.database, name.wal, name.journal].map { FileStatus(following: directory.appending($0)) }
+        return found.allSatisfy { $0.map { FileTime.isSettled($0.changed) } ?? true } ? found : nil
     }
 
     /// False when that can't mean anything to the store.

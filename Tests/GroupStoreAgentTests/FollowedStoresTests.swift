@@ -100,6 +100,19 @@ import Testing
         #expect(try types(2, client) == ["change", "abandoned"])
     }
 
+    /// A relocation that waits for somebody lets go again and again: that is no news while nobody writes.
+    @Test(arguments: [false, true]) func aReleaseOfWhichNothingIsSaidIsAChangeWhereSomebodyWrote(_ writes: Bool) throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        // A file that was written just now may be written again without a trace.
+        usleep(50_000)
+        try server.feed.release(store)
+        if writes { try DurableFile.write([1], as: "Notes.sqlite", in: Directory(server.group), mode: 0o600) }
+        server.feed.resume(store)
+        server.feed.announce(.reset(.overflow), of: store)
+        #expect(try types(writes ? 2 : 1, client) == (writes ? ["change", "reset"] : ["reset"]))
+    }
+
     /// One that isn't followed yet when it is released isn't opened by a subscription in between.
     @Test func aSubscriptionDuringAReleaseDoesNotEndIt() throws {
         let server = try RunningServer()

@@ -22,6 +22,12 @@ struct StandInAgent: ~Copyable {
         try send(hello.json)
     }
 
+    /// Whether the client has gone.
+    var isLeft: Bool {
+        var byte: UInt8 = 0
+        return recv(connection.raw, &byte, 1, Int32(MSG_PEEK)) == 0
+    }
+
     func send(_ object: JSONObject) throws { _ = try UnixSocket.send(WireLine.bytes(object)[...], on: connection.raw) }
 
     /// The next line; nil at the end of the connection.
