@@ -165,8 +165,9 @@ class Twins:
             a, b = outcome(self.a, line), outcome(self.b, line)
             if line == "VACUUM" and a[0] == b[0]:
                 self.forget_last_row()
-            elif a != b and "FOREIGN KEY" in str(b[0]) and self.a.execute("PRAGMA foreign_key_check").fetchall():
-                raise Skip("SQLite lets a REPLACE pass that breaks a foreign key of a table to itself, unless the table has triggers")
+            elif a != b and "FOREIGN KEY" in str(b[0]) and (
+                    line == "COMMIT" or self.a.execute("PRAGMA foreign_key_check").fetchall()):
+                raise Skip("SQLite counts what breaks a foreign key of a table to itself otherwise where the table has triggers")
             elif a != b and self.has_legacy_names and "no such table: main." in str(b[0]):
                 raise Skip("SQLite renames a table and leaves triggers with its old name")
             elif a != b and a[0][0] == "ok" and line.startswith("ALTER") and self.shadowing():
