@@ -101,7 +101,8 @@ import Testing
     }
 
     /// A relocation that waits for somebody lets go again and again: that is no news while nobody writes.
-    @Test(arguments: [false, true]) func aReleaseOfWhichNothingIsSaidIsAChangeWhereSomebodyWrote(_ writes: Bool) throws {
+    @Test(arguments: [false, true]) func aReleaseOfWhichNothingIsSaidIsAChangeWhereSomebodyWrote(_ writes: Bool) throws
+    {
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
         // A file that was written just now may be written again without a trace.
