@@ -150,6 +150,17 @@ import Testing
         }
     }
 
+    /// Parent and child change names: each inherits the property in one of the models, and what is said of it is said once.
+    @Test func relationshipsOfEntitiesThatChangePlaces() throws {
+        func family(_ parent: String, _ child: String, _ count: String) -> String {
+            let property = "<relationship name='r' optional='YES' destinationEntity='\(parent)' \(count)/>"
+            return "<entity name='\(parent)' \(parent == "A" ? "" : "elementID='A'")>\(property)</entity>"
+                + "<entity name='\(child)' parentEntity='\(parent)' \(child == "B" ? "" : "elementID='B'")/>"
+        }
+        let reasons = try Self.reasons(family("A", "B", "toMany='YES'"), family("B", "A", "maxCount='1'"))
+        #expect(reasons.map(\.message) == ["Can not map from a to-many to a to-one relationship"])
+    }
+
     @Test func hierarchies() throws {
         let flat = "<entity name='A'/><entity name='B'/>"
         let underNew = "<entity name='P'/><entity name='A' parentEntity='P'/><entity name='B'/>"
