@@ -116,10 +116,11 @@ final class WatchedPlaces {
         if event.mask & UInt32(IN_IGNORED) != 0 { return ended(event.watch) }
         guard let name = names.name(event.name) else {
             // A link that has lost its name has other attributes: how many names it has.
-            guard event.mask & (Self.ownEvents | UInt32(IN_ATTRIB)) != 0 else { return [] }
-            let isChanged = event.mask & UInt32(IN_ATTRIB) != 0
-            let changed = watch.targets.filter { isChanged && $0.value.contains(.attributes) }.keys
-            return place(all: watch) + changed.sorted { $0.string < $1.string }.map { .directoryChanged($0) }
+            let own = watch.isDirectory ? Self.ownEvents : Self.ownEvents | UInt32(IN_ATTRIB)
+            let moved = event.mask & own == 0 ? [] : place(all: watch)
+            guard watch.isDirectory, event.mask & UInt32(IN_ATTRIB) != 0 else { return moved }
+            let changed = watch.targets.filter { $0.value.contains(.attributes) }.keys
+            return moved + changed.sorted { $0.string < $1.string }.map { .directoryChanged($0) }
         }
         var found: [Notice] = []
         for (path, asked) in watch.targets {
