@@ -48,8 +48,8 @@ struct StoreArgument {
     }
 }
 
-/// How an agent names a store to a child of its own. The agent may be root, and others may write to the group's directory:
-/// what they put there must not lead it elsewhere.
+/// How an agent names a store to a child of its own. The agent may be root, and others may write to the group's
+/// directory: what they put there must not lead it elsewhere.
 struct HeldStoreOptions: ParsableArguments {
     /// The store is the file of that name itself, and no symbolic link.
     @Flag(help: .hidden)
@@ -59,8 +59,8 @@ struct HeldStoreOptions: ParsableArguments {
     @Option(help: .hidden)
     var onlyFile: FileIdentity?
 
-    /// The directory is held open, and links on the way to it are followed as far as they may be believed. Throws `StoreError`
-    /// for anything but a regular file.
+    /// The directory is held open, and links on the way to it are followed as far as they may be believed. Throws
+    /// `StoreError` for anything but a regular file.
     func location(_ text: String) throws -> StoreLocation {
         guard noLinks || onlyFile != nil else { return try StoreArgument(text).location() }
         let path = ArgumentBytes.path(text)

@@ -256,8 +256,8 @@ static _Noreturn void ask_as(uid_t user, gid_t group, const gid_t *groups, int g
     _exit(0);
 }
 
-// Children that were given up, and are to be reaped once they end: in a file system that doesn't answer, not even SIGKILL ends
-// them. Each has a place here, so that there are no more of them.
+// Children that were given up, and are to be reaped once they end: in a file system that doesn't answer, not even
+// SIGKILL ends them. Each has a place here, so that there are no more of them.
 static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t late[32];
 

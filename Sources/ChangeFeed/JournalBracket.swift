@@ -32,7 +32,8 @@ struct JournalBracket {
     /// A transaction that was begun before may still be rolled back.
     mutating func sawHotJournal() { isInside = true }
 
-    /// Events were lost, a journal's end perhaps: what is written from now on is a transaction's only if one is seen to be under way.
+    /// Events were lost, a journal's end perhaps: what is written from now on is a transaction's only if one is seen to
+    /// be under way.
     mutating func lostEvents() { (isInside, wasCreated) = (false, false) }
 
     /// All that was written until now is judged. `hasJournal`: there is a journal's file, which undoes nothing.

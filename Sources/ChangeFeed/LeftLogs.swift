@@ -6,8 +6,8 @@ import PersistentStore
 struct LeftLog {
     /// Of the log that is known to hold nothing new.
     var known: StoreFiles.Stamp?
-    /// To read a log again and again while somebody writes it must not become a burden. And one that was written just now is read
-    /// again.
+    /// To read a log again and again while somebody writes it must not become a burden. And one that was written just
+    /// now is read again.
     private var readAgainAt: ContinuousClock.Instant?
     private static let restFactor = 20
 

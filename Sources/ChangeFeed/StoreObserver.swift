@@ -28,7 +28,8 @@ package final class StoreObserver {
     /// When the database was written last, where its writer kept the lock after the commit that was told, or had no journal: in
     /// exclusive mode the change counter counts a program's first commit only.
     var toldUnderLock: StoreFiles.Stamp?
-    /// In rollback mode, when the database was written last, as of the last settled look; nil where that was just before.
+    /// In rollback mode, when the database was written last, as of the last settled look; nil where that was just
+    /// before.
     var settledStamp: StoreFiles.Stamp?
     var bracket = JournalBracket()
     var leftLog = LeftLog()

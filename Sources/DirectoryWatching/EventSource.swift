@@ -40,14 +40,15 @@ package enum Notice: Sendable, Equatable {
     case event(DirectoryEvent)
     /// The directory, named as it was to `watch`, is there (again), and is watched from now on: look at all in it.
     case directoryAppeared(FilePath)
-    /// The directory's own attributes are others, who may read it perhaps: look at all in it. Told where `attributes` were asked for.
+    /// The directory's own attributes are others, who may read it perhaps: look at all in it. Told where `attributes`
+    /// were asked for.
     case directoryChanged(FilePath)
     /// The directory was deleted, moved away or unmounted; it is waited for.
     case directoryVanished(FilePath)
     /// The directory can't be followed any more, wherever it is: it is no longer watched.
     case unwatchable(FilePath, SystemError)
-    /// The kernel's queue overflowed: anything may have happened in any directory. All directories' watches are in place again, and no
-    /// file is watched alone any more.
+    /// The kernel's queue overflowed: anything may have happened in any directory. All directories' watches are in
+    /// place again, and no file is watched alone any more.
     case overflow
     /// `wake` was called.
     case woken
@@ -59,8 +60,9 @@ package protocol EventSource: AnyObject {
     /// them. `directoryAppeared` is among the next notices when it is there.
     func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws
     func unwatch(_ directory: FilePath)
-    /// Watches the file that is there by that name now, in a watched directory, for writes through other names of it: they come
-    /// as the directory's own events. Not `alone`: no longer. To be called again when the file is another one, and after an overflow.
+    /// Watches the file that is there by that name now, in a watched directory, for writes through other names of it:
+    /// they come as the directory's own events. Not `alone`: no longer. To be called again when the file is another
+    /// one, and after an overflow.
     func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws
     /// Looks whether other directories have come to stand at the watched names without an event: file systems were mounted.
     /// What there is to tell is among the next notices.
@@ -74,8 +76,9 @@ package protocol EventSource: AnyObject {
     /// number before anything else is done, and it is no notice. It may call `next` itself. Nil: all comes as notices.
     func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice]
     /// Meanwhile, of the files in these directories only those that are named are heard of when they are written: where
-    /// somebody writes without rest, an event for each write costs them more than all else that is done here. All else is
-    /// told as always. A directory that can't be watched as before afterwards is among the next notices as `unwatchable`.
+    /// somebody writes without rest, an event for each write costs them more than all else that is done here. All else
+    /// is told as always. A directory that can't be watched as before afterwards is among the next notices as
+    /// `unwatchable`.
     func rest(hearing files: [FilePath: [FilePath.Component]], while body: () throws -> Void) throws
     /// Makes `next` return, from any thread.
     func wake()

@@ -30,8 +30,8 @@ extension WatchedPlaces {
         return RestingPlace(path, directory, watch, mask)
     }
 
-    /// From now on only those files raise events when they are written, of those that are there. All else that happens in the
-    /// directory is told as before. `endRest` is to follow, though it fails.
+    /// From now on only those files raise events when they are written, of those that are there. All else that happens
+    /// in the directory is told as before. `endRest` is to follow, though it fails.
     func beginRest(of place: RestingPlace, hearing names: [FilePath.Component]) throws(SystemError) {
         // First, so that no write falls between.
         for name in names { try hear(name, in: place) }
@@ -49,8 +49,8 @@ extension WatchedPlaces {
         place.files.append(watch)
     }
 
-    /// All writes are told again. Where that fails, since this user may not read the directory any more, nothing that leads to it
-    /// is watched.
+    /// All writes are told again. Where that fails, since this user may not read the directory any more, nothing that
+    /// leads to it is watched.
     func endRest(of place: RestingPlace) -> [Notice] {
         defer { for watch in place.files { tools.end(watch) } }
         do throws(SystemError) {

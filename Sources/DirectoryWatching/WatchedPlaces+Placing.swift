@@ -18,8 +18,8 @@ extension WatchedPlaces {
     /// Looks whether the paths lead to other directories than they did, or go there by another way.
     func placeAll() -> [Notice] { placeEach(wanted.keys) }
 
-    /// The same after events were lost: the kernel may have ended any watch without a word, though a directory that was made since
-    /// has its number. So each is asked for again.
+    /// The same after events were lost: the kernel may have ended any watch without a word, though a directory that was
+    /// made since has its number. So each is asked for again.
     func placeAnew() -> [Notice] {
         for number in watches.keys { watches[number]?.mask = 0 }
         files.endAll(tools)

@@ -186,8 +186,8 @@ extension ClaimBoard {
         return [.settled(number, nil)]
     }
 
-    /// What a presenter of `item` is told of a claim that took place, in this order. Moves follow on each other: two items
-    /// that change places go by way of a third name.
+    /// What a presenter of `item` is told of a claim that took place, in this order. Moves follow on each other: two
+    /// items that change places go by way of a third name.
     package static func notices(
         of moves: [Outcome.Move], _ intents: [ClaimIntent], to item: ClaimedItem
     ) -> [PresenterNotice] {

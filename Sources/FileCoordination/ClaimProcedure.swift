@@ -9,8 +9,8 @@ package struct ClaimProcedure {
     package let registry: any PresenterRegistry
     /// The claimant's own presenter.
     package let own: UInt64?
-    /// Whether somebody in the line waits for the claimant: its presenter was asked something, or it already has an access of
-    /// the same purpose. This claim goes past the line then, be it after it has waited there for a while.
+    /// Whether somebody in the line waits for the claimant: its presenter was asked something, or it already has an
+    /// access of the same purpose. This claim goes past the line then, be it after it has waited there for a while.
     package let passesLine: @Sendable () -> Bool
 
     package init(

@@ -11,8 +11,8 @@ public typealias Reacquirer = @Sendable () async -> Void
 /// `@MainActor final class Document: nonisolated FilePresenter` and a `nonisolated` `presentedItemURL`; its asynchronous
 /// methods run on the main actor. Nothing there may block in `coordinate`: its presenters could not answer meanwhile.
 ///
-/// An access through a file coordinator that was made with this presenter doesn't stand in line behind those who wait for this
-/// presenter's answer: it may be made in any of these methods, and in reacquirers.
+/// An access through a file coordinator that was made with this presenter doesn't stand in line behind those who wait
+/// for this presenter's answer: it may be made in any of these methods, and in reacquirers.
 ///
 /// Whoever asks waits, up to its deadline: a presenter that can't do what it is asked throws, and the access does not
 /// take place.

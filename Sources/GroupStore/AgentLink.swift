@@ -97,9 +97,9 @@ final class AgentLink: Sendable {
         wake.signal()
     }
 
-    /// `completion` is called once, on the link's thread or on this one. `generation`: of the connection for which it is
-    /// meant, since its numbers are another presenter's or claim's to the next agent; nil: any. False where that one isn't
-    /// up: nothing is sent then.
+    /// `completion` is called once, on the link's thread or on this one. `generation`: of the connection for which it
+    /// is meant, since its numbers are another presenter's or claim's to the next agent; nil: any. False where that one
+    /// isn't up: nothing is sent then.
     @discardableResult
     func request(
         _ operation: AgentRequest.Operation, on generation: UInt64? = nil, completion: @escaping Completion = { _ in }

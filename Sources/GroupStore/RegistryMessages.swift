@@ -50,8 +50,8 @@ extension PresenterMessage {
 }
 
 extension ClaimOperation {
-    /// Nil where an item can't travel. `deadline` is the claimant's own: the agent's answer, which names who is waited for,
-    /// comes a tenth before it, on a busy machine too.
+    /// Nil where an item can't travel. `deadline` is the claimant's own: the agent's answer, which names who is waited
+    /// for, comes a tenth before it, on a busy machine too.
     init?(_ intents: [ClaimIntent], _ presenter: UInt64?, _ deadline: Duration) {
         var operations: [Intent] = []
         for intent in intents {

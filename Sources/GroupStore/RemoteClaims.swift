@@ -259,8 +259,8 @@ extension RemoteRegistry {
         }
     }
 
-    /// `lost`: called where the agent has gone, and with it the claim, and may not have heard of its end. False where it had
-    /// gone before.
+    /// `lost`: called where the agent has gone, and with it the claim, and may not have heard of its end. False where
+    /// it had gone before.
     @discardableResult
     private func release(
         _ remote: RemoteNumber, _ outcome: ClaimBoard.Outcome, lost: @escaping @Sendable () -> Void = {}

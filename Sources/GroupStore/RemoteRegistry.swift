@@ -60,8 +60,8 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
     /// How long a presenter that comes waits for an agent that doesn't answer; it is registered when it does.
     private static let patience = Duration.seconds(2)
     let answerTime = Duration.milliseconds(500)
-    /// How long a presenter stands in line at a time for those who are at work on its item when the agent is lost: nobody is
-    /// kept from the line for ever.
+    /// How long a presenter stands in line at a time for those who are at work on its item when the agent is lost:
+    /// nobody is kept from the line for ever.
     let lossTime: Duration
 
     init(_ container: GroupContainer, socket: FilePath, lossTime: Duration = .seconds(30)) {

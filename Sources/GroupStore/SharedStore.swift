@@ -95,8 +95,8 @@ public final class SharedStore: Sendable {
     }
 
     /// Where it is when nobody is moving it. Waits, on the calling thread, until a relocation under way is over; one
-    /// that was interrupted is undone as far as it is needed. Throws `GroupStoreError`; `FileCoordinationError` when it is
-    /// cancelled.
+    /// that was interrupted is undone as far as it is needed. Throws `GroupStoreError`; `FileCoordinationError` when it
+    /// is cancelled.
     func settledURL(_ deadline: Deadline, isCancelled: () -> Bool = { false }) throws -> URL {
         do {
             return try awaitSettledURL(deadline, isCancelled: isCancelled)

@@ -19,8 +19,8 @@ public enum RelocationProgress: Sendable {
 extension SharedStore {
     /// Asks the agent to bring the store from `legacyURL` to the group container, now. Ends after `finished`. Throws
     /// `GroupStoreError`: `busy` with who holds it, `refused` with what is in the way, `noAgent`; nothing has changed
-    /// then. A task that is cancelled, or lets go of the sequence, gives the relocation up: the agent puts everything back,
-    /// unless the store has just arrived.
+    /// then. A task that is cancelled, or lets go of the sequence, gives the relocation up: the agent puts everything
+    /// back, unless the store has just arrived.
     public func relocate(deadline: Duration = .seconds(30)) -> AsyncThrowingStream<RelocationProgress, any Error> {
         relocate(deadline: deadline, socket: AgentSocket.path(environment: AgentRegistries.environment))
     }

@@ -107,12 +107,12 @@ final class FollowedStore {
         state = .released
     }
 
-    /// Notes what the files are, for `isAsNoted`. To be called before the last look: what is written after it is noted then, or
-    /// told.
+    /// Notes what the files are, for `isAsNoted`. To be called before the last look: what is written after it is noted
+    /// then, or told.
     func noteFiles() { noted = fingerprint }
 
-    /// Whether nobody has written the store since its files were noted. To be asked when it is followed again, for the same
-    /// reason.
+    /// Whether nobody has written the store since its files were noted. To be asked when it is followed again, for the
+    /// same reason.
     var isAsNoted: Bool { noted != nil && noted == fingerprint }
 
     /// Nil where a write from now on could leave it as it is.

@@ -75,8 +75,8 @@ extension FollowedStores {
         }
     }
 
-    /// What is written through another name of the file goes unnoticed, and who is subscribed hears that. It is tried again with
-    /// each look, and now and then.
+    /// What is written through another name of the file goes unnoticed, and who is subscribed hears that. It is tried
+    /// again with each look, and now and then.
     private func lose(_ store: FollowedStore, _ error: any Error) {
         let cause = (error as? SystemError)?.advice ?? "\(error)"
         let reason = "\(PrintablePath(store.path)) has other names, and can't be watched by itself: \(cause)"

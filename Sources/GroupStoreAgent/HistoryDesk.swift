@@ -116,8 +116,8 @@ package final class HistoryDesk: Sendable {
         return configuration.value.group(store.group)?.directory.appending(name)
     }
 
-    /// A child's arguments. Who may write to the group's directory must not lead it, with a link, to what this process alone
-    /// may write: it takes nothing but a regular file, and of whoever is granted one file, nothing but that.
+    /// A child's arguments. Who may write to the group's directory must not lead it, with a link, to what this process
+    /// alone may write: it takes nothing but a regular file, and of whoever is granted one file, nothing but that.
     static func command(_ words: [String], _ path: FilePath, _ grant: FileGrant = .anything) -> [[UInt8]] {
         let held =
             switch grant {

@@ -3,8 +3,8 @@ import DirectoryWatching
 import FileCoordination
 import SystemPackage
 
-/// Decides when configured legacy stores are relocated, on a thread of its own, and has others relocate them. All calls return at once,
-/// except `stop`.
+/// Decides when configured legacy stores are relocated, on a thread of its own, and has others relocate them. All calls
+/// return at once, except `stop`.
 package protocol RelocationScheduling: AnyObject, Sendable {
     /// Begins; the legacy and group directories that are there now are looked at.
     func start()

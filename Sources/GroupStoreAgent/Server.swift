@@ -26,8 +26,8 @@ package final class Server {
         var isPaused = false
         /// Among `waiting`: requests of it are there that were not handled in its last turn.
         var isWaiting = false
-        /// Files whose descriptors it has passed, in their order, where it may have something relocated. The descriptors
-        /// themselves are closed at once: nobody can relocate a store that the agent has open.
+        /// Files whose descriptors it has passed, in their order, where it may have something relocated. The
+        /// descriptors themselves are closed at once: nobody can relocate a store that the agent has open.
         var passed: [PassedFile] = []
         static let mostPassed = 64
 
@@ -125,7 +125,8 @@ extension Server {
             acceptAgain = nil
             setAccepting(true)
         } catch {
-            // Out of descriptors or memory: those who wait are taken when somebody leaves, or when there are some again.
+            // Out of descriptors or memory: those who wait are taken when somebody leaves, or when there are some
+            // again.
             if acceptAgain == nil { log.error("no more connections are taken for now: \(error.advice)") }
             let wait = acceptAgain.map { min($0.wait * 2, Self.longestAcceptWait) } ?? .seconds(1)
             acceptAgain = (.now.advanced(by: wait), wait)
@@ -232,8 +233,8 @@ extension Server {
     private func read(_ connection: Connection, _ token: UInt64) -> Bool {
         do {
             let count = try buffer.withUnsafeMutableBytes { bytes in
-                // To close somebody's file may take as long as they like, where it is in a file system of theirs (FUSE). What isn't
-                // asked for, the kernel drops without that.
+                // To close somebody's file may take as long as they like, where it is in a file system of theirs
+                // (FUSE). What isn't asked for, the kernel drops without that.
                 guard requests.mayPassFiles(connection.peer) else { return try connection.socket.receive(into: bytes) }
                 return try connection.socket.receive(into: bytes) { descriptor in
                     guard let file = PassedFile(descriptor) else { return }

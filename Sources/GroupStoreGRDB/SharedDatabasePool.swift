@@ -154,7 +154,7 @@ public final class SharedDatabasePool: Sendable {
 
 extension SharedDatabasePool {
     private func open(_ url: URL) async throws {
-        let pool = try await openPool(url)
+        let pool = try await configuration.openPool(at: url)
         try prepare(pool)
         let waiting = state.withLock { state in
             state.pool = pool
@@ -166,31 +166,6 @@ extension SharedDatabasePool {
         }
         for continuation in waiting { continuation.resume() }
         follow()
-    }
-
-    /// SQLite asks no busy handler when a store goes over to write-ahead mode while somebody writes it or does the same: it
-    /// has begun to read, and gives up at once (https://sqlite.org/c3ref/busy_handler.html). So the configuration's busy mode
-    /// is kept here.
-    private func openPool(_ url: URL) async throws -> DatabasePool {
-        let began = ContinuousClock.now
-        var tries = 0
-        while true {
-            do {
-                return try DatabasePool(path: url.path, configuration: configuration)
-            } catch let error as DatabaseError where error.resultCode == .SQLITE_BUSY && waits(tries, since: began) {
-                tries += 1
-                try await Task.sleep(for: .milliseconds(Int.random(in: 2...20)))
-            }
-        }
-    }
-
-    private func waits(_ tries: Int, since began: ContinuousClock.Instant) -> Bool {
-        switch configuration.busyMode {
-        // Who opens the store at the same moment is no reason not to open it: that is over in an instant.
-        case .immediateError: began.duration(to: .now) < .seconds(1)
-        case .timeout(let seconds): began.duration(to: .now) / .seconds(1) < seconds
-        case .callback(let callback): callback(tries)
-        }
     }
 
     private func couldNotOpen(_ error: any Error) {

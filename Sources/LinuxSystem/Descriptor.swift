@@ -26,7 +26,8 @@ package struct Descriptor: ~Copyable, Sendable {
         if gs_close_elsewhere(raw) != 0 { _ = Glibc.close(raw) }
     }
 
-    /// Whether this process has the file open, not only as a place (O_PATH). Without /proc it can't be told, and is believed.
+    /// Whether this process has the file open, not only as a place (O_PATH). Without /proc it can't be told, and is
+    /// believed.
     package static func isOpen(_ file: FileIdentity) -> Bool {
         guard let numbers = try? Directory("/proc/self/fd").names() else { return true }
         return numbers.contains { name in

@@ -67,8 +67,8 @@ package enum FileTime {
     /// How far the times of two writes may lie apart and be the same.
     package static let resolution = Duration.milliseconds(10)
 
-    /// Whether a write from now on gives a file another time than this one, in nanoseconds since 1970. Before Linux 6.13, a
-    /// file's times are those of the kernel's last tick, 1 to 10 ms ago (time(7)).
+    /// Whether a write from now on gives a file another time than this one, in nanoseconds since 1970. Before Linux
+    /// 6.13, a file's times are those of the kernel's last tick, 1 to 10 ms ago (time(7)).
     package static func isSettled(_ time: Int64) -> Bool {
         var now = timespec()
         guard clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0 else { return true }

@@ -3,8 +3,8 @@ import Glibc
 import SystemPackage
 
 extension Directory {
-    /// Whether something is mounted at the name itself, a single file too. False where there is no such name, and where a
-    /// filter of system calls forbids the question.
+    /// Whether something is mounted at the name itself, a single file too. False where there is no such name, and where
+    /// a filter of system calls forbids the question.
     package func isMountPoint(_ name: FilePath.Component) throws(SystemError) -> Bool {
         do throws(SystemError) {
             return try retrying("statx", path: path.appending(name)) {

@@ -8,8 +8,8 @@ import SystemPackage
 enum HistoryConnection {
     /// Waits `busyTimeout` for other programs' locks, and leaves the write-ahead log to them.
     ///
-    /// Throws `SystemError` when the file can't be reached, `DatabaseError` when SQLite can't read it, `StoreError` when it is no
-    /// regular file, or not the granted one.
+    /// Throws `SystemError` when the file can't be reached, `DatabaseError` when SQLite can't read it, `StoreError`
+    /// when it is no regular file, or not the granted one.
     static func open(_ location: StoreLocation, busyTimeout: Duration) throws -> DatabaseQueue {
         var configuration = Configuration()
         configuration.foreignKeysEnabled = false
@@ -23,7 +23,8 @@ enum HistoryConnection {
         try location.check(found.identity)
         let queue = try DatabaseQueue(path: path(of: descriptor, at: location), configuration: configuration)
         // SQLite looks up again where the link leads, and whoever may write to the directory can put another file there
-        // meanwhile. Nothing was written yet. Asked anew: an overlay's file may have another number once it is opened for writing.
+        // meanwhile. Nothing was written yet. Asked anew: an overlay's file may have another number once it is opened
+        // for writing.
         try location.checkOpened(descriptor.status(path: location.path).identity)
         return queue
     }

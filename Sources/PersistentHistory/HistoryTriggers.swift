@@ -52,8 +52,8 @@ struct HistoryTriggers {
 
     var target: String { table.quotedName }
 
-    /// The table in a trigger's query. SQLite follows a table that is renamed, to `new` too, which would mean the row that
-    /// comes; the alias stays.
+    /// The table in a trigger's query. SQLite follows a table that is renamed, to `new` too, which would mean the row
+    /// that comes; the alias stays.
     var source: String { "\(target) AS \(sourceName)" }
     let sourceName = "GS_ROW"
 
@@ -66,8 +66,8 @@ struct HistoryTriggers {
 
     // MARK: Recording
 
-    /// Records the row that `row` names as it is now. An app's TEMP trigger runs first: what it did to the row was recorded
-    /// before, and the last change told must be the one that is so.
+    /// Records the row that `row` names as it is now. An app's TEMP trigger runs first: what it did to the row was
+    /// recorded before, and the last change told must be the one that is so.
     private func record(_ row: String, present: String, columns: String = "NULL") -> String {
         """
         INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time, author) VALUES (\(number), \
@@ -76,8 +76,8 @@ struct HistoryTriggers {
         """
     }
 
-    /// Where no other trigger names the table, these don't either: under `legacy_alter_table` SQLite renames the table and
-    /// leaves what names it, so that writes would fail.
+    /// Where no other trigger names the table, these don't either: under `legacy_alter_table` SQLite renames the table
+    /// and leaves what names it, so that writes would fail.
     private func operation(_ row: String, present: String) -> String {
         guard !table.rules.isEmpty else { return row == "OLD" ? "2" : present }
         let exists = "EXISTS (SELECT 1 FROM \(source) WHERE \(table.isRow(sourceName, keyOf: row)))"

@@ -16,8 +16,8 @@ extension HistoryTriggers {
         let exists = table.rules.map { rule in
             rule.lenient("EXISTS (SELECT 1 FROM \(source) WHERE \(rule.conflict)\(others))")
         }
-        // What is left of statements that ended otherwise. In the middle of a statement its own notes are still needed, and
-        // a TEMP trigger, or one that was made later, may write to the table there: few are kept, or many.
+        // What is left of statements that ended otherwise. In the middle of a statement its own notes are still needed,
+        // and a TEMP trigger, or one that was made later, may write to the table there: few are kept, or many.
         var statements = [
             "DELETE FROM GS_REPLACED WHERE table_id = \(number) AND "
                 + "(SELECT count(*) FROM GS_REPLACED WHERE table_id = \(number)) > \(table.mayNest ? 1000 : 32);"

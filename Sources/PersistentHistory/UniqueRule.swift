@@ -17,8 +17,8 @@ struct UniqueRule: Equatable {
     /// 0: the row's key.
     let number: Int
     let parts: [Part]
-    /// Of a partial index: what a row must be to be in it. It isn't asked of the row that comes unless an expression may fail
-    /// where it isn't met: a row that is noted without need is still there afterwards.
+    /// Of a partial index: what a row must be to be in it. It isn't asked of the row that comes unless an expression
+    /// may fail where it isn't met: a row that is noted without need is still there afterwards.
     let storedCondition: String?
     /// Those that an UPDATE must assign before the rule can matter.
     let columns: [String]

@@ -7,9 +7,9 @@ package final class NewStore {
     package let location: StoreLocation
     private let directory: Directory
     private let temporary: StoreName
-    /// Held as long as the store is made, so that what a killed run left can be told from what is being made. On a file of
-    /// its own: closing any descriptor of a database drops all of the process's locks on it, and somebody in this process may
-    /// have the store open as soon as it has its name.
+    /// Held as long as the store is made, so that what a killed run left can be told from what is being made. On a file
+    /// of its own: closing any descriptor of a database drops all of the process's locks on it, and somebody in this
+    /// process may have the store open as soon as it has its name.
     private let lock: OpenFileLock
     private var isPublished = false
 
@@ -29,8 +29,8 @@ package final class NewStore {
         Self.removeRemains(in: directory)
         var found: (name: StoreName, lockName: FilePath.Component)?
         var held: OpenFileLock?
-        // The lock before the file. Another run may take a lock that is just being made for one that was left: there are
-        // other names.
+        // The lock before the file. Another run may take a lock that is just being made for one that was left: there
+        // are other names.
         for _ in 0..<10 where held == nil {
             let random = String(UInt64.random(in: .min ... .max), radix: 16)
             guard let name = FilePath.Component(Self.prefix + random).flatMap(StoreName.init),

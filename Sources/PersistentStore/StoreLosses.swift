@@ -7,7 +7,7 @@ package struct StoreLosses: Equatable, Sendable {
             case changes
         }
 
-        /// The older version's.
+        /// The older version's; the newer one's where its relationship has no place for links.
         package let entity: String
         /// Nil where whole objects are removed.
         package let property: String?

@@ -81,7 +81,8 @@ package struct StoreLocation: Sendable {
         if let granted, granted != identity { throw .busy(path) }
     }
 
-    /// SQLite opens by name what may be another file by then. Throws `StoreError.busy` unless this process has that one open.
+    /// SQLite opens by name what may be another file by then. Throws `StoreError.busy` unless this process has that one
+    /// open.
     package func checkOpened(_ identity: FileIdentity?) throws(StoreError) {
         if let identity, !Descriptor.isOpen(identity) { throw .busy(path) }
     }

@@ -36,7 +36,8 @@ struct MappingInference {
         var mappings: [EntityMapping] = []
         for (old, new) in pairs.all { mappings.append(old.map { mapping(from: $0, to: new) } ?? addition(of: new)) }
         mappings += pairs.removed.map(removal)
-        // One after the other: where two entities have changed places, each is the other's ancestor in one of the models.
+        // One after the other: where two entities have changed places, each is the other's ancestor in one of the
+        // models.
         for place in reasons.indices.reversed() where isAncestors(reasons[place]) { reasons.remove(at: place) }
         guard reasons.isEmpty else { throw MappingInferenceError(reasons: reasons) }
         return MappingModel(entityMappings: mappings)

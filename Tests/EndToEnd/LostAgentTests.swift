@@ -26,7 +26,8 @@ import Testing
         RemoteRegistry(container, socket: socket, lossTime: .milliseconds(20))
     }
 
-    /// Writes the item, notes it, and goes on when `log` has `go on`; the item has another name then, where that is asked for.
+    /// Writes the item, notes it, and goes on when `log` has `go on`; the item has another name then, where that is
+    /// asked for.
     private func access(_ seats: PresenterSeats, _ log: Log, moving: Bool = false) -> Task<Void, any Error> {
         let coordinator = FileCoordinator(in: container, seats: seats)
         return Task { [item, moved] in
@@ -41,8 +42,8 @@ import Testing
         }
     }
 
-    /// The agent dies in an access, or before it has heard of its end: the claimant's process tells its own presenters of the
-    /// move, and those of others hear that the item may have changed.
+    /// The agent dies in an access, or before it has heard of its end: the claimant's process tells its own presenters
+    /// of the move, and those of others hear that the item may have changed.
     @Test(arguments: [false, true]) func whatTheAgentDidNotHearOfIsTold(_ diesLate: Bool) async throws {
         let agent = try AgentProcess(places, legacy: [])
         let (here, there) = (PresenterSeats(registry: registry()), PresenterSeats(registry: registry()))
@@ -90,7 +91,8 @@ import Testing
         await stranger.log.has("reacquires")
     }
 
-    /// Another one's claim is over for a presenter that goes elsewhere with its item: the agent knows it as another one.
+    /// Another one's claim is over for a presenter that goes elsewhere with its item: the agent knows it as another
+    /// one.
     @Test func aPresenterThatGoesElsewhereTakesItsItemBack() async throws {
         let own = registry()
         let (here, there) = (PresenterSeats(registry: own), PresenterSeats(registry: registry()))

@@ -167,7 +167,8 @@ import Testing
         #expect(rig.log.entries.prefix(5) == ["P saves", "P writes", "P has saved", "P to reader", "read"])
     }
 
-    /// It reads the item when it hears of a change, while the next writer waits for it to let go: the reading goes first.
+    /// It reads the item when it hears of a change, while the next writer waits for it to let go: the reading goes
+    /// first.
     @Test func aReadOfWhatChangedRunsBeforeTheNextWriter() async throws {
         let presenter = try await rig.present(rig.notes)
         _ = try await rig.present(rig.notes, name: "Q")

@@ -106,7 +106,8 @@ import Testing
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
         // A file that was written just now may be written again without a trace.
-        usleep(50_000)
+        let status = try #require(FileStatus(following: server.group.appending("Notes.sqlite")))
+        while !FileTime.isSettled(status.changed) { sched_yield() }
         try server.feed.release(store)
         if writes { try DurableFile.write([1], as: "Notes.sqlite", in: Directory(server.group), mode: 0o600) }
         server.feed.resume(store)

@@ -55,8 +55,8 @@ import Testing
         #expect(line.contains("\"p2\""))
     }
 
-    /// Greets those who connect, as an agent does, until one of them has taken it: on a busy machine a client doesn't wait for
-    /// long, and comes again.
+    /// Greets those who connect, as an agent does, until one of them has taken it: on a busy machine a client doesn't
+    /// wait for long, and comes again.
     private func greet(_ listener: borrowing Descriptor, until isTaken: () -> Bool) async throws -> StandInAgent {
         while true {
             let agent = try await StandInAgent.accept(on: listener)

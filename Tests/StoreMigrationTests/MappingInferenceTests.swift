@@ -150,7 +150,8 @@ import Testing
         }
     }
 
-    /// Parent and child change names: each inherits the property in one of the models, and what is said of it is said once.
+    /// Parent and child change names: each inherits the property in one of the models, and what is said of it is said
+    /// once.
     @Test func relationshipsOfEntitiesThatChangePlaces() throws {
         func family(_ parent: String, _ child: String, _ count: String) -> String {
             let property = "<relationship name='r' optional='YES' destinationEntity='\(parent)' \(count)/>"

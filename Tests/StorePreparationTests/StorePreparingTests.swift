@@ -221,7 +221,8 @@ import Testing
         #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x'") == 20_000)
     }
 
-    /// As a migration of the store leaves it that was killed before its copy was whole, while somebody is at work on the group.
+    /// As a migration of the store leaves it that was killed before its copy was whole, while somebody is at work on
+    /// the group.
     private func interrupt(_ name: FilePath.Component, in container: GroupContainer) throws {
         let identity = try #require(try container.directory.status(name)).identity
         let transfer = Transfer(

@@ -95,9 +95,9 @@ struct gs_access_question {
     uint64_t device;
     uint64_t inode;
 };
-// Asks in a child process that becomes that user with exactly these groups; the caller must be root. 0, or -1 with errno
-// where no such process is to be had, and then nothing is answered. ETIMEDOUT where it didn't answer in time: it is killed, and
-// reaped when it has ended.
+// Asks in a child process that becomes that user with exactly these groups; the caller must be root. 0, or -1 with
+// errno where no such process is to be had, and then nothing is answered. ETIMEDOUT where it didn't answer in time: it
+// is killed, and reaped when it has ended.
 int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, struct gs_access_question *questions,
                  int count, int timeout_ms);
 

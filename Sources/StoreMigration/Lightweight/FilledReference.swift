@@ -29,8 +29,8 @@ struct FilledReference {
     /// The entity whose objects have the column.
     var holder: String { relationship.isToMany ? relationship.destinationEntityName : entity }
 
-    /// One for each place where the source keeps links: the key of the row that holds the link, that of the object it leads
-    /// to, and the place among that one's.
+    /// One for each place where the source keeps links: the key of the row that holds the link, that of the object it
+    /// leads to, and the place among that one's.
     var queries: [String] {
         let ends =
             relationship.isToMany

@@ -44,6 +44,7 @@ struct ChangedValues {
 }
 
 extension AttributeType {
-    /// Whether each value is stored as a binary fraction. A decimal number or a date that is whole is stored as a whole number.
+    /// Whether each value is stored as a binary fraction. A decimal number or a date that is whole is stored as a whole
+    /// number.
     fileprivate var isBinaryFraction: Bool { self == .double || self == .float }
 }
