@@ -1,3 +1,4 @@
+import AgentProtocol
 import DirectoryWatching
 import Glibc
 import GroupContainer
@@ -30,5 +31,30 @@ import Testing
         let written = DirectoryEvent(directory: scratch.path, name: "Notes.sqlite-journal", kinds: .created)
         stores.note(.event(written))
         #expect(stores.dueAt != due)
+    }
+
+    /// The store that was relocated may be followed by another one before its own attempt is over.
+    @Test(arguments: [LegacyStore.State.relocated, .empty])
+    func aStoreThatComesDuringAnAttemptIsNotTakenForIt(_ outcome: LegacyStore.State) throws {
+        let scratch = try TemporaryDirectory()
+        let path = scratch.path.appending("Notes.sqlite")
+        let directory = try Directory(scratch.path)
+        try directory.makeDirectory("group", mode: 0o700)
+        var configuration = Configuration.Store(name: try #require(StoreName("Notes.sqlite")), legacy: [path])
+        configuration.settle = .zero
+        let address = try #require(StoreAddress(group: "group.example", name: Array("Notes.sqlite".utf8)))
+        let store = try #require(LegacyStore(path, of: address, in: scratch.path.appending("group"), configuration))
+        try DurableFile.write([], as: "Notes.sqlite", in: directory, mode: 0o600)
+        store.find()
+        #expect(store.takeTurn())
+        if outcome == .relocated { store.begin() }
+        try DurableFile.write(Array("another store".utf8), as: "Notes.sqlite", in: directory, mode: 0o600)
+        if outcome == .relocated { store.end { store.succeeded() } } else { store.succeeded(outcome) }
+        store.note(.database, .closedAfterWriting)
+        #expect(store.takeTurn())
+        // What nobody has changed since is not tried again.
+        store.succeeded(outcome)
+        store.note(.database, .closedAfterWriting)
+        #expect(!store.takeTurn())
     }
 }

@@ -30,6 +30,7 @@ final class LegacyStore {
     private var concluded: (signature: OutcomeSignature, state: State, retriesAt: ContinuousClock.Instant?)?
     /// The failure that was told before the attempt under way.
     private(set) var failureBefore: Failure?
+    /// What was there before anything of the attempt was looked at.
     private var before: OutcomeSignature?
     /// What was said last of whoever didn't let go.
     private var lastNews: Failure?
@@ -92,14 +93,21 @@ final class LegacyStore {
     }
 
     /// The outcome holds until what it depended on is something else. What changed while it was tried may have been
-    /// the attempt's own doing: then it is tried once more, later.
+    /// the attempt's own doing, or another store that came: a failure is tried once more, later, and a success holds
+    /// for nothing that lies there now.
     private func conclude() {
         orphanedAt = nil
         probe.end()
         times.endContention()
         let now = file.signature
-        if let before, before != now, case .failed = state { times.retryOnce() }
-        concluded = (now, state, times.retriesAt)
+        if before == now {
+            concluded = (now, state, times.retriesAt)
+        } else if case .failed = state {
+            times.retryOnce()
+            concluded = (now, state, times.retriesAt)
+        } else {
+            concluded = nil
+        }
     }
 
     /// Whether an attempt would end as the last one did.
@@ -107,7 +115,7 @@ final class LegacyStore {
 
     /// Takes the last attempt's outcome for this one's; false where it may be another one.
     private func concludesAgain() -> Bool {
-        guard let concluded, isConcluded else { return false }
+        guard let concluded, concluded.signature == before else { return false }
         state = concluded.state
         times.retry(at: concluded.retriesAt)
         return true
@@ -220,6 +228,7 @@ final class LegacyStore {
         if state == .absent, arrival.wholeAt == nil {
             guard let due = orphanedAt, due <= .now else { return false }
             orphanedAt = nil
+            before = file.signature
             return file.hasOrphans && !concludesAgain()
         }
         let isDue = times.takeDue()
@@ -227,6 +236,7 @@ final class LegacyStore {
         if isGroupStore, !mayAsk, !isDue { return false }
         if let contended = times.contended, !isDue, contended == file.signature { return false }
         guard wasClosed || state == .arriving || isDue, arrival.isWhole(at: .now) else { return false }
+        before = file.signature
         // What an attempt has opened, closed or renamed itself is told as well.
         return state == .waiting || !concludesAgain()
     }
