@@ -6,14 +6,21 @@ import PackageDescription
 let strict: [SwiftSetting] =
     ProcessInfo.processInfo.environment["GROUPSTORE_STRICT"] == nil ? [] : [.unsafeFlags(["-warnings-as-errors"])]
 
+let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
+let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.swift")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let systemPackage = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let yams = Target.Dependency.product(name: "Yams", package: "Yams")
+
 let package = Package(
     name: "groupstore",
     products: [
         .executable(name: "groupstore", targets: ["GroupStoreCommand"]),
         .library(name: "GroupStore", targets: ["GroupStore"]),
         .library(name: "GroupStoreGRDB", targets: ["GroupStoreGRDB"]),
-        .library(name: "ManagedObjectModel", targets: ["ManagedObjectModel"]),
-        .library(name: "StoreMigration", targets: ["ManagedObjectModel", "StoreMigration", "StorePreparation"]),
+        .library(name: "ManagedObjectModels", targets: ["ManagedObjectModels"]),
+        .library(name: "StoreMigration", targets: ["ManagedObjectModels", "MappingModels", "StoreMigration"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -30,97 +37,102 @@ let package = Package(
         .target(name: "CLinux"),
         .target(
             name: "LinuxSystem",
-            dependencies: ["CLinux", .product(name: "SystemPackage", package: "swift-system")],
+            dependencies: ["CLinux", systemPackage],
             swiftSettings: strict),
-        .target(name: "GroupContainer", dependencies: ["LinuxSystem"], swiftSettings: strict),
-        .target(name: "FileCoordination", dependencies: ["GroupContainer"], swiftSettings: strict),
+        .target(name: "GroupContainers", dependencies: ["LinuxSystem", systemPackage], swiftSettings: strict),
+        .target(
+            name: "FileCoordination", dependencies: ["GroupContainers", "LinuxSystem", systemPackage],
+            swiftSettings: strict),
         .target(name: "AgentProtocol", swiftSettings: strict),
         .target(
-            name: "GroupStore", dependencies: ["AgentProtocol", "FileCoordination", "GroupContainer"],
+            name: "GroupStore",
+            dependencies: ["AgentProtocol", "FileCoordination", "GroupContainers", "LinuxSystem", systemPackage],
             swiftSettings: strict),
         .target(
-            name: "GroupStoreGRDB", dependencies: ["GroupStore", .product(name: "GRDB", package: "GRDB.swift")],
+            name: "GroupStoreGRDB", dependencies: ["GroupStore", grdb],
             swiftSettings: strict),
         .target(
-            name: "DirectoryWatching", dependencies: ["LinuxSystem", "CInotifyTools"], swiftSettings: strict),
+            name: "DirectoryWatching", dependencies: ["CInotifyTools", "CLinux", "LinuxSystem", systemPackage],
+            swiftSettings: strict),
+        .target(name: "SQLiteFormat", dependencies: ["CLinux", "LinuxSystem", systemPackage], swiftSettings: strict),
         .target(
-            name: "PersistentStore",
-            dependencies: [
-                "CSQLite", "LinuxSystem",
-                .product(name: "GRDB", package: "GRDB.swift"),
-                .product(name: "GRDBSQLite", package: "GRDB.swift"),
-            ],
+            name: "ChangeFeed", dependencies: ["CLinux", "LinuxSystem", "SQLiteFormat", systemPackage],
             swiftSettings: strict),
         .target(
-            name: "ManagedObjectModel",
-            dependencies: [
-                "CZlib", "LinuxSystem", .product(name: "SystemPackage", package: "swift-system"),
-            ],
+            name: "SQLiteStore",
+            dependencies: ["CLinux", "CSQLite", "LinuxSystem", "SQLiteFormat", grdb, grdbSQLite, systemPackage],
+            swiftSettings: strict),
+        .target(name: "PropertyLists", swiftSettings: strict),
+        .target(
+            name: "ManagedObjectModels",
+            dependencies: ["CZlib", "LinuxSystem", "PropertyLists", systemPackage],
             swiftSettings: strict),
         .target(
-            name: "CoreDataStore", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
+            name: "CoreDataStore",
+            dependencies: ["ManagedObjectModels", "PropertyLists", "SQLiteFormat", "SQLiteStore", systemPackage],
+            swiftSettings: strict),
         .target(
             name: "PersistentHistory",
             dependencies: [
-                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore",
-                .product(name: "GRDB", package: "GRDB.swift"),
+                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "SQLiteFormat", "SQLiteStore", grdb,
+                systemPackage,
             ], swiftSettings: strict),
         .target(
-            name: "MigrationAudit", dependencies: ["ManagedObjectModel", "PersistentStore"], swiftSettings: strict),
+            name: "MigrationAudit", dependencies: ["ManagedObjectModels", "SQLiteStore", systemPackage],
+            swiftSettings: strict),
+        .target(
+            name: "MappingModels",
+            dependencies: [
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", systemPackage, yams,
+            ],
+            swiftSettings: strict),
+        .target(
+            name: "StoreRelocation",
+            dependencies: [
+                "CLinux", "CXXHash", "FileCoordination", "GroupContainers", "LinuxSystem", "SQLiteFormat",
+                "SQLiteStore", grdb, systemPackage,
+            ],
+            swiftSettings: strict),
         .target(
             name: "StoreMigration",
             dependencies: [
-                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "MigrationAudit", "PersistentStore",
-                .product(name: "Yams", package: "Yams"),
-            ],
-            swiftSettings: strict),
-        .target(name: "ChangeFeed", dependencies: ["CLinux", "PersistentStore"], swiftSettings: strict),
-        .target(
-            name: "StoreRelocation",
-            dependencies: ["CLinux", "CXXHash", "FileCoordination", "GroupContainer", "PersistentStore"],
-            swiftSettings: strict),
-        .target(
-            name: "StorePreparation",
-            dependencies: [
-                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentHistory", "PersistentStore",
-                "StoreMigration", "StoreRelocation",
+                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "MappingModels", "MigrationAudit",
+                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreRelocation", systemPackage,
             ],
             swiftSettings: strict),
         .target(
             name: "GroupStoreAgent",
             dependencies: [
-                "AgentProtocol", "ChangeFeed", "CoreDataStore", "DirectoryWatching", "FileCoordination",
-                "GroupContainer", "ManagedObjectModel", "PersistentHistory", "StoreMigration", "StorePreparation",
-                "StoreRelocation",
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "Yams", package: "Yams"),
+                "AgentProtocol", "CLinux", "ChangeFeed", "DirectoryWatching", "FileCoordination", "GroupContainers",
+                "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
+                "StoreMigration", "StoreRelocation", logging, systemPackage, yams,
             ],
+            path: "Agent",
+            exclude: ["systemd", "config.example.yaml"],
             swiftSettings: strict),
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
-                "CoreDataStore", "GroupStore", "GroupStoreAgent", "ManagedObjectModel", "PersistentHistory",
-                "StoreMigration", "StorePreparation", "StoreRelocation",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
+                "GroupStore", "GroupStoreAgent", "LinuxSystem", "ManagedObjectModels", "MappingModels",
+                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreMigration", "StoreRelocation", argumentParser,
+                logging, systemPackage,
             ],
-            path: "Agent",
-            exclude: ["groupstore.service", "config.example.yaml"],
+            path: "Sources/groupstore",
             swiftSettings: strict),
         .executableTarget(
             name: "LegacyWriter",
-            dependencies: [.product(name: "GRDB", package: "GRDB.swift")],
+            dependencies: [grdb],
             path: "Samples/LegacyWriter",
             swiftSettings: strict),
         .executableTarget(
             name: "NotesApp",
-            dependencies: [
-                "GroupStoreGRDB", .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
+            dependencies: ["GroupStore", "GroupStoreGRDB", argumentParser, grdb],
             path: "Samples/NotesApp", swiftSettings: strict),
         .executableTarget(
             name: "NotesWidget", dependencies: ["GroupStore"], path: "Samples/NotesWidget", swiftSettings: strict),
         .executableTarget(
-            name: "NotesUpgrade", dependencies: ["ManagedObjectModel", "StorePreparation"],
+            name: "NotesUpgrade", dependencies: ["ManagedObjectModels", "StoreMigration", systemPackage],
             path: "Samples/NotesUpgrade", swiftSettings: strict),
         .executableTarget(
             name: "NotesDocument", dependencies: ["GroupStore"], path: "Samples/NotesDocument",
@@ -128,90 +140,118 @@ let package = Package(
             swiftSettings: strict + [.unsafeFlags(["-default-isolation", "MainActor"])]),
         .executableTarget(
             name: "LegacyPresenter",
-            dependencies: ["GroupStore", .product(name: "GRDBSQLite", package: "GRDB.swift")],
+            dependencies: ["GroupStore", grdbSQLite],
             path: "Samples/LegacyPresenter", swiftSettings: strict),
         .target(
-            name: "TestSupport", dependencies: ["LinuxSystem"], path: "Tests/TestSupport", swiftSettings: strict),
+            name: "TestSupport", dependencies: ["LinuxSystem", systemPackage], path: "Tests/TestSupport",
+            swiftSettings: strict),
         .executableTarget(
             name: "ClaimWorker", dependencies: ["GroupStore"], path: "Tests/ClaimWorker", swiftSettings: strict),
         .executableTarget(
             name: "LibraryActor",
             dependencies: [
-                "GroupStore", "GroupStoreGRDB", "ManagedObjectModel", "StorePreparation",
-                .product(name: "GRDB", package: "GRDB.swift"),
+                "GroupStore", "GroupStoreGRDB", "ManagedObjectModels", "StoreMigration", grdb, systemPackage,
             ],
             path: "Tests/Adversary/library/Actor", swiftSettings: strict),
         .executableTarget(
             name: "Fuzz",
-            dependencies: ["AgentProtocol", "GroupContainer", "GroupStoreAgent", "LinuxSystem", "TestSupport"],
+            dependencies: [
+                "AgentProtocol", "GroupContainers", "GroupStoreAgent", "LinuxSystem", "TestSupport", systemPackage,
+            ],
             path: "Tests/Fuzz", swiftSettings: strict),
         .testTarget(
-            name: "LinuxSystemTests", dependencies: ["CLinux", "LinuxSystem", "TestSupport"], swiftSettings: strict),
-        .testTarget(
-            name: "GroupContainerTests", dependencies: ["GroupContainer", "TestSupport"], swiftSettings: strict),
-        .testTarget(
-            name: "FileCoordinationTests", dependencies: ["FileCoordination", "TestSupport"],
+            name: "LinuxSystemTests", dependencies: ["CLinux", "LinuxSystem", "TestSupport", systemPackage],
             swiftSettings: strict),
         .testTarget(
-            name: "GroupStoreTests", dependencies: ["GroupStore", "AgentProtocol", "TestSupport"], swiftSettings: strict
+            name: "GroupContainersTests",
+            dependencies: ["GroupContainers", "LinuxSystem", "TestSupport", systemPackage], swiftSettings: strict),
+        .testTarget(
+            name: "FileCoordinationTests",
+            dependencies: ["FileCoordination", "GroupContainers", "LinuxSystem", "TestSupport", systemPackage],
+            swiftSettings: strict),
+        .testTarget(
+            name: "GroupStoreTests",
+            dependencies: [
+                "AgentProtocol", "GroupContainers", "GroupStore", "LinuxSystem", "TestSupport", systemPackage,
+            ], swiftSettings: strict
         ),
         .testTarget(
             name: "GroupStoreGRDBTests",
-            dependencies: ["GroupStoreGRDB", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
+            dependencies: ["GroupStore", "GroupStoreGRDB", "LinuxSystem", "TestSupport", grdb, systemPackage],
             swiftSettings: strict),
         .testTarget(name: "AgentProtocolTests", dependencies: ["AgentProtocol"], swiftSettings: strict),
         .testTarget(
-            name: "DirectoryWatchingTests", dependencies: ["DirectoryWatching", "TestSupport"],
+            name: "DirectoryWatchingTests",
+            dependencies: ["CLinux", "DirectoryWatching", "LinuxSystem", "TestSupport", systemPackage],
             swiftSettings: strict),
         .testTarget(
-            name: "PersistentStoreTests",
-            dependencies: ["PersistentStore", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
+            name: "PropertyListsTests", dependencies: ["PropertyLists", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "SQLiteFormatTests", dependencies: ["SQLiteFormat"], swiftSettings: strict),
+        .testTarget(
+            name: "SQLiteStoreTests",
+            dependencies: ["LinuxSystem", "SQLiteFormat", "SQLiteStore", "TestSupport", grdb, systemPackage],
             swiftSettings: strict),
         .testTarget(
-            name: "ManagedObjectModelTests", dependencies: ["ManagedObjectModel", "TestSupport"],
+            name: "ManagedObjectModelsTests",
+            dependencies: ["LinuxSystem", "ManagedObjectModels", "PropertyLists", "TestSupport", systemPackage],
             swiftSettings: strict),
         .testTarget(
-            name: "CoreDataStoreTests", dependencies: ["CoreDataStore", "TestSupport"], swiftSettings: strict),
+            name: "CoreDataStoreTests",
+            dependencies: [
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat", "SQLiteStore",
+                "TestSupport", systemPackage,
+            ], swiftSettings: strict),
         .testTarget(
             name: "MigrationAuditTests",
-            dependencies: ["ManagedObjectModel", "MigrationAudit", "PersistentStore", "TestSupport"],
+            dependencies: ["ManagedObjectModels", "MigrationAudit", "SQLiteStore", "TestSupport", systemPackage],
+            swiftSettings: strict),
+        .testTarget(
+            name: "MappingModelsTests",
+            dependencies: ["LinuxSystem", "ManagedObjectModels", "MappingModels", "TestSupport", systemPackage],
             swiftSettings: strict),
         .testTarget(
             name: "StoreMigrationTests",
             dependencies: [
-                "CoreDataStore", "LinuxSystem", "ManagedObjectModel", "PersistentStore", "StoreMigration",
-                "TestSupport",
-            ],
-            swiftSettings: strict),
-        .testTarget(
-            name: "StorePreparationTests",
-            dependencies: [
-                "CoreDataStore", "GroupContainer", "LinuxSystem", "ManagedObjectModel", "PersistentStore",
-                "StoreMigration", "StorePreparation", "TestSupport",
+                "CoreDataStore", "GroupContainers", "LinuxSystem", "ManagedObjectModels", "MappingModels",
+                "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreMigration", "TestSupport", systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(
             name: "PersistentHistoryTests",
-            dependencies: ["PersistentHistory", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
+            dependencies: [
+                "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "TestSupport", grdb, systemPackage,
+            ],
             swiftSettings: strict),
         .testTarget(
-            name: "ChangeFeedTests", dependencies: ["ChangeFeed", "DirectoryWatching", "TestSupport"],
+            name: "ChangeFeedTests",
+            dependencies: [
+                "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat", "TestSupport", systemPackage,
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "StoreRelocationTests",
-            dependencies: ["StoreRelocation", "TestSupport", .product(name: "GRDB", package: "GRDB.swift")],
+            dependencies: [
+                "GroupContainers", "LinuxSystem", "SQLiteFormat", "SQLiteStore", "StoreRelocation", "TestSupport", grdb,
+                systemPackage,
+            ],
             swiftSettings: strict),
         .testTarget(
-            name: "GroupStoreAgentTests", dependencies: ["GroupStore", "GroupStoreAgent", "TestSupport"],
+            name: "GroupStoreAgentTests",
+            dependencies: [
+                "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "GroupStore",
+                "GroupStoreAgent", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreMigration",
+                "StoreRelocation", "TestSupport", logging, systemPackage,
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "EndToEndTests",
             // The programs are run, not linked: this builds them first.
             dependencies: [
-                "AgentProtocol", "CLinux", "ClaimWorker", "Fuzz", "GroupStore", "GroupStoreCommand", "LegacyPresenter",
-                "LegacyWriter", "NotesApp", "NotesDocument", "NotesUpgrade", "NotesWidget", "PersistentStore",
-                "TestSupport",
-                .product(name: "Yams", package: "Yams"),
+                "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers", "GroupStore",
+                "GroupStoreCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor", "LinuxSystem", "NotesApp",
+                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "TestSupport",
+                systemPackage, yams,
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),
     ],

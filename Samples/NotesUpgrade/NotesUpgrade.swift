@@ -1,5 +1,5 @@
-import ManagedObjectModel
-import StorePreparation
+import ManagedObjectModels
+import StoreMigration
 import SystemPackage
 
 /// Makes a Core Data store ready before an app opens it.

@@ -1,4 +1,4 @@
-import PersistentStore
+import SQLiteFormat
 
 /// What was told last.
 struct Known: Equatable {

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 
 /// The descriptors by which a store is watched: its directory, its database, and its log's index while there is one.

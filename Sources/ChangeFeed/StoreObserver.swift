@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 
 /// Watches one store for other processes' commits, without a SQLite connection, a lock or a trace. One thread's.

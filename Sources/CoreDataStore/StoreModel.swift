@@ -1,5 +1,6 @@
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 
 /// What a Core Data store says of its own model.

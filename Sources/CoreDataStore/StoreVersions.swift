@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// Which of several versions a store is of.
 extension ModelBundle {

@@ -1,4 +1,4 @@
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import Synchronization
 import SystemPackage

@@ -1,4 +1,3 @@
-import GroupContainer
 import SystemPackage
 
 extension FileCoordinator {

@@ -1,5 +1,5 @@
 import Glibc
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import SystemPackage
 

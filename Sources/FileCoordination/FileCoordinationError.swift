@@ -1,5 +1,4 @@
 import FoundationEssentials
-import GroupContainer
 import LinuxSystem
 import SystemPackage
 

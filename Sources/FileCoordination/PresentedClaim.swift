@@ -1,4 +1,4 @@
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 
 /// A lock that says: this item is open here. Whoever displaces the item's presenters waits until it is given back,

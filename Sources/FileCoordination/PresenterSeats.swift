@@ -1,5 +1,5 @@
 import FoundationEssentials
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import Synchronization
 

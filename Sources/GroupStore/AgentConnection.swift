@@ -1,6 +1,6 @@
 import AgentProtocol
 import Glibc
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import SystemPackage
 

@@ -1,5 +1,5 @@
 @_exported import FileCoordination
-@_exported import GroupContainer
+@_exported import GroupContainers
 // The two above are this library to those who import it: claims and containers are what its types are made of.
 
 import FoundationEssentials

@@ -1,6 +1,5 @@
 import FileCoordination
 import FoundationEssentials
-import GroupContainer
 import LinuxSystem
 import Synchronization
 import SystemPackage

@@ -1,6 +1,6 @@
 import AgentProtocol
 import FileCoordination
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import Synchronization
 

@@ -1,7 +1,7 @@
 import AgentProtocol
 import Dispatch
 import FileCoordination
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import Synchronization
 import SystemPackage

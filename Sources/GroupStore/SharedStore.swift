@@ -1,7 +1,7 @@
 import AgentProtocol
 import FileCoordination
 import FoundationEssentials
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import SystemPackage
 

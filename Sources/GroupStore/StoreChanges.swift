@@ -1,6 +1,6 @@
 import AgentProtocol
 import Dispatch
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import Synchronization
 import SystemPackage

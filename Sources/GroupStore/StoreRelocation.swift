@@ -1,6 +1,6 @@
 import AgentProtocol
 import FoundationEssentials
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import Synchronization
 import SystemPackage

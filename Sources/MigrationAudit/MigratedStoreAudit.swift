@@ -1,5 +1,5 @@
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 import SystemPackage
 
 /// Proves that a migrated copy holds what the store held: with a pairing, a layout and SQL of its own, which share nothing

@@ -1,7 +1,8 @@
 import CLinux
 import GRDB
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 
 /// A connection that writes to a store's history, for the short time that it takes.

@@ -1,5 +1,5 @@
 import GRDB
-import PersistentStore
+import SQLiteFormat
 
 /// What a history forgets, and who still needs it.
 package struct HistoryMaintenance {

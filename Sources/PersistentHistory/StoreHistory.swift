@@ -1,5 +1,5 @@
 import LinuxSystem
-import PersistentStore
+import SQLiteStore
 
 /// A store's history, read without a trace: groupstore's own, or Core Data's. One thread's, inside `StoreReader.read`.
 package struct StoreHistory {

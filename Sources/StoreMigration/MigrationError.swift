@@ -1,6 +1,8 @@
 import LinuxSystem
+import MappingModels
 import MigrationAudit
-import PersistentStore
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 
 /// Why a migration ended: nothing of the store was changed.

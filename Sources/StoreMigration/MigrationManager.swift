@@ -1,8 +1,9 @@
 import CoreDataStore
 import Glibc
 import LinuxSystem
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
 import SystemPackage
 
 /// One step of a migration: from one version of the model to another.

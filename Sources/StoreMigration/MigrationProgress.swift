@@ -1,5 +1,3 @@
-import PersistentStore
-
 /// What a migration may do.
 public struct MigrationOptions: Equatable, Sendable {
     /// Lets persistent history lose the changes of entities that are removed, as

@@ -1,9 +1,8 @@
 import CLinux
 import Glibc
 import LinuxSystem
-import ManagedObjectModel
 import MigrationAudit
-import PersistentStore
+import SQLiteStore
 import SystemPackage
 
 /// Keeps what a staged copy was before one step of a migration, and holds what it became against that.

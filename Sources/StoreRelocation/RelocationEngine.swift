@@ -1,8 +1,8 @@
 import FileCoordination
 import Glibc
-import GroupContainer
+import GroupContainers
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 
 /// Relocates one store: claims it, so that its presenters let go; takes the group's lock; finishes or undoes what an

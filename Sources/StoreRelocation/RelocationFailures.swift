@@ -1,8 +1,8 @@
 import FileCoordination
 import GRDB
-import GroupContainer
+import GroupContainers
 import LinuxSystem
-import PersistentStore
+import SQLiteStore
 import SystemPackage
 
 extension RelocationFailure {

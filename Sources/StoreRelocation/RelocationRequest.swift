@@ -1,6 +1,7 @@
-import GroupContainer
+import GroupContainers
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 
 /// What is asked for: this store, into that group container, and what to do where it isn't plain.

@@ -1,4 +1,3 @@
-import PersistentStore
 import Testing
 
 @testable import ChangeFeed

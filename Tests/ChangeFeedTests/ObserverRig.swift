@@ -1,7 +1,7 @@
 import ChangeFeed
 import DirectoryWatching
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing

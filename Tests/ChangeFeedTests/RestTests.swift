@@ -1,5 +1,5 @@
 import ChangeFeed
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 import Testing
 
 @testable import CoreDataStore

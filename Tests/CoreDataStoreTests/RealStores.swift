@@ -1,6 +1,6 @@
 import Glibc
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 import Testing
 

@@ -1,6 +1,8 @@
 import LinuxSystem
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import PropertyLists
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 import TestSupport
 import Testing

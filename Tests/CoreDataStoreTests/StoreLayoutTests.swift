@@ -1,7 +1,6 @@
 import Glibc
 import LinuxSystem
-import ManagedObjectModel
-import PersistentStore
+import SQLiteStore
 import SystemPackage
 import Testing
 

@@ -1,7 +1,7 @@
 import Glibc
 import LinuxSystem
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 import SystemPackage
 import TestSupport
 import Testing

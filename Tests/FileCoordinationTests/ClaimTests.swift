@@ -1,5 +1,4 @@
 import Glibc
-import GroupContainer
 import LinuxSystem
 import SystemPackage
 import TestSupport

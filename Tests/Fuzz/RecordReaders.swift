@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Glibc
-import GroupContainer
+import GroupContainers
 import LinuxSystem
 import SystemPackage
 

@@ -1,7 +1,6 @@
 import AgentProtocol
 import FoundationEssentials
 import Glibc
-import GroupContainer
 import GroupStoreAgent
 import LinuxSystem
 import SystemPackage

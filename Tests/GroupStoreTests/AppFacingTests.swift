@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@testable import GroupContainer
+@testable import GroupContainers
 @testable import GroupStore
 
 /// What an app waits for has an end, and what it is thrown has a name that it knows.

@@ -6,7 +6,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@testable import GroupContainer
+@testable import GroupContainers
 @testable import GroupStore
 
 @Suite(.timeLimit(.minutes(60))) struct SharedStoreTests {

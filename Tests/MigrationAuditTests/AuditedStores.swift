@@ -1,9 +1,9 @@
 import Foundation
-import PersistentStore
+import SQLiteStore
 import SystemPackage
 import TestSupport
 
-@testable import ManagedObjectModel
+@testable import ManagedObjectModels
 @testable import MigrationAudit
 
 /// A model from the content of a `<model>`.

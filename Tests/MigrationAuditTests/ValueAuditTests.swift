@@ -1,4 +1,4 @@
-import PersistentStore
+import SQLiteStore
 import Testing
 
 @testable import MigrationAudit

@@ -4,12 +4,12 @@ true when the mutant is the one that runs; `@L` too, while the newer model is la
 LIGHT = "Sources/StoreMigration/Lightweight/"
 LAYOUT = "Sources/CoreDataStore/Layout/"
 
-SUCCESSION, VALUE, TABLE = LIGHT + "ModelSuccession.swift", LIGHT + "ColumnValue.swift", LIGHT + "TableMigration.swift"
+SUCCESSION, VALUE, TABLE = "Sources/MappingModels/Inference/ModelSuccession.swift", LIGHT + "ColumnValue.swift", LIGHT + "TableMigration.swift"
 ALTER, JOIN, LINK = LIGHT + "TableAlteration.swift", LIGHT + "JoinTableMigration.swift", LIGHT + "LinkStorage.swift"
 REFERENCE, ORDER = LIGHT + "ReferenceMigration.swift", LIGHT + "OrderPlaces.swift"
 HISTORY, RUN, RECORDS = LIGHT + "HistoryMigration.swift", LIGHT + "LightweightMigration.swift", LIGHT + "MigratedRecords.swift"
 ATTRIBUTE, CARRIED = LIGHT + "AttributeMigration.swift", LIGHT + "CarriedLinks.swift"
-INFERENCE = "Sources/StoreMigration/MappingInference.swift"
+INFERENCE = "Sources/MappingModels/Inference/MappingInference.swift"
 
 # What is there in any case: the newer model's layout is made where mutants of the layout may tell.
 PREPARATION = [

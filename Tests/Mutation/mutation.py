@@ -70,14 +70,14 @@ def mutate(package):
             text = text.replace(old, new)
         if not edit(path, old, text):
             stale += [number for number, _ in news]
-    with open(os.path.join(package, "Sources/ManagedObjectModel/Mutant.swift"), "w") as file:
+    with open(os.path.join(package, "Sources/ManagedObjectModels/Mutant.swift"), "w") as file:
         file.write(SWITCH)
     for path in {path for _, path, _, _ in MUTANTS}:
         with open(os.path.join(package, path)) as file:
             text = file.read()
-        if "import ManagedObjectModel" not in text:
+        if "import ManagedObjectModels" not in text:
             with open(os.path.join(package, path), "w") as file:
-                file.write("import ManagedObjectModel\n" + text)
+                file.write("import ManagedObjectModels\n" + text)
     return stale
 
 

@@ -1,6 +1,7 @@
 import Glibc
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 import Testing
 

@@ -1,6 +1,7 @@
 import GRDB
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 import TestSupport
 import Testing

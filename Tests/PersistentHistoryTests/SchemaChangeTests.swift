@@ -1,5 +1,5 @@
 import GRDB
-import PersistentStore
+import SQLiteStore
 import TestSupport
 import Testing
 

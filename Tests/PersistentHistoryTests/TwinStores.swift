@@ -1,7 +1,7 @@
 import Foundation
 import GRDB
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 import Testing
 

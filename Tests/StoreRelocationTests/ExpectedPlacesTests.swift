@@ -1,5 +1,4 @@
 import GRDB
-import GroupContainer
 import LinuxSystem
 import SystemPackage
 import Testing

@@ -1,8 +1,8 @@
 import GRDB
 import Glibc
-import GroupContainer
+import GroupContainers
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing

@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing

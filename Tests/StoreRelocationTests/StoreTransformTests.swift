@@ -1,8 +1,9 @@
 import GRDB
 import Glibc
-import GroupContainer
+import GroupContainers
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 import TestSupport
 import Testing

@@ -1,6 +1,6 @@
-import GroupContainer
+import GroupContainers
 import LinuxSystem
-import PersistentStore
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing

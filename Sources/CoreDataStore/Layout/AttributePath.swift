@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 extension EntityDescription {
     /// Returns the declared attribute that a path names, or the element of a composite attribute; nil where there is none.

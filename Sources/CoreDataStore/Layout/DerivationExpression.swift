@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// What a derived attribute's value is made of, as far as Core Data makes triggers for it (NSDerivedAttributeDescription;
 /// a path has one step, or two from a relationship to an attribute).

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// The triggers by which Core Data keeps a derived attribute up to date, as it writes them. They call functions that only
 /// Core Data has. Those that count the objects of a to-many relationship with a to-one inverse were seen in stores; the

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// What is counted, added up or compared of the objects that a to-many relationship with a to-one inverse leads to.
 struct DerivedCollection {

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// The numbers that Core Data gives a model's entities (`Z_ENT`): roots in the order of their names, case not looked
 /// at, each followed by all that inherit from it, from 1.

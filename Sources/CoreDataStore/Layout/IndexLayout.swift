@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// An index that Core Data makes, named and written as it does.
 package struct IndexLayout: Equatable, Sendable {

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// The table of one many-to-many relationship and its inverse.
 package struct JoinTableLayout: Equatable, Sendable {

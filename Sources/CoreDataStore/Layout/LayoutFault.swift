@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 extension StoreLayout {
     /// SQLite's limit (https://sqlite.org/limits.html).

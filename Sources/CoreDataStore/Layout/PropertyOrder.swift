@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// The order in which Core Data meets an entity's properties: that of a hash table, CoreFoundation's `CFDictionary` as it
 /// was in Mac OS X 10.4 (CFDictionary.c and CFString.c of CF-368, opensource.apple.com). Which side of a many-to-many

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// A fetch index of type R-tree: a virtual table of SQLite's R*Tree module (https://sqlite.org/rtree.html) that holds each
 /// object's values, as bounds, and triggers that keep it so. (Reported; no such store was seen.)

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// A model laid out in SQLite as Core Data does it: which tables and columns a store of this model has. Apple documents
 /// nothing of it; the rules were found on stores, and predict those exactly.

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// One table of a store: a hierarchy's objects, in columns that its attributes and to-one relationships have.
 package struct TableLayout: Sendable {

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// Gives out the columns of one table: the hierarchy is walked from its root on, an entity's attributes by name, then its
 /// to-one relationships by name. A name that is taken gets a number behind it, so that a column can't be told from its

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// A fetch index that the model asks for and that isn't made here: no store shows how Core Data writes it.
 package struct UnmadeIndex: Equatable, Sendable {

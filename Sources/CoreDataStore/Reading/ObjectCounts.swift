@@ -1,4 +1,4 @@
-import PersistentStore
+import SQLiteStore
 
 /// How many objects a store has of each of its entities, those that inherit from it left out. It takes no model: the
 /// entities' numbers and the name of each root's table are enough.

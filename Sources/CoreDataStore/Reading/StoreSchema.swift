@@ -1,4 +1,4 @@
-import PersistentStore
+import SQLiteStore
 
 /// What SQLite says of a store's tables, indexes, triggers and views.
 package struct StoreSchema: Sendable {

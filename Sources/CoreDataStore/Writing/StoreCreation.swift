@@ -1,6 +1,6 @@
 import FoundationEssentials
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 import SystemPackage
 
 extension StoreLayout {

@@ -1,5 +1,6 @@
 import FoundationEssentials
-import ManagedObjectModel
+import ManagedObjectModels
+import PropertyLists
 
 /// The property list in `Z_METADATA`: what Core Data writes into it for a model, and what the app has put in.
 package struct StoreProperties: Sendable {

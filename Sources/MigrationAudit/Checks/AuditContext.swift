@@ -1,5 +1,5 @@
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 
 /// What all checks of one migration share: the two databases, as `was` and `main`, and the models' layouts.
 struct AuditContext {

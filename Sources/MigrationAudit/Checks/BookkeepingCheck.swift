@@ -1,6 +1,6 @@
 import FoundationEssentials
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 
 /// Holds Core Data's own tables against the store's: the entities' numbers, the highest keys, the store's identity.
 struct BookkeepingCheck {

@@ -1,5 +1,3 @@
-import ManagedObjectModel
-
 /// What a mapping model copies from one entity to another as it is, for an audit.
 package struct CopiedEntity: Equatable, Sendable {
     /// Nil for a mapping that makes objects of nothing.

@@ -1,6 +1,3 @@
-import ManagedObjectModel
-import PersistentStore
-
 /// Holds Core Data's persistent history, and what it keeps for synchronization, against the store's. Rows of entities that
 /// were removed are left out.
 struct HistoryCheck {

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// Holds the links of one relationship, link by link, against those that there were.
 ///

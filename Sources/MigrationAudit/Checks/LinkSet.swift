@@ -1,5 +1,3 @@
-import ManagedObjectModel
-
 /// The links of one relationship as they were, seen from one of its two ends, of those objects that are to have them.
 ///
 /// SQL here is over `o`, the owner's key, and `t`, the target's.

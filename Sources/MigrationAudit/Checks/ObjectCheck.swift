@@ -1,6 +1,3 @@
-import ManagedObjectModel
-import PersistentStore
-
 /// Holds one table of the migrated copy against the table that its objects were in: each object, each value.
 struct ObjectCheck {
     /// What is known of the table's relationships when all of its objects have been found in order.

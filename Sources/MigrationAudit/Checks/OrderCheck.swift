@@ -1,5 +1,3 @@
-import ManagedObjectModel
-
 /// Holds the order of each object's targets in an ordered relationship against the order that they had. The places
 /// themselves may be other ones.
 struct OrderCheck {

@@ -1,6 +1,3 @@
-import ManagedObjectModel
-import PersistentStore
-
 /// Holds the tables that are neither model's against the store's: they are somebody else's, and stay.
 struct OtherTablesCheck {
     let context: AuditContext

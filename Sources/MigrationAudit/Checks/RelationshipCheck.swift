@@ -1,5 +1,3 @@
-import ManagedObjectModel
-
 /// Holds all relationships of the migrated copy against the store's; looks at single links only where the tables'
 /// comparison didn't settle it.
 struct RelationshipCheck {

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// What becomes of the numbers by which persistent history knows the properties of one entity.
 struct SlotChange {

@@ -1,5 +1,3 @@
-import PersistentStore
-
 /// Compares a table's rows with those that it had, where they should be the same.
 struct TableComparison {
     let context: AuditContext

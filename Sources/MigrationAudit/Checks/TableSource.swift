@@ -1,5 +1,3 @@
-import ManagedObjectModel
-
 /// The entities whose objects came to a table of the migrated copy from one table of the store, and what each of their rows
 /// must hold.
 struct TableSource {

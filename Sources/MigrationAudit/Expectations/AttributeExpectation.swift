@@ -1,5 +1,5 @@
 import FoundationEssentials
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// What the columns of attributes must hold after a migration.
 struct AttributeExpectation {

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// What the columns of relationships must hold where their links are kept as they were. Where they aren't, `LinkCheck`
 /// looks at each link.

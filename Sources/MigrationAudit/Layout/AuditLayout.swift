@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// Where a store of a model keeps each value: worked out from the model alone, and held against a store's own schema by
 /// `verify`.

@@ -1,5 +1,4 @@
-import ManagedObjectModel
-import PersistentStore
+import SQLiteStore
 
 /// The tables of one of the two databases, as SQLite has them.
 struct AuditSchema: CustomStringConvertible {

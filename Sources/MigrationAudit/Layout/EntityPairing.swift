@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// Which entities and properties of the older model live on as which of the newer one: those of the same renaming
 /// identifier.

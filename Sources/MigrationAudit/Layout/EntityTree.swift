@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// The entities of a model as a store numbers them, with what each inherits.
 ///

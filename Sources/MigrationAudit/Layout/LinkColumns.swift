@@ -1,5 +1,3 @@
-import ManagedObjectModel
-
 /// Where the links of one relationship are kept, seen from the objects that have it: its owners.
 struct LinkColumns: Hashable {
     enum Form: Hashable {

@@ -1,4 +1,4 @@
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// One stored value of an attribute: the attribute itself, or one element of a composite one.
 struct StoredAttribute {

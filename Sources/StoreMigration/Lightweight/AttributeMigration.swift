@@ -1,5 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
+import ManagedObjectModels
+import MappingModels
 
 extension ModelSuccession {
     /// Returns where the values of an attribute's column come from, by the source's entity.

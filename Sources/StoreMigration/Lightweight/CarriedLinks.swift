@@ -1,5 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
+import ManagedObjectModels
+import MappingModels
 
 /// Links of one of the destination's relationships that the source keeps in one place.
 struct CarriedLinks {

@@ -1,5 +1,5 @@
 import CoreDataStore
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// Where the values of one column come from, for the objects of one entity.
 enum ColumnValue: Hashable {

@@ -1,7 +1,8 @@
 import CoreDataStore
 import Foundation
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
 
 /// What Core Data derives, for the objects that were there before: where the attribute is new, is derived otherwise than
 /// before, or of something that the migration changed. A moment (`now()`) stays the one that it was.

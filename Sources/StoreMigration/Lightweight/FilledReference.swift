@@ -1,6 +1,7 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
 
 /// A column of keys whose links the source keeps in another place, or in several.
 ///

@@ -1,6 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import MappingModels
+import SQLiteStore
 
 /// What becomes of Core Data's persistent history: entity numbers, the bitmaps of updated columns, and tombstones are
 /// those of the new model. (Format notes: table `ACHANGE`; also the tables that mirror to CloudKit.)

@@ -1,6 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import MappingModels
+import SQLiteStore
 
 /// What becomes of the many-to-many relationships, which are kept in tables of their own.
 struct JoinTableMigration {

@@ -1,6 +1,7 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
 
 /// Runs an inferred mapping on a staged store, set-wise, as Core Data's migrations in place were seen to leave it:
 /// objects keep their keys and counters, values their bytes; what has another name or number gets it.

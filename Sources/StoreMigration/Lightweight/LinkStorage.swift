@@ -1,5 +1,5 @@
 import CoreDataStore
-import ManagedObjectModel
+import ManagedObjectModels
 
 /// Where a store keeps which object a relationship leads to from which.
 struct LinkStorage: Hashable {

@@ -1,6 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import MappingModels
+import SQLiteStore
 
 /// What a store says of itself: entity numbers and highest keys, metadata, the model cache.
 extension LightweightMigration {

@@ -1,5 +1,5 @@
 import CoreDataStore
-import PersistentStore
+import SQLiteStore
 
 extension StoreWriter {
     /// Gives the rows that have no place yet those behind their list's last one: keys of an order, as Core Data gives them

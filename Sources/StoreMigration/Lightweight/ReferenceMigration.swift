@@ -1,6 +1,7 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
 
 /// What becomes of the relationships that are kept in a column, where it doesn't come along with its table's others.
 struct ReferenceMigration {

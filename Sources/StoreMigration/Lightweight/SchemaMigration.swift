@@ -1,6 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import MappingModels
+import SQLiteStore
 
 /// What becomes of indexes, triggers and views: Core Data's are those of the new model, somebody else's are carried over
 /// where they still make sense, and named where not.

@@ -1,5 +1,5 @@
 import CoreDataStore
-import PersistentStore
+import SQLiteStore
 
 /// An index that a store has, and what it depends on.
 struct StoreIndex {

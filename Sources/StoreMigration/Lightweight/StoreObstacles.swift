@@ -1,7 +1,8 @@
 import CoreDataStore
 import LinuxSystem
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
 import SystemPackage
 
 /// What of a store's content stands in the way of an inferred migration: the one judgement that `model check`, a dry run

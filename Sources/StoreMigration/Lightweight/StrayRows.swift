@@ -1,5 +1,5 @@
 import CoreDataStore
-import PersistentStore
+import SQLiteStore
 
 /// Rows whose entity number is none of their table's. No object is made of them; they stay as they are, and one that gets
 /// the number of another entity so would become an object of it.

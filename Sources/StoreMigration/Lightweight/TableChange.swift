@@ -1,5 +1,5 @@
 import CoreDataStore
-import ManagedObjectModel
+import MappingModels
 
 /// How one table becomes the destination's.
 struct TableChange {

@@ -1,5 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
+import ManagedObjectModels
+import MappingModels
 
 /// What becomes of one table of the destination.
 struct TableMigration {

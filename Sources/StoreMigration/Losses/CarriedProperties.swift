@@ -1,5 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
+import ManagedObjectModels
+import MappingModels
 
 /// A property of one entity's objects.
 struct EntityProperty: Hashable {

@@ -1,6 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
 
 /// The values of one attribute that its new type can't hold as they are: a fraction becomes a whole number, or a whole number
 /// of more than 53 bits a fraction.

@@ -1,6 +1,7 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
 
 /// Counts what a migration removes from a store: objects, values and links that are there, and that the way has no place
 /// for. Nothing of the store changes.

@@ -1,6 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import MappingModels
+import SQLiteStore
 
 /// What became of which object, looked up one by one.
 struct AssociationTables {

@@ -1,4 +1,5 @@
-import ManagedObjectModel
+import ManagedObjectModels
+import MappingModels
 
 /// What a mapping model's expressions can't say, in Swift: `NSEntityMigrationPolicy`. Inherit from it, override what is to
 /// be different, and register the class under the name that the mapping model has for it.

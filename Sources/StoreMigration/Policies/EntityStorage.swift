@@ -1,6 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 
 /// Where one entity's objects are in a store, for those who read and write them one by one.
 final class EntityStorage {

@@ -1,6 +1,5 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import SQLiteStore
 
 /// One entity mapping's older objects, row by row, each with the values that the mapping says for the new one.
 final class InstanceCursor {

@@ -1,5 +1,5 @@
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 
 /// Which object it is, of which of the two stores.
 public struct MigrationObjectID: Hashable, Sendable {

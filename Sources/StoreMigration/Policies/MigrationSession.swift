@@ -1,6 +1,7 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
 
 /// A migration as a policy sees it: what `NSMigrationManager` is to an `NSEntityMigrationPolicy`. Which objects became
 /// which, and the new store's objects.

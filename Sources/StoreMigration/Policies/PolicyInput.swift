@@ -1,5 +1,4 @@
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
 
 /// One argument of `FUNCTION($entityPolicy, …)`, made ready to be looked up for each object.
 enum PolicyInput {

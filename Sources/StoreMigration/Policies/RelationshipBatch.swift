@@ -1,6 +1,5 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
 
 /// New objects whose relationships are to be those that the mapping says: set for many at once, since a policy mostly
 /// leaves it at that.

@@ -1,6 +1,6 @@
 import FoundationEssentials
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 
 /// Attributes' values as apps have them and as a store holds them.
 extension AttributeDescription {

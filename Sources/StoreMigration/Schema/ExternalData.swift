@@ -1,6 +1,7 @@
 import Glibc
 import LinuxSystem
-import PersistentStore
+import MappingModels
+import SQLiteStore
 import SystemPackage
 
 /// Binary data that may lie in files of its own, `.NAME_SUPPORT/_EXTERNAL_DATA/` beside the store: the column then

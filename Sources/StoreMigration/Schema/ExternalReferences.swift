@@ -1,7 +1,8 @@
 import CoreDataStore
 import LinuxSystem
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 
 /// The files that objects name as their data, and that aren't beside the store: nobody can bring them back but a backup, and

@@ -1,5 +1,5 @@
 import CoreDataStore
-import PersistentStore
+import SQLiteStore
 
 /// Whether an index, a trigger or a view that somebody else has made still makes sense in a store whose tables are others.
 struct ForeignObjectCheck {

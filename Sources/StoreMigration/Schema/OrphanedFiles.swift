@@ -1,7 +1,7 @@
 import CoreDataStore
 import Glibc
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 import SystemPackage
 
 /// Files of external data that objects named before a migration, and that none names after it.

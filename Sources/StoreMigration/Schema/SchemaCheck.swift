@@ -1,4 +1,5 @@
 import CoreDataStore
+import MappingModels
 
 extension StoreSchema {
     /// Throws `MigrationError` where a store isn't what its model says, or where a table of somebody else's has a name that

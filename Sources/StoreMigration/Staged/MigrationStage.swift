@@ -1,5 +1,3 @@
-import ManagedObjectModel
-
 /// One stage of a staged migration: `NSLightweightMigrationStage`, `NSCustomMigrationStage`. Versions go by their models'
 /// `versionChecksum`, which Xcode writes into the build log and `groupstore model hash` prints.
 ///

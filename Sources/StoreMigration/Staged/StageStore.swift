@@ -1,6 +1,6 @@
 import CoreDataStore
-import ManagedObjectModel
-import PersistentStore
+import ManagedObjectModels
+import SQLiteStore
 
 /// The copy of a store that is migrated, as a custom stage's handler has it: for as long as the handler runs.
 public final class StageStore {

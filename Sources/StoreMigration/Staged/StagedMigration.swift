@@ -1,4 +1,5 @@
-import ManagedObjectModel
+import ManagedObjectModels
+import MappingModels
 
 /// The steps that stages come to, for a store of one version: `NSStagedMigrationManager`.
 struct StagedMigration {

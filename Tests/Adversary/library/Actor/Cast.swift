@@ -1,8 +1,8 @@
 import Foundation
 import GroupStore
 import GroupStoreGRDB
-import ManagedObjectModel
-import StorePreparation
+import ManagedObjectModels
+import StoreMigration
 import SystemPackage
 
 /// All that one actor has at a time, and the operations on it.

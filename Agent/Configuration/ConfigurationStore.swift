@@ -1,0 +1,79 @@
+import SQLiteFormat
+import StoreMigration
+import StoreRelocation
+import SystemPackage
+import Yams
+
+/// What a configuration says of one store.
+extension ConfigurationFile {
+    private static let storeKeys: Set<String> = [
+        "name", "legacy", "on-conflict", "retire", "settle", "journal-mode", "history", "model", "mappings",
+        "on-incompatible", "default-store",
+    ]
+
+    func read(store node: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
+        let section = try section(node, "a store", keys: Self.storeKeys)
+        let nameNode = try section.required("name")
+        let text = try string(nameNode, "name")
+        guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.given) else {
+            throw invalid(
+                nameNode.line, "\(text) can't be a store's name",
+                "the name only, without a directory, and not -wal, -shm or -journal at its end")
+        }
+        var store = Configuration.Store(name: name)
+        if let value = section["on-conflict"] { store.onConflict = try choice(value, "on-conflict") }
+        if let value = section["retire"] { store.retirement = try choice(value, "retire") }
+        if let value = section["settle"] { store.settle = try duration(value) }
+        if let value = section["journal-mode"] { store.journalMode = try journalMode(value) }
+        store.migration = try migration(section)
+        if let value = section["history"] { store.history = try history(value) }
+        try builder.add(store, line: nameNode.line)
+        guard let legacy = section["legacy"] else { return }
+        for path in try list(legacy, "legacy") { try builder.add(legacy: absolute(path), line: path.line) }
+    }
+
+    /// What is done to stores of another version than the model's. Keys that mean nothing without it are errors.
+    private func migration(_ section: Section) throws(ConfigurationError) -> MigrationRequest? {
+        guard let model = section["model"] else {
+            for key in ["mappings", "on-incompatible", "default-store"] {
+                guard let node = section[key] else { continue }
+                throw invalid(node.line, "\(key) without a model", "add model:, or remove it")
+            }
+            return nil
+        }
+        var migration = MigrationRequest(try absolute(model))
+        if let mappings = section["mappings"] {
+            for path in try list(mappings, "mappings") { migration.mappings.append(try absolute(path)) }
+        }
+        if let value = section["on-incompatible"] { migration.onIncompatible = try choice(value, "on-incompatible") }
+        if let value = section["default-store"] {
+            guard migration.onIncompatible == .setAside else {
+                throw invalid(value.line, "default-store without on-incompatible: set-aside", "add that, or remove it")
+            }
+            migration.defaultStore = try absolute(value)
+        }
+        return migration
+    }
+
+    private func journalMode(_ node: Node) throws(ConfigurationError) -> DatabaseHeader.JournalMode {
+        let text = try string(node, "journal-mode")
+        guard let mode = DatabaseHeader.JournalMode(word: text) else {
+            throw invalid(node.line, "journal-mode can't be \(text)", "one of: wal, delete")
+        }
+        return mode
+    }
+
+    /// `true`, `false`, or a mapping with `keep`.
+    private func history(_ node: Node) throws(ConfigurationError) -> Configuration.History? {
+        if node.scalar != nil {
+            switch try string(node, "history") {
+            case "true": return Configuration.History()
+            case "false": return nil
+            default: throw invalid(node.line, "history is neither true, false nor a mapping", "write { keep: 7d }")
+            }
+        }
+        let section = try section(node, "history", keys: ["keep"])
+        guard let keep = section["keep"] else { return Configuration.History() }
+        return Configuration.History(keep: try duration(keep))
+    }
+}

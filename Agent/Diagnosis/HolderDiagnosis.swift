@@ -1,0 +1,104 @@
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import SystemPackage
+
+/// A process that has a store open, and the SQLite that it runs.
+package struct StoreHolder: Equatable, Sendable {
+    package let process: FileHolder
+    /// One of its descriptors allows it. groupstore's agent only reads.
+    package let canWrite: Bool
+    /// Nil where it can't be told.
+    package let version: SQLiteVersion?
+
+    package init(process: FileHolder, canWrite: Bool, version: SQLiteVersion?) {
+        self.process = process
+        self.canWrite = canWrite
+        self.version = version
+    }
+
+    var sentence: String { "\(process), SQLite \(version.map(\.description) ?? "unknown")" }
+}
+
+/// Which processes have the stores in a directory open, and with which SQLite.
+package struct HolderDiagnosis {
+    private let path: FilePath
+
+    package init(_ path: FilePath) { self.path = path }
+
+    /// One for each store that somebody has open, as far as this process may look.
+    package func findings() -> [Finding] {
+        guard let directory = try? Directory(path), let names = try? directory.names() else { return [] }
+        var files: [FileIdentity: FilePath.Component] = [:]
+        for name in names where StoreName.given(name) != nil {
+            guard let status = try? directory.status(name), status.kind == .regular else { continue }
+            files[status.identity] = name
+        }
+        let open = OpenFiles.of(Set(files.keys))
+        return open.sorted { files[$0.key]?.string ?? "" < files[$1.key]?.string ?? "" }.compactMap {
+            identity, processes in
+            guard let name = files[identity], let header = header(name, in: directory) else { return nil }
+            let holders = processes.sorted { $0.key < $1.key }.map { pid, canWrite in
+                StoreHolder(
+                    process: FileHolder(process: pid), canWrite: canWrite,
+                    version: LoadedSQLite.version(inProcess: pid))
+            }
+            return Self.finding(path.appending(name), header.journalMode, holders)
+        }
+    }
+
+    /// Nobody has a lease on a file that somebody has open: none is broken by opening it.
+    private func header(_ name: FilePath.Component, in directory: Directory) -> DatabaseHeader? {
+        guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return nil }
+        return (try? descriptor.read(count: DatabaseHeader.length, at: 0)).flatMap { DatabaseHeader($0) }
+    }
+
+    static func finding(
+        _ store: FilePath, _ mode: DatabaseHeader.JournalMode, _ holders: [StoreHolder]
+    ) -> Finding {
+        let message = "\(PrintablePath(store)): open in " + holders.map(\.sentence).joined(separator: "; ")
+        let writers = holders.filter(\.canWrite)
+        let older = writers.filter { $0.version.map { $0 < .withoutResetBug } ?? false }
+        guard mode == .writeAhead, writers.count > 1, !older.isEmpty else {
+            return Finding("holders", .fine, message, holders: holders)
+        }
+        return Finding(
+            "holders", .warning,
+            "\(message): before \(SQLiteVersion.withoutResetBug), SQLite can corrupt a store in write-ahead mode that two "
+                + "connections write or checkpoint at once",
+            remedy: "update SQLite in " + older.map(\.process).list, holders: holders)
+    }
+}
+
+/// The files that processes have open, by their descriptors.
+private enum OpenFiles {
+    /// Which processes have which of the files open, and whether for writing; our own left out.
+    static func of(_ files: Set<FileIdentity>) -> [FileIdentity: [Int32: Bool]] {
+        guard !files.isEmpty, let names = try? Directory("/proc").names() else { return [:] }
+        var found: [FileIdentity: [Int32: Bool]] = [:]
+        for pid in names.compactMap({ Int32($0.string) }) where pid != getpid() {
+            // A process may end, and another user's can't be looked at.
+            guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let open = try? directory.names() else {
+                continue
+            }
+            for name in open {
+                var status = stat()
+                guard name.withPlatformString({ fstatat(directory.raw, $0, &status, 0) }) == 0 else { continue }
+                let identity = FileStatus(status).identity
+                guard files.contains(identity) else { continue }
+                let canWrite = isWritable(name.string, of: pid)
+                found[identity, default: [:]][pid, default: false] = canWrite || found[identity]?[pid] == true
+            }
+        }
+        return found
+    }
+
+    /// `flags` of `/proc/PID/fdinfo/N` (proc(5)): what open(2) was given, in octal.
+    private static func isWritable(_ descriptor: String, of pid: Int32) -> Bool {
+        let text = ProcFile.text(FilePath("/proc/\(pid)/fdinfo/\(descriptor)")) ?? ""
+        let line = text.split(separator: "\n").first { $0.hasPrefix("flags:") }
+        let flags = line.flatMap { $0.split(whereSeparator: \.isWhitespace).last }.flatMap { CInt($0, radix: 8) } ?? 0
+        return flags & O_ACCMODE != O_RDONLY
+    }
+}

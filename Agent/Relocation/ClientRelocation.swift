@@ -1,0 +1,75 @@
+import AgentProtocol
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+/// Relocations that clients ask for.
+extension RelocationScheduler {
+    func relocate(
+        _ operation: RelocateOperation, _ configuration: Configuration,
+        _ isAbandoned: @escaping @Sendable () -> Bool,
+        _ events: @escaping @Sendable (RelocateAnswer) -> Void
+    ) {
+        do throws(WireError) {
+            var request = try RelocationRequest(operation)
+            let store = configuration.address(of: request)
+            request.identifier = store.flatMap { GroupIdentifier($0.group) }
+            let configured = store.flatMap { store in
+                FilePath.Component(bytes: store.name).flatMap { configuration.group(store.group)?.store(named: $0) }
+            }
+            if let store, !operation.dryRun { announcements.relocating(store, waitingFor: []) }
+            let started = ContinuousClock.now
+            let opener = FeedOpener(feed: feed, store: store, source: configuration.address(of: request.source))
+            let asked = try operation.migration ?? configured?.migration
+            var announced: StoreEvent?
+            var migrated: StoreEvent?
+            do throws(RelocationFailure) {
+                if let migration = asked {
+                    try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() })
+                }
+                request.journalMode = request.journalMode ?? configured?.journalMode
+                let engine = engine(request, opener, isAbandoned: isAbandoned) { event in
+                    if let line = event.line { events(.progress(type: line.type, line.members)) }
+                }
+                if operation.undo { try configuration.checkWouldStay(request) }
+                let summary =
+                    operation.undo ? try engine.undo() : operation.dryRun ? try engine.dryRun() : try engine.run()
+                // Where it was it is no more.
+                announced = operation.undo ? .reset(.vanished) : summary.event
+                migrated = summary.migration
+                events(
+                    .summary(
+                        summary.members(seconds: started.duration(to: .now).seconds, dryRun: operation.dryRun)))
+            } catch {
+                announced = error.event
+                events(.summary(error.members(source: request.source, seconds: started.duration(to: .now).seconds)))
+            }
+            if let store, !operation.dryRun { announcements.ended(store) }
+            opener.resume(announcing: operation.dryRun ? nil : announced)
+            if let store, let migrated { feed.announce(migrated, of: store) }
+        } catch {
+            events(.refused(error))
+        }
+    }
+}
+
+extension Configuration {
+    /// Throws `RelocationFailure` where a store that is taken back would be relocated again at once.
+    fileprivate func checkWouldStay(_ request: RelocationRequest) throws(RelocationFailure) {
+        let source = RelocationKey.of(request.source)
+        for group in groups {
+            for store in group.stores {
+                guard let place = store.legacy.first(where: { $0 == request.source || RelocationKey.of($0) == source })
+                else { continue }
+                throw RelocationFailure(
+                    .busy, code: "agent_serves",
+                    "the agent's configuration names \(PrintablePath(place)) as a legacy place of "
+                        + "\(group.identifier.rawValue)/\(PrintablePath(store.name.database)): it would relocate the store "
+                        + "again at once",
+                    remedy:
+                        "take it out of the configuration and send the agent SIGHUP, or stop it, then run this again")
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+import AgentProtocol
+import DirectoryWatching
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+/// All legacy stores of the configuration, and what notices mean to them.
+struct LegacyStores {
+    private(set) var configuration: Configuration
+    private(set) var all: [LegacyStore]
+
+    init(_ configuration: Configuration) {
+        self.configuration = configuration
+        all = Self.stores(of: configuration)
+    }
+
+    private static func stores(of configuration: Configuration) -> [LegacyStore] {
+        configuration.groups.flatMap { group in
+            group.stores.flatMap { (store: Configuration.Store) -> [LegacyStore] in
+                let own = store.migration == nil ? [] : [group.directory.appending(store.name.database)]
+                return (store.legacy + own).compactMap { path in
+                    StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes).flatMap {
+                        LegacyStore(path, of: $0, in: group.directory, store)
+                    }
+                }
+            }
+        }
+    }
+
+    /// What stays configured as it was keeps what is known of it.
+    mutating func adopt(_ configuration: Configuration) {
+        let known = all
+        self.configuration = configuration
+        all = Self.stores(of: configuration).map { new in
+            known.first {
+                $0.file.path == new.file.path && $0.file.group == new.file.group
+                    && $0.configuration == new.configuration
+            } ?? new
+        }
+        for store in all where !known.contains(where: { $0 === store }) { store.find() }
+        // Whoever reads it anew may have changed what it names, a model for instance.
+        for store in all { store.reopen() }
+    }
+
+    func findAll() { for store in all { store.find() } }
+
+    func retryAll() { for store in all { store.retry() } }
+
+    func note(_ notice: Notice) {
+        switch notice {
+        case .event(let event): note(event)
+        case .directoryAppeared(let directory), .directoryVanished(let directory), .unwatchable(let directory, _):
+            for store in all where store.file.directory == directory { store.find() }
+            for store in all where store.file.group == directory { store.retry() }
+        case .overflow: findAll()
+        case .directoryChanged, .woken: break
+        }
+    }
+
+    private func note(_ event: DirectoryEvent) {
+        for store in all where store.file.directory == event.directory {
+            guard let part = store.file.name.part(named: event.name) else { continue }
+            // That a side file is read means nothing; and looking whether a journal is hot reads it.
+            let kinds = part == .database ? event.kinds : event.kinds.subtracting([.opened, .closedAfterReading])
+            if !kinds.isEmpty { store.note(part, kinds) }
+        }
+        for store in all where store.file.group == event.directory && store.configuration.name.database == event.name {
+            if !event.kinds.isDisjoint(with: .departed) { store.retry() }
+            if event.kinds.contains(.closedAfterWriting) { store.groupStoreWasClosed() }
+        }
+    }
+
+    /// The stores that are waited for, and who has them open.
+    var waiting: [StoreAddress: [FileHolder]] {
+        var found: [StoreAddress: [FileHolder]] = [:]
+        for store in all where store.state == .waiting { found[store.address, default: []] += store.waitingFor }
+        return found
+    }
+
+    /// The stores that may not be whole yet.
+    var arriving: Set<StoreAddress> { Set(all.filter { $0.state == .arriving }.map(\.address)) }
+
+    /// The earliest instant at which a store may have become whole.
+    var dueAt: ContinuousClock.Instant? { all.compactMap(\.dueAt).min() }
+}
+
+extension Configuration {
+    /// What a store is called on the wire that lies in a served group's directory; nil for all others.
+    func address(of path: FilePath) -> StoreAddress? {
+        guard let name = path.lastComponent, let identity = try? Directory(path.removingLastComponent()).identity else {
+            return nil
+        }
+        let group = groups.first { (try? Directory($0.directory))?.identity == identity }
+        return group.flatMap { StoreAddress(group: $0.identifier.rawValue, name: name.bytes) }
+    }
+
+    /// What the store that a request makes is called on the wire; nil when the group isn't served here.
+    func address(of request: RelocationRequest) -> StoreAddress? {
+        guard let identity = try? Directory(request.group).identity, let source = request.source.lastComponent else {
+            return nil
+        }
+        let group = groups.first { (try? Directory($0.directory))?.identity == identity }
+        return group.flatMap {
+            StoreAddress(group: $0.identifier.rawValue, name: (request.name ?? source).bytes)
+        }
+    }
+}

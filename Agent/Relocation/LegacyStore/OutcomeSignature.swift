@@ -1,0 +1,49 @@
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// What an outcome depended on, as far as files tell: the same attempt would end in the same way while it is the same.
+///
+/// Times of access and the wal-index are left out: looking at a store changes them.
+struct OutcomeSignature: Equatable {
+    private struct File: Equatable {
+        let identity: FileIdentity
+        let kind: FileStatus.Kind
+        let size: Int64
+        let modified: Int64
+        let changed: Int64
+
+        init(_ status: FileStatus) {
+            identity = status.identity
+            kind = status.kind
+            // A directory's times are those of what others put beside a store.
+            let isDirectory = status.kind == .directory
+            size = isDirectory ? 0 : status.size
+            modified = isDirectory ? 0 : status.modified
+            changed = isDirectory ? 0 : status.changed
+        }
+    }
+
+    private var files: [File?] = []
+
+    init(legacy: FilePath, group: FilePath, name: StoreName) {
+        add(legacy.removingLastComponent(), legacy.lastComponent.flatMap(StoreName.init))
+        add(group, name)
+        // Where a link leads.
+        files.append(FileStatus(following: legacy).map { File($0) })
+        // By these, rows that have moved before are known.
+        let receipts = group.appending(GroupContainer.bookkeepingName).appending("receipts")
+        files.append(FileStatus(following: receipts).map { File($0) })
+    }
+
+    private mutating func add(_ path: FilePath, _ name: StoreName?) {
+        guard let name, let directory = try? Directory(path), let status = try? directory.status() else {
+            return files.append(nil)
+        }
+        files.append(File(status))
+        for part in [name.database, name.wal, name.journal, name.support] {
+            files.append((try? directory.status(part)).map { File($0) })
+        }
+    }
+}

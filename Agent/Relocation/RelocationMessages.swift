@@ -1,0 +1,219 @@
+import AgentProtocol
+import LinuxSystem
+import ManagedObjectModels
+import SQLiteFormat
+import SQLiteStore
+import StoreMigration
+import StoreRelocation
+import SystemPackage
+
+/// The same words for a relocation wherever it runs: on the wire, and on the command's output.
+extension RelocationSummary {
+    /// The members of the line of type `summary`.
+    package func members(seconds: Double, dryRun: Bool = false) -> JSONObject {
+        var object: JSONObject = ["outcome": .string(outcome.rawValue)]
+        if dryRun { object["dry_run"] = true }
+        object.setPath("from", bytes: from.bytes)
+        object.setPath("to", bytes: to.bytes)
+        object["method"] = method.map { .string($0.rawValue) } ?? .null
+        object["bytes"] = .integer(bytes)
+        object["seconds"] = .number(seconds)
+        if let transformed {
+            object["from_model"] = transformed.before.map { .string($0) }
+            object["to_model"] = .string(transformed.after)
+        }
+        if let setAside {
+            object["reason"] = .string(setAside.reason)
+            object.setPath("set_aside", bytes: setAside.store.bytes)
+            object.setPath("archive", bytes: setAside.archive.bytes)
+        }
+        if !losses.isEmpty { object["removes"] = losses.json }
+        if let archive { object.setPath("archive", bytes: archive.bytes) }
+        object["notes"] = notes.isEmpty ? nil : .array(notes.map { .string($0) })
+        return object
+    }
+}
+
+extension RelocationFailure {
+    /// The outcome's word.
+    package var outcome: String {
+        switch kind {
+        case .conflict: "conflict"
+        case .busy, .interrupted: "busy"
+        case .badData, .unusablePlace, .notPermitted: "refused"
+        case .failed: "failed"
+        }
+    }
+
+    /// The members of the line of type `summary`.
+    package func members(source: FilePath, seconds: Double) -> JSONObject {
+        var object: JSONObject = ["outcome": .string(outcome)]
+        object.setPath("from", bytes: source.bytes)
+        object["seconds"] = .number(seconds)
+        object["error"] = .object([
+            "code": .string(code), "message": .string(message), "hint": .string(remedy),
+            "exit": .integer(Int64(exitCode)),
+        ])
+        if !holders.isEmpty { object["holders"] = .array(holders.map { .object($0.json) }) }
+        if !sides.isEmpty { object["sides"] = .array(sides.map { .object($0.json) }) }
+        return object
+    }
+
+    /// The exit code that a command ends with, one of sysexits(3).
+    package var exitCode: Int32 {
+        switch kind {
+        case .conflict: 73
+        case .busy: 75
+        case .badData: 65
+        case .unusablePlace, .failed: 74
+        case .interrupted: 130
+        case .notPermitted: 77
+        }
+    }
+}
+
+extension RelocationEvent {
+    /// The event as a line's type and members; nil for those that only a progress bar needs.
+    package var line: (type: String, members: JSONObject)? {
+        switch self {
+        case .plan(let sentence, let bytes):
+            ("plan", ["text": .string(sentence), "bytes_to_copy": .integer(bytes)])
+        case .recovered(let text): ("recovered", ["text": .string(text)])
+        case .note(let text): ("note", ["text": .string(text)])
+        case .waiting(let holders): ("waiting", ["holders": .array(holders.map { .object($0.json) })])
+        case .copied(let bytes, let total): ("progress", ["bytes": .integer(bytes), "of": .integer(total)])
+        case .transforming(let fraction, let doing):
+            ("progress", ["fraction": .number(fraction), "doing": .string(doing)])
+        case .published: nil
+        }
+    }
+}
+
+extension StoreLosses {
+    /// An object for each entity and property: `objects`, `values` or `links`, and how many.
+    package var json: JSONValue {
+        .array(
+            all.map { loss in
+                var object: JSONObject = ["entity": .string(loss.entity)]
+                object["property"] = loss.property.map { .string($0) }
+                object[loss.unit.rawValue] = .integer(loss.count)
+                return .object(object)
+            })
+    }
+}
+
+extension FileHolder {
+    package var json: JSONObject {
+        var object: JSONObject = ["pid": .integer(Int64(pid)), "program": .string(program)]
+        if isElsewhere { object["elsewhere"] = true }
+        return object
+    }
+}
+
+extension ConflictSide {
+    package var json: JSONObject {
+        var object: JSONObject = ["role": .string(role.rawValue)]
+        object.setPath("path", bytes: path.bytes)
+        object["modified"] = .time(Double(modified) / 1e9)
+        object["bytes"] = .integer(bytes)
+        var counts = JSONObject()
+        for (table, count) in rows { counts[table] = .integer(count) }
+        object["rows"] = .object(counts)
+        object["store_uuid"] = storeUUID.map { .string($0) } ?? .null
+        object["model"] = .array(modelIdentifiers.map { .string($0) })
+        return object
+    }
+}
+
+extension RelocationRequest {
+    /// What a client asks for, if what it sees under these paths is what is seen here.
+    init(_ operation: RelocateOperation) throws(WireError) {
+        guard let source = FilePath(bytes: operation.source), let group = FilePath(bytes: operation.group) else {
+            throw WireError(code: "bad_request", "a path holds a NUL")
+        }
+        guard Self.isSame(operation.groupIdentity, group), Self.isSame(operation.sourceIdentity, source) else {
+            throw WireError(code: "not_visible", "the agent sees another file there: it is in another mount namespace")
+        }
+        self.init(source: source, group: group)
+        expected = Expectation(
+            source: operation.sourceIdentity.map { FileIdentity($0) },
+            group: operation.groupIdentity.map { FileIdentity($0) })
+        name = operation.name.flatMap { FilePath.Component(bytes: $0) }
+        onConflict = try Self.word(operation.onConflict, "on_conflict") ?? .refuse
+        retirement = try Self.word(operation.retire, "retire") ?? .delete
+        deadline = operation.deadline.map { .milliseconds(Int64($0 * 1000)) } ?? .seconds(30)
+        opaque = operation.opaque
+        assumeClosed = operation.assumeClosed
+        if let word = operation.journalMode {
+            guard let mode = DatabaseHeader.JournalMode(word: word) else {
+                throw WireError(code: "bad_request", "journal_mode: \(word) is not known", hint: "wal or delete")
+            }
+            journalMode = mode
+        }
+    }
+
+    fileprivate static func word<Word: RawRepresentable<String>>(
+        _ text: String?, _ key: String
+    ) throws(WireError) -> Word? {
+        guard let text else { return nil }
+        guard let word = Word(rawValue: text) else {
+            throw WireError(code: "bad_request", "\(key): \(text) is not known")
+        }
+        return word
+    }
+
+    fileprivate static func isSame(_ identity: RelocateOperation.Identity?, _ path: FilePath) -> Bool {
+        let here = FileStatus(following: path)?.identity
+        return identity?.device == here?.device && identity?.inode == here?.inode
+    }
+}
+
+extension FileIdentity {
+    init(_ identity: RelocateOperation.Identity) {
+        self.init(device: identity.device, inode: identity.inode)
+    }
+}
+
+extension RelocateOperation {
+    /// Whether each file that it names by device and inode is the one that is seen here.
+    var namesWhatIsHere: Bool {
+        do throws(WireError) {
+            _ = try RelocationRequest(self)
+            _ = try migration
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// The migration that a client asks for; nil for none.
+    var migration: MigrationRequest? {
+        get throws(WireError) {
+            guard let model else { return nil }
+            var migration = MigrationRequest(try Self.path(model))
+            migration.version = modelVersion
+            for mapping in mappings { migration.mappings.append(try Self.path(mapping)) }
+            for text in renamings {
+                guard let renaming = ModelRenaming(text) else {
+                    throw WireError(code: "bad_request", "renamings: \(text) is none", hint: "Car=Automobile")
+                }
+                migration.renamings.append(renaming)
+            }
+            migration.allowsPartialHistory = allowsPartialHistory
+            migration.onIncompatible = try RelocationRequest.word(onIncompatible, "on_incompatible") ?? .refuse
+            if let defaultStore { migration.defaultStore = try Self.path(defaultStore) }
+            return migration
+        }
+    }
+
+    private static func path(_ file: NamedFile) throws(WireError) -> FilePath {
+        guard let path = FilePath(bytes: file.path) else {
+            throw WireError(code: "bad_request", "a path holds a NUL")
+        }
+        guard RelocationRequest.isSame(file.identity, path) else {
+            throw WireError(
+                code: "not_visible", "the agent sees another \(PrintablePath(path)): it is in another mount namespace")
+        }
+        return path
+    }
+}

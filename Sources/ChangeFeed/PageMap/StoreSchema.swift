@@ -1,0 +1,199 @@
+import Glibc
+import SQLiteFormat
+
+/// The content of `sqlite_schema`, kept current page by page, and what each b-tree's changes are charged to.
+struct StoreSchema: Sendable {
+    /// A b-tree. Its place in the list is its number, which stays when the tree is moved or renamed.
+    private struct Tree {
+        var entry: SchemaEntry
+        /// The table, and the virtual tables that show what it holds.
+        var charged: Set<String>
+    }
+
+    /// The number of `sqlite_schema`'s own b-tree.
+    static let own = 0
+    /// What the schema is called by SQLite itself.
+    static let name = "sqlite_schema"
+
+    /// The pages of its b-tree and its overflow chains, by number.
+    private var pages: [UInt32: [UInt8]] = [:]
+    private var size = 0
+    private var entries: Set<SchemaEntry> = []
+    private var trees: [Tree?] = [nil]
+    private var isStale = false
+
+    /// Bytes of its pages that are kept, and trees that may ever have been: beyond, the schema isn't followed.
+    private static let mostBytes = 64 << 20
+    private static let mostTrees = 1 << 20
+
+    /// What became of the trees.
+    struct Update {
+        /// Those that are new, or begin on another page.
+        var roots: [(root: UInt32, tree: Int)] = []
+        var charged: Set<String> = []
+    }
+
+    /// The names that a change of the tree is charged to.
+    func charged(_ tree: Int) -> Set<String> { trees[tree]?.charged ?? [] }
+
+    /// Whether the tree begins on that page.
+    func hasRoot(_ page: UInt32, _ tree: Int) -> Bool { trees[tree]?.entry.root == page }
+
+    /// Takes a page of the schema as it is now.
+    mutating func take(_ content: UnsafeRawBufferPointer, as page: UInt32) throws(Unattributable) {
+        // Page 1 has the database's header in front, which changes more often.
+        let ignored = page == 1 ? 100 : 0
+        if let known = pages[page], known.withUnsafeBytes({ $0[ignored...].isSame(as: content[ignored...]) }) {
+            pages[page] = Array(content)
+            return
+        }
+        isStale = true
+        size += content.count - (pages[page]?.count ?? 0)
+        guard size <= Self.mostBytes else { throw .tooLarge }
+        pages[page] = Array(content)
+    }
+
+    /// The database's change counter as page 1 had it.
+    var changeCounter: UInt32? { pages[1]?.withUnsafeBytes { $0.word(24) } }
+
+    /// Reads the entries anew if a page has changed; nil when none has.
+    mutating func refresh(_ format: PageFormat) throws(Unattributable) -> Update? {
+        guard isStale else { return nil }
+        isStale = false
+        var reading = SchemaReading(pages: pages, format: format)
+        try reading.read(1)
+        pages = pages.filter { reading.visited.contains($0.key) }
+        size = pages.values.reduce(0) { $0 + $1.count }
+        return try replace(with: reading.entries)
+    }
+
+    private mutating func replace(with new: [SchemaEntry]) throws(Unattributable) -> Update {
+        var update = Update()
+        let now = Set(new)
+        for entry in entries.symmetricDifference(now) where entry.type != "trigger" && entry.type != "view" {
+            update.charged.insert(entry.table)
+        }
+        update.charged.insert(Self.name)
+        for name in update.charged { update.charged.formUnion(VirtualTables(Array(entries)).dependents(of: name)) }
+        entries = now
+
+        let virtual = VirtualTables(new)
+        for name in update.charged { update.charged.formUnion(virtual.dependents(of: name)) }
+        var numbered: [(Int, SchemaEntry)] = []
+        var former = FormerTrees(trees.map { $0?.entry })
+        var rest = new.filter { $0.root != 0 }
+        // Those that stayed; those that auto-vacuum or VACUUM moved; those that were renamed.
+        for way in FormerTrees.ways {
+            rest = rest.filter { entry in
+                guard let number = former.claim(entry, way) else { return true }
+                if trees[number]?.entry.root != entry.root { update.roots.append((entry.root, number)) }
+                numbered.append((number, entry))
+                return false
+            }
+        }
+        for entry in rest {
+            update.roots.append((entry.root, trees.count))
+            numbered.append((trees.count, entry))
+            trees.append(nil)
+        }
+        guard trees.count <= Self.mostTrees else { throw .tooLarge }
+        for number in former.left { trees[number] = nil }
+        var charges: [String: Set<String>] = [:]
+        for (number, entry) in numbered {
+            let charged = charges[entry.table] ?? virtual.dependents(of: entry.table).union([entry.table])
+            charges[entry.table] = charged
+            trees[number] = Tree(entry: entry, charged: charged)
+        }
+        return update
+    }
+}
+
+extension Slice<UnsafeRawBufferPointer> {
+    fileprivate func isSame(as other: Self) -> Bool {
+        guard let one = UnsafeRawBufferPointer(rebasing: self).baseAddress,
+            let two = UnsafeRawBufferPointer(rebasing: other).baseAddress
+        else { return isEmpty && other.isEmpty }
+        return count == other.count && memcmp(one, two, count) == 0
+    }
+}
+
+/// The trees that no entry of the new schema has claimed yet.
+private struct FormerTrees {
+    enum Way { case both, name, root }
+    static let ways: [Way] = [.both, .name, .root]
+
+    private var byRoot: [UInt32: Int] = [:]
+    private var byName: [String: Int] = [:]
+    private(set) var left: Set<Int> = []
+
+    init(_ entries: [SchemaEntry?]) {
+        for (number, entry) in entries.enumerated() {
+            guard let entry else { continue }
+            byRoot[entry.root] = number
+            byName[entry.name] = number
+            left.insert(number)
+        }
+    }
+
+    mutating func claim(_ entry: SchemaEntry, _ way: Way) -> Int? {
+        let found =
+            switch way {
+            case .both: byRoot[entry.root].flatMap { byName[entry.name] == $0 ? $0 : nil }
+            case .name: byName[entry.name]
+            case .root: byRoot[entry.root]
+            }
+        return found.flatMap { left.remove($0) }
+    }
+}
+
+/// One walk over the schema's b-tree, in pages that are kept.
+private struct SchemaReading {
+    let pages: [UInt32: [UInt8]]
+    let format: PageFormat
+    private(set) var entries: [SchemaEntry] = []
+    private(set) var visited: Set<UInt32> = []
+
+    init(pages: [UInt32: [UInt8]], format: PageFormat) {
+        self.pages = pages
+        self.format = format
+    }
+
+    mutating func read(_ number: UInt32) throws(Unattributable) {
+        guard let content = pages[number], visited.insert(number).inserted else { throw .schemaNotUnderstood }
+        var children: [UInt32] = []
+        var records: [[UInt8]]? = []
+        content.withUnsafeBytes { bytes in
+            guard let page = BTreePage(bytes, page: number, format), page.kind.isTable else { return records = nil }
+            if page.kind.isInterior {
+                guard let links = PageLinks(page) else { return records = nil }
+                children = links.children
+            } else {
+                records = self.records(of: page, bytes)
+            }
+        }
+        guard let records else { throw .schemaNotUnderstood }
+        for record in records {
+            guard let entry = record.withUnsafeBytes({ SchemaEntry(record: $0, format.encoding) }) else {
+                throw .schemaNotUnderstood
+            }
+            entries.append(entry)
+        }
+        for child in children { try read(child) }
+    }
+
+    private mutating func records(of page: BTreePage, _ bytes: UnsafeRawBufferPointer) -> [[UInt8]]? {
+        var records: [[UInt8]] = []
+        for index in 0..<page.cellCount {
+            guard let payload = page.payload(index) else { return nil }
+            var record = Array(bytes[payload.local])
+            var next = payload.overflow
+            while record.count < payload.length {
+                guard let content = pages[next], visited.insert(next).inserted else { return nil }
+                record += content[4..<min(format.usableSize, 4 + payload.length - record.count)]
+                next = content.withUnsafeBytes { $0.word(0) }
+            }
+            records.append(record)
+        }
+        return records
+    }
+}

@@ -1,0 +1,165 @@
+import FoundationEssentials
+import PropertyLists
+import SystemPackage
+
+/// Reads an archived `NSAttributeDescription`, `NSDerivedAttributeDescription` or `NSCompositeAttributeDescription`.
+struct ArchivedAttributeReader {
+    private let object: ArchivedObject
+    private let path: FilePath
+    private let element: String
+
+    /// A composite attribute's elements, theirs counted too: they may contain each other.
+    private static let mostElements = 10_000
+
+    init(_ object: ArchivedObject, path: FilePath, element: String) {
+        self.object = object
+        self.path = path
+        self.element = element
+    }
+
+    /// Throws `ModelError`.
+    func attribute(named name: String) throws -> AttributeDescription {
+        var left = Self.mostElements
+        return try attribute(named: name, depth: 0, &left)
+    }
+
+    private func attribute(named name: String, depth: Int, _ left: inout Int) throws -> AttributeDescription {
+        let code = object.integer("NSAttributeType") ?? 0
+        guard let type = Int32(exactly: code).flatMap(AttributeType.init) else {
+            throw malformed("\(code) is no attribute type")
+        }
+        var attribute = AttributeDescription(name: name, type: type)
+        let flags = ArchivedPropertyFlags(object)
+        attribute.isOptional = flags.isOptional
+        attribute.isTransient = flags.isTransient
+        attribute.isReadOnly = flags.isReadOnly
+        attribute.allowsCloudEncryption = flags.allowsCloudEncryption
+        attribute.isIndexedBySpotlight = flags.isIndexedBySpotlight
+        attribute.isIndexed = object.isTrue("NSIsIndexed")
+        attribute.valueClassName = object.string("NSAttributeValueClassName").flatMap {
+            // The class that Core Data gives the type's values isn't worth mention.
+            $0 == type.valueClassName ?? "" ? nil : $0
+        }
+        attribute.valueTransformerName = object.string("NSValueTransformerName")
+        let storage = object.integer("NSFlagsKey") ?? 0
+        attribute.allowsExternalBinaryDataStorage = storage & 4 != 0
+        attribute.preservesValueInHistoryOnDeletion = storage & 16 != 0
+        attribute.renamingIdentifier = object.string("NSRenamingIdentifier") ?? name
+        attribute.versionHashModifier = object.string("NSVersionHashModifier")
+        for (key, member) in object.members("NSUserInfo") {
+            attribute.userInfo[key] = member.text ?? member.plainText
+        }
+        attribute.defaultValue = defaultValue(type)
+        attribute.validations = validations
+        attribute.derivation = try derivation()
+        attribute.elements = try elements(depth, &left)
+        return attribute
+    }
+
+    private func derivation() throws -> AttributeDescription.Derivation? {
+        guard object.className == "NSDerivedAttributeDescription" else { return nil }
+        guard let expression = object.object("NSDerivationExpression") else {
+            throw malformed("the derived attribute has no expression")
+        }
+        return .init(
+            expression: ArchivedPredicate.format(expression: expression),
+            filteringPredicate: object.object("NSFilteringPredicate").map { ArchivedPredicate.format($0) })
+    }
+
+    private func elements(_ depth: Int, _ left: inout Int) throws -> [AttributeDescription] {
+        let parts = object.elements("NSElements")
+        left -= parts.count
+        guard parts.isEmpty || depth < 16, left > 0 else {
+            throw malformed("composite attributes are nested too deep")
+        }
+        var found: [AttributeDescription] = []
+        for part in parts {
+            let name = part.string("NSPropertyName") ?? ""
+            let reader = ArchivedAttributeReader(part, path: path, element: element + "." + name)
+            found.append(try reader.attribute(named: name, depth: depth + 1, &left))
+        }
+        return found
+    }
+
+    private var validations: [ValidationRule] {
+        let codes = object.numbers("NSValidationWarnings")
+        return object.elements("NSValidationPredicates").enumerated().map { index, predicate in
+            ValidationRule(
+                predicate: ArchivedPredicate.format(predicate),
+                errorCode: index < codes.count ? codes[index].map(Int.init) : nil)
+        }
+    }
+
+    private func defaultValue(_ type: AttributeType) -> AttributeValue? {
+        if let plain = object["NSDefaultValue"], let value = Self.value(plain, type) { return value }
+        guard let archived = object.object("NSDefaultValue") else { return nil }
+        switch archived.className {
+        case "NSMutableString": return archived.string("NS.string").map { .string($0) }
+        case "NSDate": return Self.real(archived["NS.time"]).map { .date($0) }
+        case "NSData", "NSMutableData": return archived["NS.data"]?.data.map { .data($0) }
+        case "NSURL": return archived.string("NS.relative").map { .url($0) }
+        case "NSUUID":
+            guard let bytes = archived["NS.uuidbytes"]?.data, bytes.count == 16 else { return nil }
+            return bytes.withUnsafeBytes { .uuid(UUID(uuid: $0.loadUnaligned(as: uuid_t.self))) }
+        case "NSDecimalNumber": return ArchivedDecimal.digits(archived).map { .decimal($0) }
+        default: return .archived(className: archived.className)
+        }
+    }
+
+    private static func value(_ value: PropertyListValue, _ type: AttributeType) -> AttributeValue? {
+        switch (value, type) {
+        case (_, .boolean): value.boolean.map { .boolean($0) }
+        case (_, .double), (_, .float): real(value).map { .real($0) }
+        case (.integer(let number), .decimal): .decimal(String(number))
+        case (.real(let number), .decimal): .decimal("\(number)")
+        case (.integer(let number), _): .integer(number)
+        case (.boolean(let truth), _): .integer(truth ? 1 : 0)
+        case (.real(let number), .integer16), (.real(let number), .integer32), (.real(let number), .integer64):
+            Int64(exactly: number.rounded()).map { .integer($0) }
+        case (.real(let number), _): .real(number)
+        case (.string(let text), .uri): .url(text)
+        case (.string(let text), _): .string(text)
+        case (.date(let seconds), _): .date(seconds)
+        case (.data(let bytes), _): .data(bytes)
+        default: nil
+        }
+    }
+
+    private static func real(_ value: PropertyListValue?) -> Double? {
+        switch value {
+        case .real(let number)?, .date(let number)?: number
+        case .integer(let number)?: Double(number)
+        case .boolean(let truth)?: truth ? 1 : 0
+        default: nil
+        }
+    }
+
+    private func malformed(_ message: String) -> ModelError {
+        ModelError(.malformed, path, element: element, message, remedy: "compile the model again")
+    }
+}
+
+/// An archived `NSDecimalNumber`: up to 128 bits of mantissa, and a power of ten.
+private enum ArchivedDecimal {
+    static func digits(_ object: ArchivedObject) -> String? {
+        guard let bytes = object["NS.mantissa"]?.data, bytes.count <= 16, let exponent = object.integer("NS.exponent"),
+            (-200...200).contains(exponent)
+        else { return nil }
+        // Words of 16 bits, the lowest first; `NS.mantissa.bo` says how each is written: 1 for little-endian.
+        let isLittle = object.integer("NS.mantissa.bo") != 2
+        var mantissa: UInt128 = 0
+        for index in stride(from: bytes.count - 2, through: 0, by: -2) {
+            let (low, high) = isLittle ? (bytes[index], bytes[index + 1]) : (bytes[index + 1], bytes[index])
+            mantissa = mantissa << 16 | UInt128(high) << 8 | UInt128(low)
+        }
+        let sign = object.isTrue("NS.negative") && mantissa != 0 ? "-" : ""
+        return sign + placed(String(mantissa), Int(exponent))
+    }
+
+    /// The digits with the point where the power of ten puts it.
+    private static func placed(_ digits: String, _ exponent: Int) -> String {
+        guard exponent < 0 else { return digits == "0" ? digits : digits + String(repeating: "0", count: exponent) }
+        let padded = String(repeating: "0", count: max(0, 1 - exponent - digits.count)) + digits
+        return padded.dropLast(-exponent) + "." + padded.suffix(-exponent)
+    }
+}

@@ -1,0 +1,162 @@
+import FoundationEssentials
+import PropertyLists
+
+/// Archived `NSPredicate`s and `NSExpression`s as the format language writes them (Predicate Programming Guide,
+/// "Predicate Format String Syntax"). A version hash covers a derivation's text, so each character counts.
+///
+/// An archive's objects may refer to each other in circles, or each twice to the next one: the depth and the length are
+/// bounded, and what is beyond that is left out as “…”.
+struct ArchivedPredicate {
+    private static let deepest = 100
+    /// Characters that may still be written; a part costs some even when it writes none.
+    private var left = 200_000
+
+    private init() {}
+
+    static func format(_ predicate: ArchivedObject) -> String {
+        var formatter = ArchivedPredicate()
+        return formatter.format(predicate, depth: 0)
+    }
+
+    static func format(expression: ArchivedObject) -> String {
+        var formatter = ArchivedPredicate()
+        return formatter.format(expression: expression, depth: 0)
+    }
+
+    private mutating func spend(_ characters: Int) -> Bool {
+        left -= characters + 20
+        return left > 0
+    }
+
+    private mutating func written(_ text: String) -> String { spend(text.utf8.count) ? text : "…" }
+
+    // MARK: Predicates
+
+    private mutating func format(_ predicate: ArchivedObject, depth: Int) -> String {
+        guard depth < Self.deepest, spend(0) else { return "…" }
+        switch predicate.className {
+        case "NSComparisonPredicate": return comparison(predicate, depth)
+        case "NSCompoundPredicate": return compound(predicate, depth)
+        case "NSFalsePredicate": return "FALSEPREDICATE"
+        default: return "TRUEPREDICATE"
+        }
+    }
+
+    private mutating func compound(_ predicate: ArchivedObject, _ depth: Int) -> String {
+        var parts: [String] = []
+        for part in predicate.elements("NSSubpredicates") where left > 0 {
+            let text = format(part, depth: depth + 1)
+            let isJoined = part.className == "NSCompoundPredicate" && part.integer("NSCompoundPredicateType") != 0
+            parts.append(isJoined ? "(\(text))" : text)
+        }
+        switch predicate.integer("NSCompoundPredicateType") {
+        case 0?: return "NOT " + (parts.first ?? "")
+        case 2?: return parts.joined(separator: " OR ")
+        default: return parts.joined(separator: " AND ")
+        }
+    }
+
+    private mutating func comparison(_ predicate: ArchivedObject, _ depth: Int) -> String {
+        let operation = predicate.object("NSPredicateOperator")
+        let options = operation?.integer("NSFlags") ?? operation?.integer("NSOptions") ?? 0
+        let suffix = options & 3 == 0 ? "" : "[" + (options & 1 != 0 ? "c" : "") + (options & 2 != 0 ? "d" : "") + "]"
+        let modifier =
+            switch operation?.integer("NSModifier") {
+            case 1?: "ALL "
+            case 2?: "ANY "
+            default: ""
+            }
+        let sign = Self.symbol(operation?.integer("NSOperatorType") ?? 4)
+        let one = side("NSLeftExpression", of: predicate, depth)
+        let other = side("NSRightExpression", of: predicate, depth)
+        return modifier + one + " " + sign + suffix + " " + other
+    }
+
+    private mutating func side(_ field: String, of predicate: ArchivedObject, _ depth: Int) -> String {
+        guard let expression = predicate.object(field) else { return "nil" }
+        return format(expression: expression, depth: depth + 1)
+    }
+
+    /// `NSPredicateOperatorType`.
+    private static func symbol(_ type: Int64) -> String {
+        switch type {
+        case 0: "<"
+        case 1: "<="
+        case 2: ">"
+        case 3: ">="
+        case 5: "!="
+        case 6: "MATCHES"
+        case 7: "LIKE"
+        case 8: "BEGINSWITH"
+        case 9: "ENDSWITH"
+        case 10: "IN"
+        case 99: "CONTAINS"
+        case 100: "BETWEEN"
+        default: "=="
+        }
+    }
+
+    // MARK: Expressions
+
+    private mutating func format(expression: ArchivedObject, depth: Int) -> String {
+        guard depth < Self.deepest, spend(0) else { return "…" }
+        switch expression.className {
+        case "NSConstantValueExpression": return written(Self.constant(expression))
+        case "NSSelfExpression": return "SELF"
+        case "NSVariableExpression": return written("$" + (expression.string("NSVariable") ?? ""))
+        case "NSKeyPathSpecifierExpression": return written(expression.string("NSKeyPath") ?? "")
+        case "NSKeyPathExpression": return keyPath(expression, depth)
+        case "NSAggregateExpression":
+            return "{" + elements("NSCollection", of: expression, depth).joined(separator: ", ") + "}"
+        case "NSFunctionExpression": return function(expression, depth)
+        default: return written(expression.className)
+        }
+    }
+
+    private mutating func elements(_ field: String, of expression: ArchivedObject, _ depth: Int) -> [String] {
+        var found: [String] = []
+        for element in expression.elements(field) where left > 0 {
+            found.append(format(expression: element, depth: depth + 1))
+        }
+        return found
+    }
+
+    private mutating func operand(of expression: ArchivedObject, _ depth: Int) -> String {
+        guard let operand = expression.object("NSOperand") else { return "SELF" }
+        return format(expression: operand, depth: depth + 1)
+    }
+
+    private mutating func keyPath(_ expression: ArchivedObject, _ depth: Int) -> String {
+        let path = elements("NSArguments", of: expression, depth).joined(separator: ".")
+        let isPlain = expression.object("NSOperand").map { $0.className == "NSSelfExpression" } ?? true
+        return isPlain ? path : operand(of: expression, depth) + "." + path
+    }
+
+    private mutating func function(_ expression: ArchivedObject, _ depth: Int) -> String {
+        let selector = written(expression.string("NSSelectorName") ?? "")
+        let arguments = elements("NSArguments", of: expression, depth)
+        let isBuiltIn = expression.object("NSOperand")?.string("NSConstantValueClassName") == "_NSPredicateUtilities"
+        guard isBuiltIn else {
+            let parts = [operand(of: expression, depth), "\"\(selector)\""] + arguments
+            return "FUNCTION(" + parts.joined(separator: ", ") + ")"
+        }
+        let arithmetic = ["add:to:": "+", "from:subtract:": "-", "multiply:by:": "*", "divide:by:": "/"]
+        if let sign = arithmetic[selector], arguments.count == 2 { return arguments.joined(separator: " \(sign) ") }
+        return selector + "(" + arguments.joined(separator: ", ") + ")"
+    }
+
+    private static func constant(_ expression: ArchivedObject) -> String {
+        switch expression["NSConstantValue"] {
+        case nil: return "nil"
+        case .string(let text)?:
+            return "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+        case .integer(let number)?: return "\(number)"
+        case .real(let number)?: return "\(number)"
+        case .boolean(let truth)?: return truth ? "1" : "0"
+        default: break
+        }
+        guard let object = expression.object("NSConstantValue") else { return "nil" }
+        if case .real(let seconds)? = object["NS.time"] { return "CAST(\(seconds), \"NSDate\")" }
+        return object.string("NS.string").map { "\"\($0)\"" } ?? object.className
+    }
+}

@@ -1,0 +1,200 @@
+import FoundationEssentials
+import ManagedObjectModels
+import PropertyLists
+
+/// Reads archived `NSExpression`s and `NSPredicate`s, as Xcode's mapping models and compiled ones hold them.
+struct ArchivedExpressionReader {
+    private static let deepest = 60
+    /// Objects that are referred to often count each time.
+    private var left = 20_000
+
+    /// Throws `MappingFault`.
+    static func expression(_ bytes: [UInt8]) throws(MappingFault) -> MappingExpression {
+        let archive: KeyedArchive
+        do { archive = try KeyedArchive(bytes) } catch {
+            throw MappingFault("the archived expression is damaged: \(error.message)")
+        }
+        return try expression(archive.root)
+    }
+
+    static func expression(_ object: ArchivedObject) throws(MappingFault) -> MappingExpression {
+        var reader = ArchivedExpressionReader()
+        return try reader.expression(object, 0)
+    }
+
+    private mutating func spend(_ depth: Int) throws(MappingFault) {
+        left -= 1
+        guard depth < Self.deepest, left > 0 else {
+            throw MappingFault("the archived expression is too long or nested too deep")
+        }
+    }
+
+    // MARK: Expressions
+
+    private mutating func expression(_ object: ArchivedObject, _ depth: Int) throws(MappingFault) -> MappingExpression {
+        try spend(depth)
+        switch object.className {
+        case "NSConstantValueExpression": return .constant(try Self.constant(object))
+        case "NSSelfExpression": return .evaluatedObject
+        case "NSVariableExpression": return .variable(try Self.text(object, "NSVariable"))
+        case "NSKeyPathSpecifierExpression": return .keyPath(of: .evaluatedObject, try Self.text(object, "NSKeyPath"))
+        case "NSKeyPathExpression": return try keyPath(object, depth)
+        case "NSFunctionExpression": return try function(object, depth)
+        case "NSAggregateExpression": return .aggregate(try elements(object, "NSCollection", depth))
+        case "NSTernaryExpression":
+            return .conditional(
+                try predicate(try Self.object(object, "NSPredicate"), depth + 1),
+                try part(object, "NSTrueExpression", depth), try part(object, "NSFalseExpression", depth))
+        case "NSSubqueryExpression":
+            guard case .variable(let name) = try part(object, "NSVariableExpression", depth) else {
+                throw MappingFault("a subquery has no variable")
+            }
+            return .subquery(
+                try part(object, "NSCollection", depth), variable: name,
+                try predicate(try Self.object(object, "NSPredicate"), depth + 1))
+        case "NSFetchRequestExpression":
+            return .fetch(
+                try part(object, "NSFRExpression", depth), in: try part(object, "NSMOCExpression", depth),
+                isCountOnly: object.isTrue("NSCountOnlyFlag"))
+        default: throw MappingFault("an expression of class \(object.className) can't be read")
+        }
+    }
+
+    private mutating func part(
+        _ object: ArchivedObject, _ field: String, _ depth: Int
+    ) throws(MappingFault) -> MappingExpression {
+        try expression(try Self.object(object, field), depth + 1)
+    }
+
+    private mutating func elements(
+        _ object: ArchivedObject, _ field: String, _ depth: Int
+    ) throws(MappingFault) -> [MappingExpression] {
+        var found: [MappingExpression] = []
+        for element in object.elements(field) { found.append(try expression(element, depth + 1)) }
+        return found
+    }
+
+    private mutating func keyPath(_ object: ArchivedObject, _ depth: Int) throws(MappingFault) -> MappingExpression {
+        var keys: [String] = []
+        for argument in try elements(object, "NSArguments", depth) {
+            switch argument {
+            case .keyPath(of: .evaluatedObject, let key): keys.append(key)
+            case .constant(.string(let key)?): keys.append(key)
+            default: throw MappingFault("a key path's key is no name")
+            }
+        }
+        let path = keys.joined(separator: ".")
+        guard !path.isEmpty else { throw MappingFault("a key path is empty") }
+        guard object.object("NSOperand") != nil else { return .keyPath(of: .evaluatedObject, path) }
+        let operand = try part(object, "NSOperand", depth)
+        if case .keyPath(let inner, let first) = operand { return .keyPath(of: inner, first + "." + path) }
+        return .keyPath(of: operand, path)
+    }
+
+    private mutating func function(_ object: ArchivedObject, _ depth: Int) throws(MappingFault) -> MappingExpression {
+        let selector = try Self.text(object, "NSSelectorName")
+        let arguments = try elements(object, "NSArguments", depth)
+        guard let operand = object.object("NSOperand") else { return .function(selector, arguments) }
+        let isBuiltIn =
+            operand.string("NSConstantValueClassName") == "_NSPredicateUtilities"
+            || operand.string("NSConstantValue") == "_NSPredicateUtilities"
+        if isBuiltIn { return .function(selector, arguments) }
+        let receiver = try expression(operand, depth + 1)
+        if ["valueForKey:", "valueForKeyPath:"].contains(selector), arguments.count == 1,
+            case .constant(.string(let path)?) = arguments[0]
+        {
+            if case .keyPath(let inner, let first) = receiver { return .keyPath(of: inner, first + "." + path) }
+            return .keyPath(of: receiver, path)
+        }
+        return .message(to: receiver, selector: selector, arguments)
+    }
+
+    private static func constant(_ object: ArchivedObject) throws(MappingFault) -> AttributeValue? {
+        switch object["NSConstantValue"] {
+        case nil: return nil
+        case .string(let text)?: return .string(text)
+        case .integer(let value)?: return .integer(value)
+        case .real(let value)?: return .real(value)
+        case .boolean(let value)?: return .boolean(value)
+        case .date(let seconds)?: return .date(seconds)
+        case .data(let bytes)?: return .data(bytes)
+        default: break
+        }
+        guard let value = object.object("NSConstantValue") else { return nil }
+        switch value.className {
+        case "NSNull": return nil
+        case "NSDate":
+            switch value["NS.time"] {
+            case .real(let seconds)?: return .date(seconds)
+            case .integer(let seconds)?: return .date(Double(seconds))
+            default: break
+            }
+        case "NSMutableString", "NSString": if let text = value.string("NS.string") { return .string(text) }
+        case "NSUUID":
+            if case .data(let bytes)? = value["NS.uuidbytes"], let uuid = UUID(bytes: bytes) { return .uuid(uuid) }
+        case "NSMutableData", "NSData": if case .data(let bytes)? = value["NS.data"] { return .data(bytes) }
+        default: break
+        }
+        throw MappingFault("a constant of class \(value.className) can't be read")
+    }
+
+    // MARK: Predicates
+
+    private mutating func predicate(_ object: ArchivedObject, _ depth: Int) throws(MappingFault) -> MappingPredicate {
+        try spend(depth)
+        switch object.className {
+        case "NSTruePredicate": return .constant(true)
+        case "NSFalsePredicate": return .constant(false)
+        case "NSComparisonPredicate": return .comparison(try comparison(object, depth))
+        case "NSCompoundPredicate":
+            var parts: [MappingPredicate] = []
+            for part in object.elements("NSSubpredicates") { parts.append(try predicate(part, depth + 1)) }
+            switch object.integer("NSCompoundPredicateType") {
+            case 0?:
+                guard let part = parts.first else { throw MappingFault("a negation negates nothing") }
+                return .not(part)
+            case 2?: return .or(parts)
+            default: return .and(parts)
+            }
+        default: throw MappingFault("a predicate of class \(object.className) can't be read")
+        }
+    }
+
+    private mutating func comparison(
+        _ object: ArchivedObject, _ depth: Int
+    ) throws(MappingFault) -> MappingPredicate.Comparison {
+        let archived = try Self.object(object, "NSPredicateOperator")
+        let number = archived.integer("NSOperatorType").flatMap { Int(exactly: $0) }
+        guard let number, let known = MappingPredicate.Comparison.Operator(rawValue: number) else {
+            throw MappingFault("a comparison's operator can't be read")
+        }
+        var comparison = MappingPredicate.Comparison(
+            try part(object, "NSLeftExpression", depth), known, try part(object, "NSRightExpression", depth))
+        let modifier = archived.integer("NSModifier").flatMap { Int(exactly: $0) } ?? 0
+        comparison.modifier = MappingPredicate.Comparison.Modifier(rawValue: modifier) ?? .direct
+        let options = archived.integer("NSFlags") ?? archived.integer("NSOptions") ?? 0
+        comparison.isCaseInsensitive = options & 1 != 0
+        comparison.isDiacriticInsensitive = options & 2 != 0
+        return comparison
+    }
+
+    // MARK: Fields
+
+    private static func text(_ object: ArchivedObject, _ field: String) throws(MappingFault) -> String {
+        guard let found = object.string(field) else { throw MappingFault("\(object.className) has no \(field)") }
+        return found
+    }
+
+    private static func object(_ object: ArchivedObject, _ field: String) throws(MappingFault) -> ArchivedObject {
+        guard let found = object.object(field) else { throw MappingFault("\(object.className) has no \(field)") }
+        return found
+    }
+}
+
+extension UUID {
+    /// Nil for other than 16 bytes.
+    package init?(bytes: [UInt8]) {
+        guard bytes.count == 16 else { return nil }
+        self = bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
+    }
+}

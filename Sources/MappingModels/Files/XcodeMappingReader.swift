@@ -1,0 +1,260 @@
+import FoundationEssentials
+import PropertyLists
+
+/// Reads Xcode's `.xcmappingmodel`: `xcmapping.xml` is a Core Data XML store of objects that refer to each other by
+/// number, expressions in it are keyed archives (found on the files that Xcode wrote; Apple documents nothing of it).
+///
+/// It holds no version hashes: Xcode's compiler puts them in, with the values that are automatic.
+struct XcodeMappingReader {
+    private static let mostObjects = 100_000
+    private let objects: [String: XcodeObject]
+    /// By an object's id, those that name it as what they belong to.
+    private let owners: [String: [String]]
+
+    /// Throws `MappingFault`.
+    static func read(_ bytes: [UInt8]) throws(MappingFault) -> MappingModel {
+        let root: MarkupElement
+        do { root = try MarkupReader.read(bytes) } catch {
+            throw MappingFault(error.message, remedy: "restore the file", line: error.line)
+        }
+        guard root.name == "database" else {
+            throw MappingFault(
+                "<\(root.name)> is no mapping model's", remedy: "name an .xcmappingmodel", line: root.line)
+        }
+        return try XcodeMappingReader(root).mappingModel(root)
+    }
+
+    private init(_ root: MarkupElement) throws(MappingFault) {
+        var objects: [String: XcodeObject] = [:]
+        for element in root.children(named: "object") {
+            let object = try XcodeObject(element)
+            guard objects.updateValue(object, forKey: object.identifier) == nil else {
+                throw MappingFault("two objects have the id “\(object.identifier)”", line: element.line)
+            }
+        }
+        guard objects.count <= Self.mostObjects else { throw MappingFault("there are \(objects.count) objects") }
+        // A relationship may be written at one of its ends only.
+        var owners: [String: [String]] = [:]
+        for object in objects.values {
+            for reference in ["mappingmodel", "entitymapping"].flatMap(object.references) {
+                owners[reference, default: []].append(object.identifier)
+            }
+        }
+        self.objects = objects
+        self.owners = owners
+    }
+
+    private func mappingModel(_ root: MarkupElement) throws(MappingFault) -> MappingModel {
+        let models = objects.values.filter { $0.type == "XDDEVMAPPINGMODEL" }
+        guard let model = models.first, models.count == 1 else {
+            throw MappingFault("there are \(models.count) mapping models in the file", line: root.line)
+        }
+        let numbered = try members(model, "entitymappings", "XDDEVENTITYMAPPING").sorted { one, other in
+            (one.number, one.identifier) < (other.number, other.identifier)
+        }
+        var mappings: [EntityMapping] = []
+        for object in numbered { mappings.append(try entityMapping(object)) }
+        var found = MappingModel(entityMappings: mappings)
+        found.sourceVersionName = model["sourcemodelpath"].flatMap(Self.versionName)
+        found.destinationVersionName = model["destinationmodelpath"].flatMap(Self.versionName)
+        return found
+    }
+
+    /// The version's name, of a path such as `App/Notes.xcdatamodeld/Notes 2.xcdatamodel`.
+    private static func versionName(_ path: String) -> String? {
+        let name = path.split(separator: "/").last.map(String.init) ?? ""
+        let stem = name.hasSuffix(".xcdatamodel") ? String(name.dropLast(".xcdatamodel".count)) : name
+        return stem.isEmpty ? nil : stem
+    }
+
+    /// Those that the object names, and those that name it.
+    private func members(
+        _ object: XcodeObject, _ relationship: String, _ type: String
+    ) throws(MappingFault) -> [XcodeObject] {
+        var seen: Set<String> = []
+        var found: [XcodeObject] = []
+        for reference in object.references(relationship) + (owners[object.identifier] ?? []) {
+            guard let member = objects[reference] else {
+                throw MappingFault("“\(reference)” is no object's id", line: object.line, element: relationship)
+            }
+            if member.type == type, seen.insert(reference).inserted { found.append(member) }
+        }
+        return found
+    }
+
+    // MARK: Entity mappings
+
+    private func entityMapping(_ object: XcodeObject) throws(MappingFault) -> EntityMapping {
+        let (source, destination) = (object["sourcename"], object["destinationname"])
+        guard source != nil || destination != nil else {
+            throw MappingFault("an entity mapping has neither a source nor a destination", line: object.line)
+        }
+        let name = EntityMapping.name(from: source, to: destination)
+        let policy = object["migrationpolicyclassname"]
+        var mapping = EntityMapping(
+            name: name, kind: EntityMapping.kind(from: source, to: destination, hasPolicy: policy != nil),
+            sourceEntityName: source, destinationEntityName: destination)
+        mapping.entityMigrationPolicyClassName = policy
+        mapping.filter = try filter(object, name)
+        mapping.userInfo = try object.userInfo(name)
+        for attribute in try properties(object, "attributemappings", "XDDEVATTRIBUTEMAPPING", name) {
+            mapping.attributeMappings.append(try attributeMapping(attribute, name))
+        }
+        for relationship in try properties(object, "relationshipmappings", "XDDEVRELATIONSHIPMAPPING", name) {
+            mapping.relationshipMappings.append(try relationshipMapping(relationship, name))
+        }
+        return mapping
+    }
+
+    /// By name, as Xcode's compiler orders them.
+    private func properties(
+        _ object: XcodeObject, _ relationship: String, _ type: String, _ mapping: String
+    ) throws(MappingFault) -> [XcodeObject] {
+        let found = try members(object, relationship, type)
+        if let nameless = found.first(where: { $0["name"] == nil }) {
+            throw MappingFault("a property mapping has no name", line: nameless.line, element: mapping)
+        }
+        let sorted = found.sorted { ($0["name"] ?? "").precedes($1["name"] ?? "") }
+        for (one, other) in zip(sorted, sorted.dropFirst()) where one["name"] == other["name"] {
+            throw MappingFault("“\(one["name"] ?? "")” is mapped twice", line: other.line, element: mapping)
+        }
+        return sorted
+    }
+
+    /// Xcode writes the condition as text or as the archived expression that fetches the objects.
+    private func filter(_ object: XcodeObject, _ mapping: String) throws(MappingFault) -> MappingPredicate? {
+        do {
+            if let format = object.text(containing: "predicate") {
+                let predicate = try Self.predicate(format)
+                return predicate == .constant(true) ? nil : predicate
+            }
+            if let archive = try object.data(containing: "sourceexpression") {
+                return try ArchivedExpressionReader.expression(archive).fetchedPredicate()
+            }
+        } catch {
+            throw MappingFault(error.message, remedy: error.remedy, line: object.line, element: mapping)
+        }
+        return nil
+    }
+
+    private static func predicate(_ format: String) throws(MappingFault) -> MappingPredicate {
+        do { return try MappingPredicate(format: format) } catch { throw MappingFault("\(error)") }
+    }
+
+    // MARK: Property mappings
+
+    private func attributeMapping(_ object: XcodeObject, _ mapping: String) throws(MappingFault) -> PropertyMapping {
+        let name = object["name"] ?? ""
+        var found = PropertyMapping(name: name, valueExpression: try object.expression(mapping + "." + name))
+        found.isAutomatic = found.valueExpression == nil
+        found.userInfo = try object.userInfo(mapping + "." + name)
+        return found
+    }
+
+    private func relationshipMapping(_ object: XcodeObject, _ mapping: String) throws(MappingFault) -> PropertyMapping {
+        let name = object["name"] ?? ""
+        var found = PropertyMapping(name: name, valueExpression: try object.expression(mapping + "." + name))
+        found.userInfo = try object.userInfo(mapping + "." + name)
+        if found.valueExpression == nil, let keyPath = object["sourcekeypath"] {
+            found.valueExpression = try Self.instances(object, keyPath, mapping + "." + name)
+        } else if found.valueExpression == nil {
+            found.isAutomatic = object["autogenerateexpression"] != "0"
+        }
+        return found
+    }
+
+    private static func instances(
+        _ object: XcodeObject, _ keyPath: String, _ element: String
+    ) throws(MappingFault) -> MappingExpression {
+        var source: MappingExpression
+        do { source = try MappingExpression(format: keyPath) } catch {
+            throw MappingFault("\(error)", line: object.line, element: element)
+        }
+        if case .keyPath(of: .evaluatedObject, let path) = source { source = .source(path) }
+        guard let mapping = object["sourcemappingname"] else {
+            guard case .keyPath(_, let path) = source else { return source }
+            let last = path.split(separator: ".").last.map(String.init) ?? path
+            return .destinationInstances(ofRelationship: last, path)
+        }
+        return .message(
+            to: .variable("manager"), selector: "destinationInstancesForEntityMappingNamed:sourceInstances:",
+            [.constant(.string(mapping)), source])
+    }
+}
+
+/// One `<object>` of the file.
+private struct XcodeObject {
+    let identifier: String
+    let type: String
+    let line: Int
+    private let attributes: [String: String]
+    private let relationships: [String: [String]]
+
+    init(_ element: MarkupElement) throws(MappingFault) {
+        guard let identifier = element["id"], let type = element["type"] else {
+            throw MappingFault("<object> needs an id and a type", line: element.line)
+        }
+        self.identifier = identifier
+        self.type = type
+        line = element.line
+        var attributes: [String: String] = [:]
+        var relationships: [String: [String]] = [:]
+        for child in element.children {
+            guard let name = child["name"] else {
+                throw MappingFault("<\(child.name)> has no name", line: child.line, element: identifier)
+            }
+            if child.name == "attribute" { attributes[name] = child.text }
+            if child.name == "relationship" {
+                relationships[name] = (child["idrefs"] ?? "").split(separator: " ").map(String.init)
+            }
+        }
+        self.attributes = attributes
+        self.relationships = relationships
+    }
+
+    /// Nil where it is empty too.
+    subscript(attribute: String) -> String? { attributes[attribute].flatMap { $0.isEmpty ? nil : $0 } }
+
+    func references(_ relationship: String) -> [String] { relationships[relationship] ?? [] }
+
+    var number: Int { self["mappingnumber"].flatMap { Int($0) } ?? 0 }
+
+    func text(containing part: String) -> String? {
+        attributes.keys.filter { $0.contains(part) && !$0.hasSuffix("data") }.sorted().compactMap { self[$0] }.first
+    }
+
+    func data(containing part: String) throws(MappingFault) -> [UInt8]? {
+        guard let name = attributes.keys.filter({ $0.contains(part) && $0.hasSuffix("data") }).min() else { return nil }
+        return try data(name)
+    }
+
+    private func data(_ name: String) throws(MappingFault) -> [UInt8]? {
+        guard let text = self[name] else { return nil }
+        guard let data = Data(base64Encoded: text, options: .ignoreUnknownCharacters) else {
+            throw MappingFault("“\(name)” is not in base64", line: line)
+        }
+        return data.isEmpty ? nil : Array(data)
+    }
+
+    func expression(_ element: String) throws(MappingFault) -> MappingExpression? {
+        do {
+            guard let archive = try data("valueexpressiondata") else { return nil }
+            return try ArchivedExpressionReader.expression(archive)
+        } catch {
+            throw MappingFault(
+                error.message, remedy: "write the expression anew in Xcode", line: line, element: element)
+        }
+    }
+
+    func userInfo(_ element: String) throws(MappingFault) -> [String: String] {
+        guard let bytes = try data("userinfodata") else { return [:] }
+        do {
+            let members = try KeyedArchive(bytes).root.ownMembers
+            return Dictionary(
+                members.compactMap { key, value in (value.text ?? value.plainText).map { (key, $0) } },
+                uniquingKeysWith: { first, _ in first })
+        } catch {
+            throw MappingFault("the user info is damaged: \(error.message)", line: line, element: element)
+        }
+    }
+}

@@ -1,0 +1,142 @@
+extension MappingModel {
+    /// In groupstore's own form, which `MappingModelFile` reads again.
+    public var yaml: String { YAMLMappingWriter(self).text }
+}
+
+/// Writes a mapping model in groupstore's own form.
+struct YAMLMappingWriter {
+    private let model: MappingModel
+    private var lines: [String] = []
+
+    init(_ model: MappingModel) {
+        self.model = model
+        write()
+    }
+
+    var text: String { lines.joined(separator: "\n") + "\n" }
+
+    private mutating func add(_ indent: Int, _ key: String, _ value: String? = nil) {
+        let line = String(repeating: "  ", count: indent) + key + ":"
+        lines.append(value.map { line + " " + $0 } ?? line)
+    }
+
+    private mutating func write() {
+        add(0, "mapping", "1")
+        if let name = model.sourceVersionName { add(0, "source", Self.scalar(name)) }
+        if let name = model.destinationVersionName { add(0, "destination", Self.scalar(name)) }
+        write(model.preparations, "before")
+        if model.entityMappings.isEmpty {
+            add(0, "entities", "[]")
+        } else {
+            lines.append("")
+            add(0, "entities")
+            for mapping in model.entityMappings { write(mapping) }
+        }
+        write(model.completions, "after")
+    }
+
+    private mutating func write(_ steps: [MappingStep], _ key: String) {
+        guard !steps.isEmpty else { return }
+        lines.append("")
+        add(0, key)
+        for step in steps {
+            switch step {
+            case .drop(let entity, let condition):
+                lines.append("  - drop: " + Self.scalar(entity))
+                if let condition { add(2, "where", Self.scalar(condition.description)) }
+            case .sql(let statement): lines.append("  - sql: " + Self.scalar(statement))
+            }
+        }
+    }
+
+    // MARK: Entity mappings
+
+    private mutating func write(_ mapping: EntityMapping) {
+        let first = lines.count
+        let usual = EntityMapping.name(from: mapping.sourceEntityName, to: mapping.destinationEntityName)
+        if mapping.name != usual { add(2, "name", Self.scalar(mapping.name)) }
+        if let name = mapping.sourceEntityName { add(2, "from", Self.scalar(name)) }
+        if let name = mapping.destinationEntityName { add(2, "to", Self.scalar(name)) }
+        if let filter = mapping.filter { add(2, "where", Self.scalar(filter.description)) }
+        if let policy = mapping.entityMigrationPolicyClassName { add(2, "policy", Self.scalar(policy)) }
+        writeHashes(mapping)
+        if mapping.mapsOnlyWhatIsListed, mapping.destinationEntityName != nil { add(2, "only-listed", "yes") }
+        write(mapping.attributeMappings, "attributes", isAttribute: true)
+        write(mapping.relationshipMappings, "relationships", isAttribute: false)
+        write(mapping.userInfo, 2)
+        // An element of a list begins with a dash.
+        if first < lines.count { lines[first] = "  - " + lines[first].dropFirst(4) }
+    }
+
+    private mutating func writeHashes(_ mapping: EntityMapping) {
+        let hashes = [("from", mapping.sourceEntityVersionHash), ("to", mapping.destinationEntityVersionHash)]
+        guard hashes.contains(where: { $0.1 != nil }) else { return }
+        add(2, "hashes")
+        for case (let key, let hash?) in hashes { add(3, key, hash.hexadecimal) }
+    }
+
+    private mutating func write(_ mappings: [PropertyMapping], _ key: String, isAttribute: Bool) {
+        guard !mappings.isEmpty else { return }
+        add(2, key)
+        for mapping in mappings {
+            let name = Self.scalar(mapping.name)
+            let value = Self.value(mapping, isAttribute: isAttribute)
+            guard !mapping.userInfo.isEmpty else {
+                add(3, name, value)
+                continue
+            }
+            add(3, name)
+            let plain = isAttribute ? value : Self.plain(mapping)
+            add(4, "value", plain)
+            write(mapping.userInfo, 4)
+        }
+    }
+
+    private mutating func write(_ userInfo: [String: String], _ indent: Int) {
+        guard !userInfo.isEmpty else { return }
+        add(indent, "user-info")
+        for (key, value) in userInfo.sorted(by: { $0.key < $1.key }) {
+            add(indent + 1, Self.scalar(key), Self.scalar(value))
+        }
+    }
+
+    private static func value(_ mapping: PropertyMapping, isAttribute: Bool) -> String {
+        guard !isAttribute, case .message(.variable("manager"), let selector, let arguments)? = mapping.valueExpression,
+            arguments.count == 2, case .constant(.string(let name)?) = arguments[0],
+            case .keyPath(of: .variable("source"), let path) = arguments[1]
+        else { return plain(mapping) }
+        if mapping.valueExpression == .destinationInstances(of: name, path) {
+            return "{ mapping: \(scalar(name)), from: \(scalar(path)) }"
+        }
+        let last = path.split(separator: ".").last.map(String.init)
+        guard selector == "destinationInstancesForSourceRelationshipNamed:sourceInstances:", name == last else {
+            return plain(mapping)
+        }
+        return "{ from: \(scalar(path)) }"
+    }
+
+    private static func plain(_ mapping: PropertyMapping) -> String {
+        if mapping.isAutomatic { return "automatic" }
+        guard let expression = mapping.valueExpression else { return "~" }
+        let text = expression.description
+        return text == "automatic" ? "(automatic)" : scalar(text)
+    }
+
+    // MARK: Scalars
+
+    private static let reserved: Set<String> = ["", "~", "null", "Null", "NULL"]
+
+    /// Plain where YAML takes it for text whatever stands around, else in quotation marks.
+    private static func scalar(_ text: String) -> String {
+        let isPlain =
+            !reserved.contains(text) && !text.contains(": ") && !text.contains(" #") && !text.hasSuffix(":")
+            && !text.hasSuffix(" ") && text.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value < 0x7F }
+            && text.first.map { $0.isLetter || $0.isNumber || $0 == "$" || $0 == "(" || $0 == "_" } ?? false
+            && !text.contains(where: { "[]{},".contains($0) && !text.contains("(") })
+        if isPlain, !text.contains("{") { return text }
+        guard text.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F }) else {
+            return ExpressionFormat.quoted(text)
+        }
+        return "'" + text.replacing("'", with: "''") + "'"
+    }
+}

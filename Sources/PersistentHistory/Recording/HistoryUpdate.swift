@@ -1,0 +1,197 @@
+import FoundationEssentials
+import GRDB
+import SQLiteStore
+import SystemPackage
+
+/// Brings the triggers in line with the store's schema, and notes where changes may have gone unrecorded.
+struct HistoryUpdate {
+    private let database: Database
+    private let path: FilePath
+    private let isNew: Bool
+    /// Of a table without triggers: whether they were taken out by us, and nothing was written since.
+    private let isUnwritten: (String) -> Bool
+    /// Whether the schema was changed since the last time.
+    private var wasMoved = false
+    /// Whether an older version made the triggers.
+    private var isOlder = false
+    private var installed: [Int64: [HistoryTables.Trigger]] = [:]
+    /// The tables that were recorded, by the number that their triggers have.
+    private var known: [Int64: String] = [:]
+    private(set) var recorded: [String] = []
+    private(set) var unrecorded: [String: String] = [:]
+    private(set) var gaps: [String] = []
+    private(set) var hasChanged = false
+
+    init(
+        _ database: Database, _ path: FilePath, isNew: Bool, isUnwritten: @escaping (String) -> Bool = { _ in false }
+    ) throws {
+        self.database = database
+        self.path = path
+        self.isNew = isNew
+        self.isUnwritten = isUnwritten
+    }
+
+    mutating func run() throws {
+        installed = try Dictionary(grouping: HistoryTables.triggers(database)) {
+            HistorySchema.tableNumber(ofTrigger: $0.name) ?? 0
+        }
+        known = Dictionary(
+            try Row.fetchAll(database, sql: "SELECT id, name FROM GS_TABLE WHERE installed = 1").map {
+                ($0.decoded("id") ?? 0, $0.decoded("name") ?? "")
+            }, uniquingKeysWith: { first, _ in first })
+        wasMoved = try Int64.fetchOne(database, sql: "SELECT schema_version FROM GS_HISTORY") != schemaVersion()
+        try upgrade()
+        // A writer's programs may have functions and collations that this process lacks.
+        let before = try usability()
+        let triggers = try HistoryTables.foreignTriggers(database)
+        for (name, isRowid) in try tables() {
+            do {
+                let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: triggers)
+                try follow(table)
+                recorded.append(name)
+            } catch let problem as RecordedTable.Unrecordable {
+                unrecorded[name] = problem.reason
+            }
+        }
+        for (number, name) in known { try forget(number, name) }
+        for (name, problem) in try usability() where before[name] == .some(nil) {
+            if let problem { throw HistoryError.unusable(table: name, message: problem, path) }
+        }
+        try database.execute(sql: "UPDATE GS_HISTORY SET schema_version = ?", arguments: [schemaVersion()])
+    }
+
+    /// What an older version recorded is read as it is; its triggers are compared with what it would have made.
+    private mutating func upgrade() throws {
+        let version = try Int64.fetchOne(database, sql: "SELECT version FROM GS_HISTORY") ?? 0
+        guard version < HistorySchema.version else { return }
+        isOlder = true
+        hasChanged = true
+        try database.execute(sql: "DROP TABLE IF EXISTS GS_REPLACED; \(HistorySchema.replaced)")
+        try database.execute(sql: "UPDATE GS_HISTORY SET version = ?", arguments: [HistorySchema.version])
+    }
+
+    private func schemaVersion() throws -> Int64? { try Int64.fetchOne(database, sql: "PRAGMA main.schema_version") }
+
+    /// What SQLite says of statements that write a table: nil where it accepts them.
+    private func usability() throws -> [String: String?] {
+        var found: [String: String?] = [:]
+        for (name, _) in try tables() {
+            let quoted = StoreTable.quote(name)
+            let column = try String.fetchOne(
+                database, sql: "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", arguments: [name])
+            let update = column.map { "UPDATE \(quoted) SET \(StoreTable.quote($0)) = NULL" }
+            var problem: String?
+            for sql in ["INSERT INTO \(quoted) DEFAULT VALUES", "DELETE FROM \(quoted)"] + (update.map { [$0] } ?? []) {
+                do { _ = try database.makeStatement(sql: "EXPLAIN \(sql)") } catch { problem = "\(error)" }
+            }
+            found[name] = .some(problem)
+        }
+        return found
+    }
+
+    /// The apps' tables: name, and whether rows have a rowid. Not those that a virtual table keeps its content in.
+    private func tables() throws -> [(String, Bool)] {
+        try Row.fetchAll(
+            database,
+            sql: """
+                SELECT s.name, l.type, l.wr FROM sqlite_schema AS s JOIN pragma_table_list AS l
+                ON l.schema = 'main' AND l.name = s.name
+                WHERE s.type = 'table' AND s.rootpage > 0 AND s.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY s.name
+                """
+        ).compactMap { row in
+            let name = row.decoded("name", as: String.self) ?? ""
+            guard row.decoded("type", as: String.self) == "table", !HistorySchema.isOwn(name) else { return nil }
+            return (name, row.decoded("wr", as: Int.self) == 0)
+        }
+    }
+
+    // MARK: One table
+
+    private mutating func follow(_ table: RecordedTable) throws {
+        let own = installed.first { $0.value.contains { $0.table.lowercased() == table.name.lowercased() } }
+        guard let (number, triggers) = own else {
+            let former = known.first { $0.value == table.name }?.key
+            let hasRows = try Int.fetchOne(database, sql: "SELECT 1 FROM \(table.quotedName) LIMIT 1") != nil
+            let new = try install(table)
+            let wasKept = former != nil && isUnwritten(table.name)
+            // Made anew under its old name, or filled before it was noticed.
+            if former != nil || hasRows, !isNew, !wasKept { try noteGap(new, table.name) }
+            if let former { try retire(former) }
+            return
+        }
+        let wanted = HistoryTriggers(table, number: number)
+        let present = Set(triggers.map(\.sql))
+        let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { wasMoved } else { false }
+        let isWhole =
+            wanted.essential.allSatisfy { present.contains($0.sql) }
+            || isOlder && OlderTriggers(table: table, number: number, triggers: triggers).areWhole
+        let isInOrder = try !isOvertaken(number, table.name)
+        if present == Set(wanted.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered, isInOrder {
+            known[number] = nil
+            // A column that was renamed took its trigger along.
+            try database.execute(
+                sql: "UPDATE GS_TABLE SET columns = ?1, key_columns = ?2 WHERE id = ?3 AND columns <> ?1",
+                arguments: [
+                    Self.json(table.columns), table.keyColumns.isEmpty ? nil : Self.json(table.keyColumns), number,
+                ])
+            return
+        }
+        for trigger in triggers { try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))") }
+        let new = try install(table)
+        // A table that was only renamed, or got or lost columns, was recorded all the time.
+        if !isWhole || mayBeRenumbered { try noteGap(new, table.name) }
+        try retire(number)
+    }
+
+    /// Returns whether the app has made a trigger of the table since ours. SQLite runs the newest first: what that one writes
+    /// would be recorded before the change that it ran for.
+    private func isOvertaken(_ number: Int64, _ table: String) throws -> Bool {
+        try Bool.fetchOne(
+            database,
+            sql: """
+                SELECT EXISTS (
+                    SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE
+                    AND name NOT GLOB ?2
+                    AND rowid > (SELECT min(rowid) FROM sqlite_schema WHERE type = 'trigger' AND name GLOB ?2))
+                """, arguments: [table, "GS_\(number)_*"]) ?? false
+    }
+
+    private mutating func install(_ table: RecordedTable) throws -> Int64 {
+        hasChanged = true
+        try database.execute(
+            sql: "INSERT INTO GS_TABLE (name, key_columns, columns, installed) VALUES (?, ?, ?, 1)",
+            arguments: [
+                table.name, table.keyColumns.isEmpty ? nil : Self.json(table.keyColumns), Self.json(table.columns),
+            ])
+        let number = database.lastInsertedRowID
+        for trigger in HistoryTriggers(table, number: number).all { try database.execute(sql: trigger.sql) }
+        return number
+    }
+
+    /// The table's name stays for the changes that were recorded.
+    private mutating func retire(_ number: Int64) throws {
+        known[number] = nil
+        try database.execute(sql: "UPDATE GS_TABLE SET installed = 0 WHERE id = ?", arguments: [number])
+    }
+
+    /// A table that is gone: its rows went without a trigger.
+    private mutating func forget(_ number: Int64, _ name: String) throws {
+        hasChanged = true
+        for trigger in installed[number] ?? [] {
+            try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))")
+        }
+        try noteGap(number, name)
+        try retire(number)
+    }
+
+    private mutating func noteGap(_ number: Int64, _ name: String) throws {
+        gaps.append(name)
+        try database.execute(
+            sql: "INSERT INTO GS_CHANGE (table_id, operation, nonce, time) VALUES (?, ?, random(), julianday('now'))",
+            arguments: [number, HistoryChange.Operation.gap.rawValue])
+    }
+
+    private static func json(_ names: [String]) -> String? {
+        (try? JSONEncoder().encode(names)).map { String(decoding: $0, as: UTF8.self) }
+    }
+}

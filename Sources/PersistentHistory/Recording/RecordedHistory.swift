@@ -1,0 +1,156 @@
+import FoundationEssentials
+import SQLiteStore
+
+/// The history that our triggers record.
+struct RecordedHistory: HistorySource {
+    private struct Table {
+        let name: String
+        let hasKeyColumns: Bool
+        /// Nil where the table has got others since: an update that assigned one of those was recorded without it.
+        let columns: [String]?
+    }
+
+    private let reader: StoreReader
+    private let identifier: String
+    private let trimmed: Int64
+    private let trimmedNonce: Int64
+    let isOutdated: Bool
+    private let tables: [Int64: Table]
+    private let encoding: String
+
+    /// Nil when the store has none.
+    init?(_ reader: StoreReader) throws {
+        self.reader = reader
+        guard
+            try reader.integer(
+                "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('GS_HISTORY', 'GS_CHANGE')") == 2
+        else { return nil }
+        let row = try reader.prepare(
+            "SELECT identifier, version, trimmed, trimmed_nonce, schema_version FROM GS_HISTORY WHERE id = 1")
+        guard try row.step(), let identifier = row.text(0) else {
+            throw HistoryError.foreign("GS_HISTORY", reader.location.path)
+        }
+        guard row.integer(1) <= HistorySchema.version else {
+            throw HistoryError.newer(version: row.integer(1), reader.location.path)
+        }
+        self.identifier = identifier
+        trimmed = row.integer(2)
+        trimmedNonce = row.integer(3)
+        isOutdated = try reader.integer("PRAGMA main.schema_version") != row.integer(4)
+        tables = try Self.tables(reader)
+        let pragma = try reader.prepare("PRAGMA encoding")
+        encoding = try pragma.step() ? pragma.text(0) ?? "UTF-8" : "UTF-8"
+    }
+
+    /// A table that was renamed is called by its name of now: its triggers went with it.
+    private static func tables(_ reader: StoreReader) throws -> [Int64: Table] {
+        let row = try reader.prepare(
+            """
+            SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns, (
+                SELECT json_group_array(name) FROM pragma_table_xinfo(coalesce(s.tbl_name, t.name)) WHERE hidden = 0)
+            FROM GS_TABLE AS t
+            LEFT JOIN sqlite_schema AS s ON s.type = 'trigger' AND s.name = 'GS_' || t.id || '_I'
+            """)
+        var found: [Int64: Table] = [:]
+        while try row.step() {
+            let columns = names(row.text(3))
+            found[row.integer(0)] = Table(
+                name: row.text(1) ?? "", hasKeyColumns: row.integer(2) == 1,
+                columns: columns.flatMap { Set(names(row.text(4)) ?? []).isSubset(of: $0) ? $0 : nil })
+        }
+        return found
+    }
+
+    private static func names(_ json: String?) -> [String]? {
+        // Foundation's scanner looks for the place of some errors behind the last byte, and traps.
+        try? JSONDecoder().decode(
+            [String].self, from: Data(((json ?? "") + String(repeating: " ", count: 16)).utf8))
+    }
+
+    func summary() throws -> StoreHistory.Summary {
+        let recorded = try reader.prepare(
+            "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB 'GS_[0-9]*_I' ORDER BY tbl_name")
+        var names: [String] = []
+        while try recorded.step() { names.append(recorded.text(0) ?? "") }
+        let row = try reader.prepare("SELECT name, number, (time - 2440587.5) * 86400 FROM GS_SUBSCRIBER ORDER BY name")
+        var subscribers: [HistorySubscriber] = []
+        while try row.step() {
+            subscribers.append(HistorySubscriber(name: row.text(0) ?? "", number: row.integer(1), time: row.real(2)))
+        }
+        return StoreHistory.Summary(
+            kind: .groupstore, token: try current(),
+            changes: try reader.integer("SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0,
+            first: try reader.integer("SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number LIMIT 1"),
+            trimmed: trimmed,
+            tables: names, isOutdated: isOutdated, subscribers: subscribers)
+    }
+
+    func current() throws -> HistoryToken {
+        let last = try reader.prepare(
+            "SELECT number, nonce FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number DESC LIMIT 1")
+        guard try last.step() else { return try start() }
+        return HistoryToken(history: identifier, number: last.integer(0), nonce: last.integer(1))
+    }
+
+    func start() throws -> HistoryToken { HistoryToken(history: identifier, number: trimmed, nonce: trimmedNonce) }
+
+    func check(_ token: HistoryToken) throws {
+        guard token.history == identifier else { throw StoreHistory.Discontinuity.epoch }
+        if token.number == trimmed {
+            guard token.nonce == trimmedNonce else { throw StoreHistory.Discontinuity.epoch }
+            return
+        }
+        guard token.number > trimmed else { throw StoreHistory.Discontinuity.trimmed }
+        let row = try reader.prepare("SELECT nonce FROM GS_CHANGE WHERE number = \(token.number)")
+        guard try row.step(), row.integer(0) == token.nonce else { throw StoreHistory.Discontinuity.epoch }
+    }
+
+    func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws {
+        let row = try reader.prepare(
+            """
+            SELECT number, nonce, table_id, operation, key, \(Self.assigned), author, (time - 2440587.5) * 86400
+            FROM GS_CHANGE AS c WHERE number >= \(number) AND \(Self.isChange) ORDER BY number
+            """)
+        while try row.step() {
+            guard try body(change(row)) else { return }
+        }
+    }
+
+    func number(ofLast count: Int) throws -> Int64? {
+        try reader.integer(
+            """
+            SELECT min(number) FROM
+            (SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number DESC LIMIT \(count))
+            """)
+    }
+
+    private static let isChange = "operation <> \(HistorySchema.assignment)"
+
+    /// The columns' bits of the update `c`: version 1 had them in its own row, and now they are in those right before it.
+    private static let assigned = """
+        CASE operation WHEN 1 THEN columns | (SELECT coalesce(sum(DISTINCT n.columns), 0) FROM GS_CHANGE AS n
+        WHERE n.number < c.number AND n.number > coalesce((SELECT p.number FROM GS_CHANGE AS p
+        WHERE p.number < c.number AND p.\(isChange) ORDER BY p.number DESC LIMIT 1), 0)
+        AND n.table_id = c.table_id AND n.key = c.key) END
+        """
+
+    private func change(_ row: SQLiteStatement) throws -> HistoryChange {
+        guard let operation = HistoryChange.Operation(rawValue: row.integer(3)) else {
+            throw HistoryError.foreign("a row of GS_CHANGE", reader.location.path)
+        }
+        let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: nil)
+        let key: [SQLiteValue] =
+            operation == .gap
+            ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding) : [row.value(4)]
+        return HistoryChange(
+            number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, operation: operation,
+            key: key, columns: operation == .update ? assigned(row.integer(5), of: table) : nil, author: row.text(6),
+            time: row.real(7), transaction: nil, tombstone: [:])
+    }
+
+    /// Nil when no bit says which: a column beyond those that have one, or a trigger that ran out of its turn.
+    private func assigned(_ bits: Int64, of table: Table) -> [String]? {
+        guard bits != 0, let columns = table.columns, columns.count <= HistoryTriggers.mostColumns else { return nil }
+        return columns.enumerated().compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
+    }
+}

@@ -1,0 +1,67 @@
+import FoundationEssentials
+
+/// The XML property list: PropertyList-1.0.dtd (www.apple.com/DTDs).
+enum XMLPropertyList {
+    static func read(_ bytes: [UInt8]) throws(PropertyListError) -> PropertyListValue {
+        let root: MarkupElement
+        do throws(MarkupError) { root = try MarkupReader.read(bytes) } catch {
+            throw PropertyListError(error.message, line: error.line)
+        }
+        guard root.name == "plist" else { throw PropertyListError("the document is no <plist>", line: root.line) }
+        guard let content = root.children.first, root.children.count == 1 else {
+            throw PropertyListError("a <plist> holds one value", line: root.line)
+        }
+        return try value(content)
+    }
+
+    private static func value(_ element: MarkupElement) throws(PropertyListError) -> PropertyListValue {
+        let text = element.text
+        switch element.name {
+        case "true": return .boolean(true)
+        case "false": return .boolean(false)
+        case "string": return .string(text)
+        case "integer":
+            if let value = Int64(text.trimmed) { return .integer(value) }
+            if let value = UInt64(text.trimmed) { return .unsigned(value) }
+        case "real":
+            if let value = Double(text.trimmed) { return .real(value) }
+        case "date":
+            if let date = try? Date(text.trimmed, strategy: .iso8601) {
+                return .date(date.timeIntervalSinceReferenceDate)
+            }
+        case "data":
+            if let data = Data(base64Encoded: text, options: .ignoreUnknownCharacters) { return .data(Array(data)) }
+        case "array":
+            var found: [PropertyListValue] = []
+            for child in element.children { found.append(try value(child)) }
+            return .array(found)
+        case "dict": return try dictionary(element)
+        default: throw PropertyListError("<\(element.name)> is no property list's element", line: element.line)
+        }
+        throw PropertyListError("<\(element.name)> holds what it can't", line: element.line)
+    }
+
+    /// A keyed archive's reference is written as a dictionary with the only key `CF$UID`.
+    private static func dictionary(_ element: MarkupElement) throws(PropertyListError) -> PropertyListValue {
+        var found: [String: PropertyListValue] = [:]
+        var children = element.children.makeIterator()
+        while let key = children.next() {
+            guard key.name == "key", let member = children.next() else {
+                throw PropertyListError("a <dict> holds keys and values by turns", line: key.line)
+            }
+            found[key.text] = try value(member)
+        }
+        if found.count == 1, case .integer(let reference)? = found["CF$UID"], let uid = Int(exactly: reference) {
+            return .uid(uid)
+        }
+        return .dictionary(found)
+    }
+}
+
+extension String {
+    /// Without white space at either end.
+    package var trimmed: String {
+        let kept = drop { $0.isWhitespace }
+        return String(kept[..<(kept.lastIndex { !$0.isWhitespace }.map { kept.index(after: $0) } ?? kept.startIndex)])
+    }
+}

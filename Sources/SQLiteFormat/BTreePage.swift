@@ -1,0 +1,100 @@
+/// A page of a b-tree, read where it lies (https://sqlite.org/fileformat2.html, §1.6). Nothing in it is believed
+/// before it is checked.
+package struct BTreePage {
+    package enum Kind: UInt8 {
+        case indexInterior = 2
+        case tableInterior = 5
+        case indexLeaf = 10
+        case tableLeaf = 13
+
+        package var isInterior: Bool { self == .indexInterior || self == .tableInterior }
+        package var isTable: Bool { self == .tableInterior || self == .tableLeaf }
+    }
+
+    /// A cell's payload: how much there is, the part on this page, and where the rest begins.
+    package struct Payload {
+        package let length: Int
+        package let local: Range<Int>
+        /// 0: all of it is here.
+        package let overflow: UInt32
+    }
+
+    package let kind: Kind
+    private let bytes: UnsafeRawBufferPointer
+    private let usableSize: Int
+    private let header: Int
+    package let cellCount: Int
+
+    /// Nil when the page is none of a b-tree. Page 1 begins with the database's header.
+    package init?(_ bytes: UnsafeRawBufferPointer, page: UInt32, _ format: PageFormat) {
+        header = page == 1 ? 100 : 0
+        guard let kind = Kind(rawValue: bytes[header]) else { return nil }
+        self.kind = kind
+        self.bytes = bytes
+        usableSize = format.usableSize
+        cellCount = bytes.half(header + 3)
+        guard pointers + 2 * cellCount <= usableSize else { return nil }
+    }
+
+    private var pointers: Int { header + (kind.isInterior ? 12 : 8) }
+
+    /// The child behind the last cell, in an interior page.
+    var lastChild: UInt32 { bytes.word(header + 8) }
+
+    private func cell(_ index: Int) -> Int? {
+        let offset = bytes.half(pointers + 2 * index)
+        return offset >= pointers + 2 * cellCount && offset + 4 <= usableSize ? offset : nil
+    }
+
+    /// The child before a cell, in an interior page; nil when the cell lies outside.
+    func child(_ index: Int) -> UInt32? { cell(index).map(bytes.word) }
+
+    /// Nil when the cell does not lie within the page. An interior page of a table has none.
+    package func payload(_ index: Int) -> Payload? {
+        guard var offset = cell(index) else { return nil }
+        if kind == .indexInterior { offset += 4 }
+        guard let (length, next) = bytes.varint(offset, end: usableSize), length <= 0x7FFF_FFFF else { return nil }
+        offset = next
+        if kind == .tableLeaf {
+            guard let (_, next) = bytes.varint(offset, end: usableSize) else { return nil }
+            offset = next
+        }
+        let local = localLength(Int(length))
+        let isWhole = local == Int(length)
+        guard offset + local + (isWhole ? 0 : 4) <= usableSize else { return nil }
+        return Payload(
+            length: Int(length), local: offset..<offset + local, overflow: isWhole ? 0 : bytes.word(offset + local))
+    }
+
+    private func localLength(_ length: Int) -> Int {
+        let most = kind == .tableLeaf ? usableSize - 35 : (usableSize - 12) * 64 / 255 - 23
+        if length <= most { return length }
+        let least = (usableSize - 12) * 32 / 255 - 23
+        let fitting = least + (length - least) % (usableSize - 4)
+        return fitting <= most ? fitting : least
+    }
+}
+
+/// The pages that one page leads to.
+package struct PageLinks {
+    package private(set) var children: [UInt32] = []
+    /// The first page of each overflow chain.
+    package private(set) var overflow: [UInt32] = []
+
+    /// Nil when the page is malformed.
+    package init?(_ page: BTreePage) {
+        if page.kind.isInterior {
+            children.reserveCapacity(page.cellCount + 1)
+            for index in 0..<page.cellCount {
+                guard let child = page.child(index) else { return nil }
+                children.append(child)
+            }
+            children.append(page.lastChild)
+        }
+        guard page.kind != .tableInterior else { return }
+        for index in 0..<page.cellCount {
+            guard let payload = page.payload(index) else { return nil }
+            if payload.overflow != 0 { overflow.append(payload.overflow) }
+        }
+    }
+}

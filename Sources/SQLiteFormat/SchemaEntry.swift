@@ -1,0 +1,72 @@
+/// A row of `sqlite_schema`.
+package struct SchemaEntry: Hashable, Sendable {
+    package let type: String
+    package let name: String
+    package let table: String
+    /// 0 for what has no b-tree: views, triggers, virtual tables.
+    package let root: UInt32
+    package let sql: String
+
+    init(type: String, name: String, table: String, root: UInt32, sql: String) {
+        self.type = type
+        self.name = name
+        self.table = table
+        self.root = root
+        self.sql = sql
+    }
+
+    /// Reads a record of five columns (https://sqlite.org/fileformat2.html, §2.1 and §2.6).
+    package init?(record: UnsafeRawBufferPointer, _ encoding: PageFormat.Encoding) {
+        guard let (length, first) = record.varint(0, end: record.count), length <= record.count else { return nil }
+        var header = first
+        var body = Int(length)
+        var texts: [String] = []
+        var root: UInt32 = 0
+        for column in 0..<5 {
+            guard let (serial, next) = record.varint(header, end: Int(length)), serial <= 0xFFFF_FFFF else {
+                return nil
+            }
+            header = next
+            let size = Self.size(of: Int(serial))
+            guard body + size <= record.count else { return nil }
+            let value = UnsafeRawBufferPointer(rebasing: record[body..<body + size])
+            body += size
+            if column == 3 {
+                guard let page = Self.integer(value, serial: Int(serial)) else { return nil }
+                root = page
+            } else {
+                texts.append(serial >= 13 && serial % 2 == 1 ? Self.text(value, encoding) : "")
+            }
+        }
+        self.init(type: texts[0], name: texts[1], table: texts[2], root: root, sql: texts[3])
+    }
+
+    private static func size(of serial: Int) -> Int {
+        switch serial {
+        case 0...4: serial
+        case 5: 6
+        case 6, 7: 8
+        case 8...11: 0
+        default: (serial - 12) / 2
+        }
+    }
+
+    /// A page number, or 0 for NULL.
+    private static func integer(_ value: UnsafeRawBufferPointer, serial: Int) -> UInt32? {
+        switch serial {
+        case 0, 8: 0
+        case 9: 1
+        case 1...6: UInt32(exactly: value.reduce(UInt64(0)) { $0 << 8 | UInt64($1) })
+        default: nil
+        }
+    }
+
+    private static func text(_ value: UnsafeRawBufferPointer, _ encoding: PageFormat.Encoding) -> String {
+        if encoding == .utf8 { return String(decoding: value, as: UTF8.self) }
+        let units = (0..<value.count / 2).map { index in
+            let unit = value.loadUnaligned(fromByteOffset: 2 * index, as: UInt16.self)
+            return encoding == .utf16LittleEndian ? UInt16(littleEndian: unit) : UInt16(bigEndian: unit)
+        }
+        return String(decoding: units, as: UTF16.self)
+    }
+}

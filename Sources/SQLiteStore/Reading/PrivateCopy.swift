@@ -1,0 +1,66 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// A copy of a store's database, journal and log in a directory of its own under `$TMPDIR` or `/tmp`, gone with the
+/// last reference to it. It takes as much space as the store.
+final class PrivateCopy {
+    let location: StoreLocation
+    private let parent: Directory
+    private let name: FilePath.Component
+
+    init(of original: StoreLocation) throws {
+        let base = FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
+        var template = base.appending("groupstore-XXXXXX").withPlatformString { pointer in
+            Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))
+        }
+        guard mkdtemp(&template) != nil else { throw SystemError.last("mkdtemp", path: base) }
+        guard let path = FilePath(bytes: template.dropLast().map { UInt8(bitPattern: $0) }),
+            let name = path.lastComponent, let copied = StoreName("store")
+        else { throw SystemError("mkdtemp", .invalidArgument, path: base) }
+        self.name = name
+        parent = try Directory(base)
+        location = StoreLocation(directory: try parent.directory(name), name: copied)
+        // The database last: while there is none, nothing of it can be read without its journal.
+        try copy(original.name.journal, as: copied.journal, from: original)
+        try copy(original.name.wal, as: copied.wal, from: original)
+        try copy(original.name.database, as: copied.database, from: original)
+    }
+
+    deinit { try? parent.removeTree(name) }
+
+    private func copy(
+        _ name: FilePath.Component, as other: FilePath.Component, from original: StoreLocation
+    ) throws {
+        guard try original.directory.status(name) != nil else { return }
+        let source = try original.directory.open(name, flags: O_RDONLY)
+        let target = try location.directory.open(other, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        let path = original.directory.path.appending(name)
+        if name == original.name.database { try original.check(source.status(path: path).identity) }
+        if gs_reflink(target.raw, source.raw) == 0 { return }
+        let otherPath = location.directory.path.appending(other)
+        let size = try source.status(path: path).size
+        var offset: Int64 = 0
+        while offset < size {
+            // A file may be far larger than what was ever written to it.
+            offset = try Self.nextData(source.raw, from: offset, path) ?? size
+            let bytes = try source.read(count: 1 << 20, at: offset, path: path)
+            try target.write(bytes, at: offset, path: otherPath)
+            offset += Int64(max(bytes.count, 1))
+        }
+        let raw = target.raw
+        try retrying("ftruncate", path: otherPath) { ftruncate(raw, off_t(size)) }
+    }
+
+    /// Where the file has bytes again; nil when only a hole is left.
+    private static func nextData(_ raw: CInt, from offset: Int64, _ path: FilePath) throws(SystemError) -> Int64? {
+        do {
+            return Int64(try retrying("lseek", path: path) { lseek(raw, off_t(offset), gs_seek_data) })
+        } catch {
+            guard error.errno == .noSuchAddressOrDevice else { throw error }
+            return nil
+        }
+    }
+}

@@ -1,0 +1,97 @@
+import GRDBSQLite
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// Why a store can't be read.
+package enum StoreError: Error, Equatable {
+    /// There is no such file.
+    case missing(FilePath)
+    /// A directory, a FIFO, a device.
+    case notAFile(FilePath)
+    /// Not a SQLite 3 database.
+    case foreign(FileFormat, FilePath)
+    /// SQLite, or the header, says that the content is damaged: the result code (https://sqlite.org/rescode.html).
+    case corrupt(code: Int32, message: String, FilePath)
+    /// Another program keeps it locked, or keeps changing it.
+    case busy(FilePath)
+    /// Whether its last transaction, one over several stores, was committed can't be told here: the path by which its
+    /// journal names the super-journal.
+    case superJournalElsewhere(FilePath, FilePath)
+    /// Any other result code of SQLite's.
+    case sqlite(code: Int32, message: String, FilePath)
+
+    /// Sorts an extended result code.
+    package init(code: Int32, message: String, path: FilePath) {
+        self =
+            switch code & 0xFF {
+            case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt(code: code, message: message, path)
+            case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL: .busy(path)
+            default: .sqlite(code: code, message: message, path)
+            }
+    }
+
+    package var path: FilePath {
+        switch self {
+        case .missing(let path), .notAFile(let path), .foreign(_, let path), .corrupt(_, _, let path),
+            .busy(let path), .superJournalElsewhere(_, let path), .sqlite(_, _, let path):
+            path
+        }
+    }
+}
+
+extension StoreError {
+    /// What SQLite says, without the path; the whole description where it said nothing.
+    package var reason: String {
+        switch self {
+        case .sqlite(_, let message, _), .corrupt(_, let message, _): message
+        default: description
+        }
+    }
+}
+
+extension StoreError: CustomStringConvertible {
+    package var description: String {
+        let place = PrintablePath(path)
+        return switch self {
+        case .missing: "\(place): no such file"
+        case .notAFile: "\(place): not a regular file"
+        case .foreign(let format, _): "\(place): not a SQLite database, but \(format)"
+        case .corrupt(let code, let message, _): "\(place): the database is damaged: \(message) (SQLite error \(code))"
+        case .busy: "\(place): another program keeps it locked or keeps changing it"
+        case .superJournalElsewhere(let name, _):
+            "\(place): its last transaction was one over several stores, and \(PrintablePath(name)), which says "
+                + "whether it was committed, can't be looked for from here"
+        case .sqlite(let code, let message, _): "\(place): \(message) (SQLite error \(code))"
+        }
+    }
+
+    /// What would help, in a line.
+    package var remedy: String {
+        switch self {
+        case .missing: "check the path"
+        case .notAFile: "name the store's database file"
+        case .foreign(.writeAheadLog, _), .foreign(.rollbackJournal, _):
+            "name the database: the path without -wal or -journal"
+        case .foreign: "name the store's database file"
+        case .corrupt: "restore a backup, or save what can be read: sqlite3 STORE .recover"
+        case .busy: "close the programs that use it, or try again"
+        case .superJournalElsewhere: "open it once where that path holds: in its container, or at its former place"
+        case .sqlite(let code, _, _):
+            switch code & 0xFF {
+            case SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY: "run this as the owner of these files"
+            case SQLITE_CANTOPEN: "check the permissions of the file and its directory; SQLite takes 512 bytes of path"
+            case SQLITE_FULL, SQLITE_IOERR: "see what the kernel logged: dmesg or journalctl -k"
+            default: "see groupstore doctor"
+            }
+        }
+    }
+}
+
+extension StoreError {
+    /// SQLite was refused access.
+    package var isPermission: Bool {
+        guard case .sqlite(let code, _, _) = self else { return false }
+        return [SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY].contains(code & 0xFF)
+    }
+}

@@ -1,0 +1,60 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+extension NewStore {
+    /// Copies another store's folder of external data, where it has one, for this one's. Throws `SystemError`.
+    package func copySupport(of store: StoreLocation) throws {
+        try store.copySupport(to: staged)
+    }
+}
+
+extension StoreLocation {
+    /// Copies the folder of external data, where the store has one, to another store's place. Throws `SystemError`.
+    package func copySupport(to other: StoreLocation) throws(SystemError) {
+        guard try directory.status(name.support) != nil else { return }
+        try directory.copyTree(name.support, to: other.name.support, in: other.directory)
+    }
+}
+
+extension Directory {
+    /// Copies a directory with the files and directories in it, synced. What is neither is refused.
+    fileprivate func copyTree(
+        _ name: FilePath.Component, to newName: FilePath.Component, in parent: Directory, depth: Int = 0
+    ) throws(SystemError) {
+        let from = try directory(name)
+        guard depth < 16 else { throw SystemError("mkdir", .tooManySymbolicLinkLevels, path: from.path) }
+        let mode = try from.status().permissions
+        // What comes into it is written first.
+        try parent.makeDirectory(newName, mode: mode | S_IRWXU)
+        let to = try parent.directory(newName)
+        for child in try from.names() {
+            switch try from.status(child)?.kind {
+            case .directory?: try from.copyTree(child, to: child, in: to, depth: depth + 1)
+            case .regular?: try from.copyFile(child, to: to)
+            case nil: continue
+            default: throw SystemError("open", .invalidArgument, path: from.path.appending(child))
+            }
+        }
+        if mode & S_IRWXU != S_IRWXU { try to.setPermissions(to.status().permissions & (mode | ~S_IRWXU)) }
+        try to.synchronize()
+    }
+
+    private func copyFile(_ name: FilePath.Component, to target: Directory) throws(SystemError) {
+        let source = try open(name, flags: O_RDONLY)
+        let status = try source.status(path: path.appending(name))
+        let copy = try target.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: status.permissions)
+        if gs_reflink(copy.raw, source.raw) != 0 {
+            var offset: Int64 = 0
+            while true {
+                let bytes = try source.read(count: 1 << 20, at: offset, path: path.appending(name))
+                if bytes.isEmpty { break }
+                try copy.write(bytes, at: offset, path: target.path.appending(name))
+                offset += Int64(bytes.count)
+            }
+        }
+        try copy.synchronize(path: target.path.appending(name))
+    }
+}

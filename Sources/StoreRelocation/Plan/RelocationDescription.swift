@@ -1,0 +1,99 @@
+import LinuxSystem
+import SystemPackage
+
+/// What was decided, in words.
+extension RelocationDecision {
+    /// What is to be done, in a sentence.
+    var sentence: String {
+        let from = PrintablePath(places.legacy.path)
+        let to = PrintablePath(places.group.path)
+        switch plan {
+        case .nothingToDo(let adopted): return adopted ? "no legacy store; \(to) is used" : "no store at \(from)"
+        case .alreadyRelocated: return "\(from) and \(to) are one file"
+        case .relocate(.none): return "\(needsCopy ? "copy" : "rename") \(from) to \(to)\(retirement)"
+        case .relocate(.remains): return "put what is left at \(to) aside, then relocate \(from)"
+        case .relocate(.store(let reason)): return "archive \(to) (\(reason)), then relocate \(from)"
+        case .archiveLegacy(let reason): return "archive \(from): \(reason)"
+        case .retireLegacy: return "retire \(from): \(to) has its content already"
+        case .conflict: return "refuse: \(from) and \(to) \(difference)"
+        case .refuse(let reason, let atGroup): return "refuse \(atGroup ? to : from): \(Self.describe(reason))"
+        }
+    }
+
+    private var difference: String {
+        switch comparison {
+        case .sameRows: "hold the same rows, and external data that differs"
+        case .different, .same, .published, .publishedRows, nil: "both hold rows of their own"
+        }
+    }
+
+    private var retirement: String {
+        switch request.retirement {
+        case .delete: ""
+        case .archive: ", and keep a copy in the archive"
+        case .symlink: ", and leave a symbolic link"
+        }
+    }
+
+    /// The failure that a plan of `conflict` or `refuse` is.
+    func failure() throws -> RelocationFailure {
+        guard case .refuse(let reason, let atGroup) = plan else { return try conflict() }
+        let store = atGroup ? places.group : places.legacy
+        let (code, remedy) = Self.advice(reason)
+        return RelocationFailure(
+            .badData, code: code, "\(PrintablePath(store.path)): \(Self.describe(reason))", remedy: remedy)
+    }
+
+    private static func describe(_ reason: RelocationRefusal) -> String {
+        switch reason {
+        case .halfAStore: "a -wal or -journal without its database: half a store"
+        case .foreign(let format): "not a SQLite database, but \(format)"
+        case .corrupt(let problem): "the database can't be read: \(problem)"
+        case .hardLinked: "the file has a second hard link, and two names for one database have two journals"
+        case .twoNames: "it is the group's store under a second name, and two names have two journals"
+        case .notARegularFile: "not a regular file"
+        case .unusualPart(let name): "\(name) beside it is not what belongs there, or has a second name"
+        case .opaqueWithSideFiles: "it can't be read, and has a -wal or -journal that only its own program understands"
+        }
+    }
+
+    private static func advice(_ reason: RelocationRefusal) -> (code: String, remedy: String) {
+        switch reason {
+        case .halfAStore:
+            ("half_a_store", "put the database back beside it; look in a backup, or in the group container")
+        case .foreign:
+            (
+                "not_a_database",
+                "name a SQLite store; an encrypted one may be moved with --opaque while it is closed"
+            )
+        case .corrupt: ("corrupt", "repair it first: sqlite3 STORE .recover")
+        case .hardLinked: ("hard_linked", "remove the other name: find / -xdev -samefile STORE")
+        case .twoNames: ("two_names", "remove one of the two names; the data is there once")
+        case .notARegularFile: ("not_a_file", "name the store's database file")
+        case .unusualPart: ("unusual_part", "look at it, and move it away")
+        case .opaqueWithSideFiles: ("opaque_side_files", "let its own program close it properly, then try again")
+        }
+    }
+
+    private func conflict() throws -> RelocationFailure {
+        let receipt = try places.container.receipts(of: places.group.name.database).last
+        let since = receipt.map {
+            "; it was relocated from \(PrintablePath($0.from.path)) before, so an old program still writes there"
+        }
+        var failure = RelocationFailure(
+            .conflict, code: "conflict",
+            "\(PrintablePath(places.legacy.path)) and \(PrintablePath(places.group.path)) \(difference)"
+                + (since ?? ""),
+            remedy: "look at both, then choose: --on-conflict keep-group or keep-legacy; the other is archived")
+        failure.sides = try [side(.legacy, legacy), side(.group, group)]
+        return failure
+    }
+
+    private func side(_ role: ConflictSide.Role, _ seen: StoreSighting) throws -> ConflictSide {
+        let summary = try StoreContents.summary(seen)
+        return ConflictSide(
+            role: role, path: seen.location.path, modified: max(seen.status?.modified ?? 0, seen.wal?.modified ?? 0),
+            bytes: seen.bytes, rows: summary.rows, storeUUID: summary.storeUUID,
+            modelIdentifiers: summary.modelIdentifiers)
+    }
+}

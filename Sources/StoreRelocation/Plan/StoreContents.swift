@@ -1,0 +1,92 @@
+import Glibc
+import LinuxSystem
+import SQLiteStore
+import SystemPackage
+
+/// What the plan asks of a store's content. Nothing here leaves a trace on the store.
+enum StoreContents {
+    /// SQLite can't read it, and says why.
+    struct Unreadable: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// What a person needs to tell two stores apart.
+    struct Summary {
+        let rows: [(table: String, count: Int64)]
+        let storeUUID: String?
+        let modelIdentifiers: [String]
+    }
+
+    /// Whether no table has a row; nil when `lookingForRows` is false, and then only the schema is read.
+    static func isSchemaOnly(_ store: StoreSighting, lookingForRows: Bool) throws -> Bool? {
+        if lookingForRows { return try read(store) { try StoreContent($0).isEmptyOrSchemaOnly() } }
+        guard isQuickToRead(store) else { return nil }
+        do {
+            _ = try read(store) { try StoreContent($0) }
+        } catch StoreError.busy {
+            // Whoever keeps it locked is waited for later, until the deadline.
+        }
+        return nil
+    }
+
+    static func areEqual(_ one: StoreSighting, _ other: StoreSighting) throws -> Bool {
+        try read(one) { reader in
+            let content = try StoreContent(reader)
+            return try read(other) { try content.difference(from: StoreContent($0)) == nil }
+        }
+    }
+
+    /// Core Data's UUID of the store, when it is such a store.
+    static func storeUUID(_ store: StoreSighting) throws -> String? {
+        guard store.header != nil, isQuickToRead(store) else { return nil }
+        return try read(store) { try CoreDataMetadata($0)?.uuid }
+    }
+
+    static func summary(_ store: StoreSighting) throws -> Summary {
+        guard store.header != nil else { return Summary(rows: [], storeUUID: nil, modelIdentifiers: []) }
+        return try read(store) { reader in
+            let metadata = try CoreDataMetadata(reader)
+            return Summary(
+                rows: try StoreContent(reader).rowCounts().map { ($0.table, $0.rows) }, storeUUID: metadata?.uuid,
+                modelIdentifiers: metadata?.versionIdentifiers ?? [])
+        }
+    }
+
+    /// The hash that a receipt would have if the database were published as it is.
+    static func publishedHash(_ store: StoreSighting) throws -> String {
+        let location = store.location
+        let descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
+        defer { buffer.deallocate() }
+        var hash = ContentHash()
+        var offset: Int64 = 0
+        while true {
+            let count = try descriptor.read(into: buffer, at: offset, path: location.path)
+            if count == 0 { return hash.text() }
+            if offset == 0, store.header?.journalMode == .writeAhead, count >= 20 {
+                buffer[18] = 1
+                buffer[19] = 1
+            }
+            hash.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+            offset += Int64(count)
+        }
+    }
+
+    /// Behind a hot journal a store is read from a private copy: not worth it for a large one, when the journal is
+    /// about to be rolled back.
+    private static func isQuickToRead(_ store: StoreSighting) -> Bool {
+        !store.journalIsHot || store.bytes < 64 << 20
+    }
+
+    private static func read<Result>(_ store: StoreSighting, _ body: (StoreReader) throws -> Result) throws -> Result {
+        do {
+            return try StoreReader.read(store.location, body)
+        } catch let error as StoreError {
+            switch error {
+            case .corrupt(let code, let message, _): throw Unreadable(description: "SQLite error \(code), \(message)")
+            case .foreign(let format, _): throw Unreadable(description: "\(format)")
+            default: throw error
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+import FoundationEssentials
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import SystemPackage
+
+/// The verified copies of a set that a transfer needs: one to publish on another file system, one for the archive.
+struct StagedSet {
+    struct Copy {
+        let method: Transfer.Method
+        /// Nil for a reflink.
+        let hash: String?
+        let database: FileIdentity
+        let support: FileIdentity?
+
+        fileprivate var transformed: Copy {
+            Copy(method: .migrate, hash: hash, database: database, support: support)
+        }
+    }
+
+    /// What the copies were made from.
+    let fingerprint: DatabaseFingerprint
+    /// The one to publish; nil on one file system.
+    let copy: Copy?
+    /// What a transform has made of the copy; nil when there was none.
+    let transformed: TransformedStore?
+    /// Whether the store as it was is in the archive.
+    let isArchived: Bool
+
+    /// Makes the copies, in place of earlier ones. Throws when the source changed meanwhile, or on a full disk.
+    init(
+        of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPlaces,
+        container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, content: PublishedContent,
+        losses: StoreLosses, isCancelled: @escaping () -> Bool,
+        report: @escaping (RelocationEvent) -> Void
+    ) throws {
+        self.fingerprint = fingerprint
+        let writer = SetCopy(
+            source: source, identity: fingerprint.identity, inRollbackMode: transfer.hadWAL && !opaque,
+            hasSupport: transfer.support != nil, isCancelled: isCancelled, report: report)
+        func archive(_ losses: StoreLosses) throws {
+            // A store that gets its own name again keeps its support folder: the archived one has a copy of its own.
+            var writer = writer
+            writer.hasSupport = try source.directory.status(source.name.support)?.kind == .directory
+            let archive = try container.archive(transfer.id)
+            _ = try writer.run(to: StoreLocation(directory: archive, name: source.name))
+            try container.write(
+                ArchiveNote(
+                    id: transfer.id, name: source.name.database, from: source.path, at: Date(),
+                    reason: content.reason ?? losses.reasonToKeepTheStore))
+        }
+        if archives { try archive(losses) }
+        if copies, let destination = places.destination {
+            let staged = StoreLocation(directory: try places.staging(), name: destination.name)
+            switch content {
+            case .same: (copy, transformed) = (try writer.run(to: staged), nil)
+            case .transformed(let transform):
+                // The hash stays that of the copied bytes: by it the old store is known, should it come back.
+                copy = try writer.run(to: staged).transformed
+                // A store that gets its own name again keeps its support folder where it is.
+                let keeper = transfer.support == nil ? source : staged
+                transformed = try transform.run(staged, of: source.path, supportBeside: keeper, report)
+            case .replaced(let replacement, _):
+                transformed = try replacement.run(staged, instead: source, report)
+                copy = Copy(
+                    method: .replace, hash: nil, database: try staged.identity(),
+                    support: try staged.directory.identity(staged.name.support))
+            }
+        } else {
+            copy = nil
+            transformed = nil
+        }
+        // What was not there yet when the rest was decided.
+        let isLateLoss = !archives && transformed?.losses.isEmpty == false
+        if isLateLoss, let transformed { try archive(transformed.losses) }
+        isArchived = archives || isLateLoss
+    }
+}
+
+extension StoreLosses {
+    fileprivate var reasonToKeepTheStore: String {
+        guard !isEmpty else { return "a copy of the store as it was when it was relocated" }
+        let named = sentences.prefix(3).joined(separator: "; ")
+        let rest = all.count > 3 ? "; and \(all.count - 3) more" : ""
+        return "the store as it was before a migration that removed some of it: \(named)\(rest)"
+    }
+}
+
+/// Something among a store's parts that is neither a file nor a directory, where one of them belongs.
+struct UnusualFile: Error {
+    let path: FilePath
+}
+
+/// Copies a database and its support folder under other names, each file synced and verified.
+private struct SetCopy {
+    let source: StoreLocation
+    /// Of the database that is to be copied.
+    let identity: FileIdentity
+    let inRollbackMode: Bool
+    var hasSupport: Bool
+    let isCancelled: () -> Bool
+    let report: (RelocationEvent) -> Void
+
+    func run(to target: StoreLocation) throws -> StagedSet.Copy {
+        try target.directory.removeTree(target.name.database)
+        try target.directory.removeTree(target.name.support)
+        let total =
+            try (source.directory.status(source.name.database)?.size ?? 0)
+            + (hasSupport ? source.directory.bytes(under: source.name.support) : 0)
+        var done: Int64 = 0
+        let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
+        guard try descriptor.status(path: source.path).identity == identity else { throw StoreTransfer.Setback.changed }
+        let patch = inRollbackMode ? FileCopy.Patch(offset: 18, bytes: [1, 1]) : nil
+        let database = try FileCopy(
+            source: source.path, destination: target.directory, name: target.name.database, patch: patch,
+            isCancelled: isCancelled, progress: { report(.copied(bytes: $0, of: total)) }
+        ).run(from: descriptor)
+        done += database.bytes
+        if hasSupport {
+            try copyTree(
+                source.name.support, in: source.directory, to: target.name.support, in: target.directory, &done, total)
+        }
+        try target.directory.synchronize()
+        return StagedSet.Copy(
+            method: database.method == .reflink ? .reflink : .copy, hash: database.hash,
+            database: database.identity, support: try target.directory.identity(target.name.support))
+    }
+
+    private func copyTree(
+        _ name: FilePath.Component, in parent: Directory, to newName: FilePath.Component, in newParent: Directory,
+        _ done: inout Int64, _ total: Int64
+    ) throws {
+        let directory = try parent.directory(name)
+        try newParent.makeDirectory(newName, mode: 0o700)
+        let copy = try newParent.directory(newName)
+        // They may take its own right to write from the owner, too.
+        try ExtendedAttributes.removeInheritedLists(of: copy.raw, path: copy.path)
+        try copy.setPermissions(0o700)
+        for child in try directory.names() {
+            if isCancelled() { throw RelocationFailure.cancelled(source.path) }
+            guard let status = try directory.status(child) else { continue }
+            switch status.kind {
+            case .directory:
+                // What is mounted there since is somebody else's, and would be emptied behind the copy.
+                guard try !directory.isMountPoint(child) else {
+                    throw SystemError("open", .resourceBusy, path: directory.path.appending(child))
+                }
+                try copyTree(child, in: directory, to: child, in: copy, &done, total)
+            case .regular:
+                let descriptor = try directory.open(child, flags: O_RDONLY)
+                let before = done
+                done += try FileCopy(
+                    source: directory.path.appending(child), destination: copy, name: child, patch: nil,
+                    isCancelled: isCancelled, progress: { report(.copied(bytes: before + $0, of: total)) }
+                ).run(from: descriptor).bytes
+            case .symbolicLink, .other: throw UnusualFile(path: directory.path.appending(child))
+            }
+        }
+        try copy.keepAttributes(of: directory)
+        try copy.synchronize()
+    }
+}
+
+extension Directory {
+    /// Bytes of the regular files under a name.
+    func bytes(under name: FilePath.Component) throws(SystemError) -> Int64 {
+        guard let status = try status(name) else { return 0 }
+        guard status.kind == .directory else { return status.size }
+        let inside = try directory(name)
+        var total: Int64 = 0
+        for child in try inside.names() { total += try inside.bytes(under: child) }
+        return total
+    }
+
+    /// Takes over another directory's mode, lists and other attributes, and its owner when this process may.
+    fileprivate func keepAttributes(of other: Directory) throws(SystemError) {
+        let status = try other.status()
+        try keepOwner(status, of: raw, path: path)
+        try ExtendedAttributes.copy(from: other.raw, to: raw, mode: status.permissions, path: path)
+    }
+}
+
+extension StoreTransform {
+    /// Changes the copy and puts the result on the disk.
+    fileprivate func run(
+        _ staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
+        _ report: (RelocationEvent) -> Void
+    ) throws -> TransformedStore {
+        let done = try run(on: staged, of: store, supportBeside: keeper) {
+            report(.transforming(fraction: $0, doing: $1))
+        }
+        try staged.synchronize()
+        return done
+    }
+}
+
+extension StoreLocation {
+    fileprivate func identity() throws -> FileIdentity {
+        guard let identity = try directory.identity(name.database) else { throw StoreTransfer.Setback.changed }
+        return identity
+    }
+
+    /// Puts what was written through SQLite on the disk.
+    fileprivate func synchronize() throws {
+        for name in name.sideFiles { try directory.removeFile(name) }
+        let file = try directory.open(name.database, flags: O_RDWR)
+        try file.synchronize(path: path)
+        try directory.synchronize()
+    }
+}
+
+extension StoreReplacement {
+    /// Makes the store, with the owner, mode and other attributes of the one that it replaces, on the disk.
+    fileprivate func run(
+        _ staged: StoreLocation, instead old: StoreLocation, _ report: (RelocationEvent) -> Void
+    ) throws -> TransformedStore {
+        try staged.directory.removeTree(staged.name.database)
+        try staged.directory.removeTree(staged.name.support)
+        let from = try old.directory.open(old.name.database, flags: O_RDONLY)
+        let status = try from.status(path: old.path)
+        try create(staged)
+        let done = try make(at: staged, instead: old) { report(.transforming(fraction: $0, doing: $1)) }
+        let file = try staged.directory.open(staged.name.database, flags: O_RDWR)
+        // The two bytes say whether SQLite uses a write-ahead log (https://sqlite.org/fileformat2.html, §1.3.3).
+        try file.write([1, 1], at: 18, path: staged.path)
+        try keepOwner(status, of: file.raw, path: staged.path)
+        try ExtendedAttributes.removeInheritedLists(of: file.raw, path: staged.path)
+        try ExtendedAttributes.copy(from: from.raw, to: file.raw, mode: status.permissions, path: staged.path)
+        try staged.directory.give(staged.name.support, status, old.directory.status().permissions & 0o777)
+        try staged.synchronize()
+        return done
+    }
+
+    /// An empty file that nobody else can read yet.
+    private func create(_ staged: StoreLocation) throws {
+        _ = try staged.directory.open(staged.name.database, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
+    }
+}
+
+extension Directory {
+    /// Gives what goes by the name, a directory with all in it, the owner and mode of a file beside it: whoever may write to
+    /// the store must be able to write to its external data. Nothing where there is no such name.
+    fileprivate func give(_ name: FilePath.Component, _ status: FileStatus, _ directoryMode: mode_t) throws(SystemError)
+    {
+        guard let found = try self.status(name) else { return }
+        let path = path.appending(name)
+        guard found.kind == .directory else {
+            let file = try open(name, flags: O_RDONLY)
+            let raw = file.raw
+            try keepOwner(status, of: raw, path: path)
+            try retrying("fchmod", path: path) { fchmod(raw, status.permissions) }
+            return
+        }
+        let directory = try self.directory(name)
+        for child in try directory.names() { try directory.give(child, status, directoryMode) }
+        try keepOwner(status, of: directory.raw, path: path)
+        try retrying("fchmod", path: path) { fchmod(directory.raw, directoryMode) }
+        try directory.synchronize()
+    }
+}

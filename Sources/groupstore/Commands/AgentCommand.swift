@@ -1,0 +1,166 @@
+import AgentProtocol
+import ArgumentParser
+import DirectoryWatching
+import Glibc
+import GroupContainers
+import GroupStoreAgent
+import LinuxSystem
+import Logging
+import SQLiteFormat
+import SystemPackage
+
+struct AgentCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "agent",
+        abstract:
+            "Relocate legacy stores when they appear, and tell subscribers of each change. Runs in the foreground.",
+        discussion: """
+            SIGHUP reads the configuration anew, SIGTERM and SIGINT end it. Without options the configuration is \
+            $XDG_CONFIG_HOME/groupstore/config.yaml, else /etc/groupstore/config.yaml.
+            """)
+
+    @Option(help: "The configuration file.", completion: .file())
+    var config: String?
+
+    @Option(help: ArgumentHelp("A group and its directory; may be repeated.", valueName: "id=dir"))
+    var group: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "A legacy store of the group, which keeps its name; may be repeated. With several groups: ID=FILE.",
+            valueName: "file"))
+    var legacy: [String] = []
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        if config != nil, !group.isEmpty { throw ValidationError("--config and --group exclude each other") }
+        if !legacy.isEmpty, group.isEmpty { throw ValidationError("--legacy needs --group") }
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            do {
+                try serve(output)
+            } catch let error as ConfigurationError {
+                throw CommandFailure(error)
+            } catch let error as AgentInstance.Failure {
+                throw CommandFailure(error)
+            } catch let error as SystemError {
+                throw CommandFailure(error)
+            } catch let error where !(error is CommandFailure) {
+                throw CommandFailure(
+                    .inputOutput, code: "agent_failed", "\(error)", remedy: "groupstore doctor shows what is missing")
+            }
+        }
+    }
+
+    private func serve(_ output: Output) throws {
+        let environment = ProcessVariables.all
+        let file = try configurationFile(environment)
+        let configuration = try file?.load() ?? commandLine(environment)
+        guard let socket = configuration.socket ?? AgentSocket.path(environment: environment) else {
+            throw CommandFailure(
+                .configuration, code: "no_socket_path",
+                "where to listen is not known: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set",
+                remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
+        }
+        let lines = LogQueue(to: STDERR_FILENO)
+        defer { lines.flush(within: .seconds(1)) }
+        try Agent(
+            configuration: configuration, socket: socket,
+            parts: Agent.Parts(
+                source: { try InotifySource(privateDirectory: $0) },
+                scheduler: { surroundings, configuration, log in
+                    RelocationScheduler(configuration, surroundings: surroundings, logger: log)
+                },
+                reload: file.map { file in { try file.load() } },
+                historyProgram: "/proc/self/exe"),
+            notification: ServiceNotification(environment: environment), log: log(lines, output)
+        ).run()
+        if output.json { output.record(["type": "summary", "outcome": "stopped"], "") }
+    }
+
+    private func log(_ lines: LogQueue, _ output: Output) -> Logger {
+        var log = Logger(label: "groupstore") { StreamLogHandler(label: $0, stream: lines) }
+        if output.quiet { log.logLevel = .warning }
+        return log
+    }
+
+    private func configurationFile(_ environment: [String: String]) throws -> ConfigurationFile? {
+        guard group.isEmpty else { return nil }
+        let named = config.map { ArgumentBytes.path($0).absolute(in: FilePath(workingDirectory())) }
+        guard let path = named ?? ConfigurationFile.standardPath(environment: environment) else {
+            throw CommandFailure(
+                .configuration, code: "no_configuration", "there is no configuration file",
+                remedy: "write ~/.config/groupstore/config.yaml, or name a group: --group ID=DIR")
+        }
+        return ConfigurationFile(path, environment: environment)
+    }
+}
+
+// MARK: - The command line as a configuration
+
+extension AgentCommand {
+    private func commandLine(_ environment: [String: String]) throws -> Configuration {
+        let working = FilePath(workingDirectory())
+        var builder = ConfigurationBuilder(source: "command line")
+        for argument in group {
+            let (name, directory) = Self.split(argument)
+            guard let identifier = GroupIdentifier(name) else {
+                throw Self.usage("\(name) is no group identifier", "letters, digits, '.', '-' and '_'")
+            }
+            guard let place = directory?.absolute(in: working) ?? identifier.defaultDirectory(environment: environment)
+            else { throw Self.usage("\(name) has no directory, and HOME is not set", "--group \(name)=DIR") }
+            try builder.add(identifier, directory: place, isExplicit: directory != nil, line: nil)
+            for path in legacyPaths(of: name) {
+                let path = path.absolute(in: working)
+                guard let file = path.lastComponent.flatMap(StoreName.init) else {
+                    throw Self.usage("\(PrintablePath(path)) names no file", "name the store's database file")
+                }
+                try builder.add(Configuration.Store(name: file), line: nil)
+                try builder.add(legacy: path, line: nil)
+            }
+        }
+        let known = Set(group.map { Self.split($0).0 })
+        if group.count > 1, let stray = legacy.first(where: { !known.contains(Self.split($0).0) }) {
+            throw Self.usage("\(stray) belongs to no group", "with several groups write --legacy ID=FILE")
+        }
+        return try builder.finished()
+    }
+
+    private func legacyPaths(of group: String) -> [FilePath] {
+        guard self.group.count > 1 else { return legacy.map { ArgumentBytes.path($0) } }
+        return legacy.map { Self.split($0) }.filter { $0.0 == group }.compactMap(\.1)
+    }
+
+    /// What is before the first `=`, and behind it the path with its bytes as they were given.
+    private static func split(_ argument: String) -> (String, FilePath?) {
+        let bytes = ArgumentBytes.path(argument).bytes
+        guard let equals = bytes.firstIndex(of: UInt8(ascii: "=")) else { return (argument, nil) }
+        let path = FilePath(bytes: bytes[(equals + 1)...])
+        return (String(decoding: bytes[..<equals], as: UTF8.self), path?.isEmpty == true ? nil : path)
+    }
+
+    private static func usage(_ message: String, _ remedy: String) -> CommandFailure {
+        CommandFailure(.usage, code: "usage", message, remedy: remedy)
+    }
+}
+
+extension CommandFailure {
+    init(_ failure: AgentInstance.Failure) {
+        switch failure {
+        case .alreadyServed:
+            self.init(
+                .busy, code: "already_running", "\(failure)",
+                remedy: "stop that one first, or set GROUPSTORE_SOCKET to another path")
+        case .notASocket:
+            self.init(.configuration, code: "not_a_socket", "\(failure)", remedy: "move it away, or name another path")
+        case .pathTooLong:
+            self.init(
+                .configuration, code: "socket_path_too_long", "\(failure)",
+                remedy: "set GROUPSTORE_SOCKET to a shorter path")
+        }
+    }
+}

@@ -1,0 +1,223 @@
+import AgentProtocol
+import ArgumentParser
+import FoundationEssentials
+import GroupStoreAgent
+import LinuxSystem
+import PersistentHistory
+
+struct ChangesCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "changes",
+        abstract: "Print the rows that changed since a token, and end. Needs no agent.",
+        discussion: """
+            Reads the store's history: groupstore's own (see groupstore history enable), or Core Data's. The summary's \
+            token is what to ask with next; with more, there is more to be had at once: a page ends after --limit changes, and \
+            after about 4 MiB of them. Where the token is worth nothing \
+            any more, one reset is printed: read the store anew.
+            """)
+
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    var store: String
+
+    @Option(help: "The token of what is known; without it, all that is kept.")
+    var since: String?
+
+    @Flag(help: "Print no rows, only the token of now.")
+    var now = false
+
+    @OptionGroup var filter: HistoryFilterOptions
+
+    /// For the agent, whose lines have a limit, too.
+    @Flag(help: .hidden)
+    var wireLines = false
+
+    @OptionGroup var held: HeldStoreOptions
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try HistoryAccess.run(output) {
+            let position = try since.map { text in
+                guard let token = HistoryToken(text) else { throw HistoryAccess.badToken(text) }
+                return token
+            }
+            try print(output, position)
+        }
+    }
+
+    func validate() throws {
+        if now, since != nil { throw ValidationError("--now and --since are two different places to begin") }
+    }
+
+    private enum Answer {
+        /// The changes as lines: they may be much shorter than what they were read from.
+        case page([HistoryPrinter.Line], StoreHistory.PageEnd)
+        case reset(StoreHistory.Discontinuity, HistoryToken)
+    }
+
+    /// Nothing is printed while the store is read: whoever takes the output slowly must not hold up its log's checkpoint.
+    private func answer(_ history: StoreHistory, _ position: HistoryToken?, _ output: Output) throws -> Answer {
+        do {
+            let start = try now ? history.current() : position ?? history.start()
+            var lines: [HistoryPrinter.Line] = []
+            let end = try history.changes(after: start, limit: filter.limit, filter: filter.filter) { change in
+                var line = HistoryPrinter.line(change, json: output.json)
+                if wireLines { line.shorten() }
+                lines.append(line)
+                return wireLines ? min(change.size, WireLine.longest) : change.size
+            }
+            return .page(lines, end)
+        } catch {
+            guard let reason = error as? StoreHistory.Discontinuity else { throw error }
+            return .reset(reason, try history.current())
+        }
+    }
+
+    private func print(_ output: Output, _ position: HistoryToken?) throws {
+        let answer: Answer = try HistoryAccess.reading(store, held: held) { try self.answer($0, position, output) }
+        switch answer {
+        case .page(let lines, let end):
+            for line in lines { line.print(output) }
+            HistoryPrinter.summarize("changes", end, output)
+        case .reset(let reason, let current):
+            let token = current.description
+            let reset: JSONObject = ["type": "reset", "reason": .string(reason.rawValue), "token": .string(token)]
+            output.record(reset, "reset  \(reason.rawValue)  \(token)")
+            if output.json { output.record(["type": "summary", "outcome": "reset", "token": .string(token)], "") }
+        }
+    }
+}
+
+/// Of which rows' changes to be told.
+struct RowFilterOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Only of these entities of a Core Data store.", valueName: "a,b"))
+    var entities: String?
+
+    @Option(help: ArgumentHelp("Only these: insert, update, delete.", valueName: "a,b"))
+    var operations: String?
+
+    @Option(help: ArgumentHelp("Only by these authors.", valueName: "a,b"))
+    var authors: String?
+
+    @Option(help: ArgumentHelp("Not by these authors: a subscriber's own.", valueName: "a,b"))
+    var exceptAuthors: String?
+
+    func validate() throws {
+        guard Self.names(operations).map({ $0.allSatisfy { Self.operation($0) != nil } }) ?? true else {
+            throw ValidationError("--operations takes insert, update and delete")
+        }
+    }
+
+    fileprivate static func names(_ list: String?) -> Set<String>? {
+        list.map { Set(NameList.names($0).filter { !$0.isEmpty }) }
+    }
+
+    private static func operation(_ word: String) -> HistoryChange.Operation? {
+        HistoryChange.Operation.allCases.first { $0.word == word && $0 != .gap }
+    }
+
+    var filter: HistoryFilter {
+        var filter = HistoryFilter()
+        filter.entities = Self.names(entities)
+        filter.operations = Self.names(operations).map { Set($0.compactMap(Self.operation)) }
+        filter.authors = Self.names(authors)
+        filter.exceptAuthors = Self.names(exceptAuthors) ?? []
+        return filter
+    }
+
+    /// As it travels.
+    var wire: HistoryOperation.Filter {
+        var filter = HistoryOperation.Filter()
+        filter.entities = Self.names(entities)?.sorted()
+        filter.operations = Self.names(operations)?.sorted()
+        filter.authors = Self.names(authors)?.sorted()
+        filter.exceptAuthors = Self.names(exceptAuthors)?.sorted()
+        return filter
+    }
+}
+
+/// Of which changes to be told, and of how many.
+struct HistoryFilterOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Only of these tables, separated by commas; a name's own comma is written \\,.", valueName: "a,b"))
+    var tables: String?
+
+    @OptionGroup var rows: RowFilterOptions
+
+    @Option(help: "At most this many changes.")
+    var limit = 1000
+
+    func validate() throws {
+        guard (1...1_000_000).contains(limit) else { throw ValidationError("--limit is 1 to 1000000") }
+    }
+
+    var filter: HistoryFilter {
+        var filter = rows.filter
+        filter.tables = RowFilterOptions.names(tables).map { Set($0.map { $0.lowercased() }) }
+        return filter
+    }
+}
+
+/// A change's line.
+enum HistoryPrinter {
+    /// What is printed of a change: one of the two.
+    struct Line {
+        private var json: JSONObject?
+        private let text: String
+
+        init(_ json: JSONObject) { (self.json, text) = (json, "") }
+        init(_ text: String) { (json, self.text) = (nil, text) }
+
+        /// To what a line of the wire may have.
+        mutating func shorten() {
+            guard let bytes = json.map({ WireLine.bytes($0) }),
+                case .object(let short)? = try? JSONValue(parsing: bytes)
+            else { return }
+            json = short
+        }
+
+        func print(_ output: Output) { output.record(json ?? [:], text) }
+    }
+
+    static func print(_ change: HistoryChange, _ output: Output) { line(change, json: output.json).print(output) }
+
+    static func line(_ change: HistoryChange, json: Bool) -> Line {
+        // What may have been missed is no row.
+        if change.operation == .gap {
+            let reason = StoreHistory.Discontinuity.gap.rawValue
+            let token: JSONObject = [
+                "type": "reset", "reason": .string(reason), "table": .string(change.table),
+                "number": .integer(change.number),
+            ]
+            return json ? Line(token) : Line("reset  \(reason)  \(change.table)")
+        }
+        guard json else { return Line(line(change)) }
+        var object: JSONObject = ["type": "row"]
+        for member in change.json.members { object[member.key] = member.value }
+        return Line(object)
+    }
+
+    private static func line(_ change: HistoryChange) -> String {
+        let time = WireTime.text(change.time) ?? "no time"
+        let key = change.key.map { value in
+            String(JSONObject(dictionaryLiteral: ("", value.json)).text.dropFirst(4).dropLast())
+        }
+        let author = change.author.map { "by \($0)" }
+        let words: [String?] = [
+            "\(change.number)", time, change.operation.word, change.entity ?? change.table,
+            key.joined(separator: ","), change.columns?.joined(separator: ","), author,
+        ]
+        return words.compactMap { $0 }.joined(separator: "  ")
+    }
+
+    static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, _ output: Output) {
+        var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
+        summary["changes"] = .integer(Int64(page.count))
+        summary["more"] = .bool(!page.isLast)
+        if page.isOutdated { summary["outdated"] = true }
+        summary["token"] = .string(page.token.description)
+        output.record(summary, "token \(page.token)" + (page.isLast ? "" : ", and more"))
+    }
+}

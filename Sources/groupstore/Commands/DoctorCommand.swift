@@ -1,0 +1,162 @@
+import AgentProtocol
+import ArgumentParser
+import Glibc
+import GroupContainers
+import GroupStoreAgent
+import LinuxSystem
+import SystemPackage
+
+struct DoctorCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Check whether stores can be relocated and watched on this machine, and say what would help.",
+        discussion: """
+            Checks inotify's limits, leases, the agent's socket, libraries, and each directory named: where stores \
+            are, or are to be. A file stands for its directory. Without PATH, those of the configuration are looked \
+            at, else the group containers of this user.
+            """)
+
+    @Argument(help: "Directories or stores.", completion: .file())
+    var paths: [String] = []
+
+    @Option(help: "The configuration; else the agent's standard one.", completion: .file())
+    var config: String?
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        FileLease.ignoreBreakSignal()
+        let (configuration, configurationFinding) = configuration()
+        let findings =
+            SystemDiagnosis.findings() + InotifyDiagnosis().findings + [configurationFinding, socket(configuration)]
+            + agent(configuration)
+            + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() + HolderDiagnosis($0).findings() }
+        for finding in findings { print(finding, output) }
+        summarize(findings, output)
+        if let status = findings.lazy.compactMap(\.status).first { throw status.code }
+    }
+
+    private func configuration() -> (Configuration?, Finding) {
+        let environment = ProcessVariables.all
+        let named = config.map { ArgumentBytes.path($0) }
+        guard let path = named ?? ConfigurationFile.standardPath(environment: environment) else {
+            return (nil, Finding("configuration", .fine, "no configuration file; default places are used"))
+        }
+        do throws(ConfigurationError) {
+            let loaded = try ConfigurationFile(path, environment: environment).load()
+            let stores = loaded.groups.reduce(0) { $0 + $1.stores.count }
+            let message = "\(PrintablePath(path)): groups: \(loaded.groups.count), stores: \(stores)"
+            return (loaded, Finding("configuration", .fine, message))
+        } catch {
+            let cause: Finding.Cause = error.kind == .notPermitted ? .notPermitted : .configuration
+            return (nil, Finding("configuration", .problem(cause), "\(error)", remedy: error.remedy))
+        }
+    }
+
+    /// What was named, else what is configured, else the default containers; each once.
+    private func directories(_ configuration: Configuration?) -> [FilePath] {
+        var found: [FilePath] = []
+        func add(_ directory: FilePath) { if !found.contains(directory) { found.append(directory) } }
+        let working = FilePath(workingDirectory())
+        for path in paths.map({ ArgumentBytes.path($0).absolute(in: working) }) {
+            add(Self.isDirectory(path) || !Self.exists(path) ? path : path.removingLastComponent())
+        }
+        if !paths.isEmpty { return found }
+        for group in configuration?.groups ?? [] {
+            add(group.directory)
+            for legacy in group.stores.flatMap(\.legacy) { add(legacy.removingLastComponent()) }
+        }
+        if found.isEmpty { Self.containers.forEach(add) }
+        return found
+    }
+
+    /// The directory of all default containers, and each container in it.
+    private static var containers: [FilePath] {
+        guard let group = GroupIdentifier("group"),
+            let all = group.defaultDirectory(environment: ProcessVariables.all)?.removingLastComponent()
+        else { return [] }
+        let names = (try? Directory(all).names()) ?? []
+        return [all] + names.filter { !$0.string.hasPrefix(".") }.map(all.appending).filter(isDirectory)
+    }
+
+    private static func exists(_ path: FilePath) -> Bool { path.withPlatformString { access($0, F_OK) } == 0 }
+
+    private static func isDirectory(_ path: FilePath) -> Bool { (try? Directory(path)) != nil }
+
+    private static func socket(_ configuration: Configuration?) -> FilePath? {
+        configuration?.socket ?? AgentSocket.path(environment: ProcessVariables.all)
+    }
+
+    private func socket(_ configuration: Configuration?) -> Finding {
+        guard let path = Self.socket(configuration) else {
+            return Finding(
+                "socket", .warning, "neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set: no agent can be found",
+                remedy: "log in through systemd, or set GROUPSTORE_SOCKET to the agent's socket")
+        }
+        return SocketDiagnosis(path).finding()
+    }
+
+    /// What the agent says of itself, and of the places named where there are such. Nothing without an agent: another
+    /// check tells of that.
+    private func agent(_ configuration: Configuration?) -> [Finding] {
+        guard let path = Self.socket(configuration), let status = try? AgentStatus(socket: path) else { return [] }
+        return status.findings(in: paths.isEmpty ? nil : Set(directories(configuration)))
+    }
+
+    private func print(_ finding: Finding, _ output: Output) {
+        let padding = String(repeating: " ", count: 9 - finding.word.count)
+        let line = finding.word + padding + finding.message + (finding.remedy.map { " (\($0))" } ?? "")
+        if output.quiet, !output.json {
+            if finding.verdict != .fine { Output.write(line, to: STDERR_FILENO) }
+            return
+        }
+        var object: JSONObject = ["type": "check", "check": .string(finding.check), "verdict": .string(finding.word)]
+        object["message"] = .string(finding.message)
+        object["remedy"] = finding.remedy.map { .string($0) }
+        if !finding.holders.isEmpty { object["holders"] = .array(finding.holders.map { .object($0.record) }) }
+        output.record(object, line)
+    }
+
+    private func summarize(_ findings: [Finding], _ output: Output) {
+        let problems = findings.filter { $0.status != nil }.count
+        let warnings = findings.filter { $0.verdict == .warning }.count
+        func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+        output.record(
+            [
+                "type": "summary", "outcome": problems > 0 ? "problems" : warnings > 0 ? "warnings" : "ok",
+                "problems": .integer(Int64(problems)), "warnings": .integer(Int64(warnings)),
+            ], counted(problems, "problem") + ", " + counted(warnings, "warning"))
+    }
+}
+
+extension Finding {
+    fileprivate var word: String {
+        switch verdict {
+        case .fine: "ok"
+        case .warning: "warning"
+        case .problem: "problem"
+        }
+    }
+
+    /// Nil unless it is a problem.
+    fileprivate var status: ExitStatus? {
+        guard case .problem(let cause) = verdict else { return nil }
+        return switch cause {
+        case .inputOutput: .inputOutput
+        case .notPermitted: .notPermitted
+        case .configuration: .configuration
+        case .conflict: .conflict
+        case .badData: .badData
+        }
+    }
+}
+
+extension StoreHolder {
+    fileprivate var record: JSONObject {
+        [
+            "pid": .integer(Int64(process.pid)), "program": .string(process.program), "writes": .bool(canWrite),
+            "sqlite": version.map { .string($0.description) } ?? .null,
+        ]
+    }
+}

@@ -1,0 +1,67 @@
+import AgentProtocol
+import Glibc
+import GroupContainers
+import GroupStoreAgent
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// What a group container's directory tells by itself: the stores in it, and our records. Nothing is written, and no
+/// store is opened through SQLite.
+struct GroupDirectoryStatus {
+    private(set) var rows: [StatusRow] = []
+    private(set) var storeCount = 0
+    private(set) var isInterrupted = false
+
+    /// Throws `SystemError` and `UnreadableRecord`.
+    init(_ path: FilePath) throws {
+        let container = try GroupContainer(path)
+        var group: JSONObject = [:]
+        group.setPath("directory", bytes: path.bytes)
+        rows.append(StatusRow("directory", group, PrintablePath(path).description))
+        for journal in try container.journals() { add(journal) }
+        let receipts = try container.receipts()
+        let names = try container.directory.names().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+        for name in names {
+            guard let header = Self.header(of: name, in: container.directory) else { continue }
+            storeCount += 1
+            try add(name, header, container.directory, receipts)
+        }
+    }
+
+    private mutating func add(_ journal: TransferJournal) {
+        isInterrupted = true
+        var row: JSONObject = [:]
+        row.setPath("from", bytes: journal.transfer.directory.path.pushing(journal.transfer.name.path).bytes)
+        row["id"] = .string(journal.transfer.id.rawValue)
+        rows.append(
+            StatusRow(
+                "interrupted", row,
+                "  a relocation of \(AgentStatus.printable("from", row)) is under way or was interrupted; "
+                    + "the next relocation or agent finishes or undoes it"))
+    }
+
+    private mutating func add(
+        _ name: FilePath.Component, _ header: DatabaseHeader, _ directory: Directory, _ receipts: [RelocationReceipt]
+    ) throws(SystemError) {
+        var row: JSONObject = [:]
+        row.setPath("name", bytes: name.bytes)
+        row.setPath("path", bytes: directory.path.appending(name).bytes)
+        let size = try directory.status(name)?.size ?? 0
+        row["bytes"] = .integer(size)
+        row["journal_mode"] = .string(header.journalMode.rawValue)
+        let last = receipts.last { $0.name.path == FilePath(root: nil, [name]) }
+        row["last_relocation"] = last.map { .object($0.json) }
+        let relocation = last.map { ["    \(AgentStatus.relocation($0.json))"] } ?? []
+        let file = "  \(PrintablePath(name))  \(size) bytes, \(header.journalMode.rawValue)"
+        rows.append(StatusRow("file", row, [file] + relocation))
+    }
+
+    /// Nil when it is no SQLite database, or can't be read without waiting.
+    private static func header(of name: FilePath.Component, in directory: Directory) -> DatabaseHeader? {
+        guard StoreName(name) != nil, (try? directory.status(name))?.kind == .regular,
+            let file = try? directory.open(name, flags: O_RDONLY)
+        else { return nil }
+        return (try? file.read(count: DatabaseHeader.length, at: 0)).flatMap(DatabaseHeader.init)
+    }
+}

@@ -1,0 +1,229 @@
+import AgentProtocol
+import ArgumentParser
+import CoreDataStore
+import Glibc
+import GroupContainers
+import GroupStoreAgent
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreMigration
+import StoreRelocation
+import SystemPackage
+
+struct MigrateCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "migrate",
+        abstract: "Migrate a Core Data store to another version of its model.",
+        discussion: """
+            The store is copied, the copy is migrated, and takes the store's place in one step: killed at any time, the \
+            store is as it was, or migrated. With --to the copy gets a name of its own, and the store stays as it is; one \
+            that is of the version already is only copied.
+            """)
+
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    var store: String
+
+    @Option(
+        help: "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd, .mom, or a store of it.",
+        completion: .file())
+    var model: String
+
+    @OptionGroup var modelOptions: MigrationModelOptions
+
+    @Option(help: "Leave the store alone, and make the migrated one here.", completion: .file())
+    var to: String?
+
+    @Option(help: "How the migrated store keeps its log: wal or delete; as it did, unless given.")
+    var journalMode: JournalModeArgument?
+
+    @Flag(help: "Say what would be done, and change nothing.")
+    var dryRun = false
+
+    @Option(help: "Seconds to wait for programs that have the store open.")
+    var deadline: Double = 30
+
+    @Flag(help: "Go on where it can't be proved that nobody has the store open.")
+    var assumeClosed = false
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        try modelOptions.validate(beside: model)
+        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output, changing: !dryRun) {
+            try migrationFailures {
+                let location = try StoreArgument(store).location()
+                let started = ContinuousClock.now
+                if !dryRun { try finishInterrupted(location) }
+                let job = try MigrationJob(location, model, modelOptions, isDryRun: dryRun)
+                var done = Done(notes: job.notes + keeping(job), losses: job.losses)
+                if to != nil || !job.manager.steps.isEmpty, !dryRun {
+                    done = try perform(job, MigrationReporter(output))
+                }
+                for note in done.notes {
+                    output.record(["type": "note", "text": .string(note)], "note: \(note)")
+                }
+                output.record(
+                    summary(job, done, seconds: started.duration(to: .now).seconds),
+                    job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : ""))
+            }
+        }
+    }
+
+    /// What was done, or would be.
+    private struct Done {
+        var notes: [String]
+        var losses: StoreLosses
+        /// Where the store is kept as it was.
+        var archive: FilePath?
+    }
+
+    /// What becomes of a store in place that the migration removes something from, before it is done.
+    private func keeping(_ job: MigrationJob) -> [String] {
+        guard to == nil, !job.losses.isEmpty else { return [] }
+        let archive = GroupContainer(directory: job.location.directory).archivePath
+        let bytes = (try? job.location.bytesToArchive()) ?? 0
+        return [
+            "\(PrintablePath(job.location.path)) would be kept in \(PrintablePath(archive)) as it is, since the migration "
+                + "changes or removes some of it; that takes \(bytes) bytes"
+        ]
+    }
+
+    /// A migration that was killed may have left the store under another name: that comes before any look at it.
+    private func finishInterrupted(_ location: StoreLocation) throws {
+        var request = RelocationRequest(source: location.path, group: location.directory.path)
+        request.deadline = .milliseconds(Int64(deadline * 1000))
+        FileLease.ignoreBreakSignal()
+        do throws(RelocationFailure) {
+            try RelocationEngine(request).finishInterrupted(of: location.name)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    private func perform(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
+        guard let to else { return try migrateInPlace(job, reporter) }
+        let path = ArgumentBytes.path(to)
+        guard let last = path.lastComponent, let name = StoreName.given(last) else {
+            throw RelocationFailure.badName(path)
+        }
+        let parent = path.removingLastComponent()
+        let directory = try Directory(parent.isEmpty ? "." : parent)
+        let new = try NewStore(at: StoreLocation(directory: directory, name: name))
+        let writeAhead = try StoreReader.read(job.location) { reader in
+            try reader.copy(to: new.path)
+            return reader.header?.journalMode == .writeAhead
+        }
+        try new.copySupport(of: job.location)
+        let outcome = try RecordedMigration(job.manager, of: new.staged, copyOf: job.location.path).run(
+            trace: try modelOptions.trace(), progress: reporter.report)
+        reporter.finish()
+        let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
+        try new.publish(mode: mode, writeAhead: journalMode.map { $0 == .wal } ?? writeAhead)
+        return Done(notes: outcome.notes, losses: outcome.losses)
+    }
+
+    /// A relocation whose destination is its own name.
+    private func migrateInPlace(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
+        var request = RelocationRequest(source: job.location.path, group: job.location.directory.path)
+        request.deadline = .milliseconds(Int64(deadline * 1000))
+        request.assumeClosed = assumeClosed
+        request.journalMode = journalMode?.mode
+        request.transform = try modelOptions.transform(job)
+        FileLease.ignoreBreakSignal()
+        Interruption.isNotedFromNowOn(announcing: true)
+        let engine = RelocationEngine(
+            request, isCancelled: { Interruption.wasAskedFor },
+            report: { event in
+                switch event {
+                case .transforming(let fraction, let doing): reporter.report(fraction, doing)
+                case .waiting(let holders): reporter.waits(for: holders)
+                case .recovered(let text), .note(let text): reporter.say(text)
+                case .plan, .copied, .published: break
+                }
+            })
+        defer { reporter.finish() }
+        do throws(RelocationFailure) {
+            let summary = try engine.transform()
+            return Done(notes: summary.notes, losses: summary.losses, archive: summary.archive)
+        } catch {
+            throw CommandFailure(error.markedIfInterrupted)
+        }
+    }
+
+    /// Who asks for a store of another name gets one, whether it is of an older version or not.
+    private func isCopied(_ job: MigrationJob) -> Bool { to != nil && job.manager.steps.isEmpty }
+
+    private func outcome(_ job: MigrationJob) -> String {
+        if isCopied(job) { return dryRun ? "would_copy" : "copied" }
+        return job.manager.steps.isEmpty ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"
+    }
+
+    private func summary(_ job: MigrationJob, _ done: Done, seconds: Double) -> JSONObject {
+        var record: JSONObject = [
+            "type": "summary", "outcome": .string(outcome(job)), "to_model": .string(job.target.name),
+            "steps": .array(job.manager.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
+        ]
+        let mappings = job.manager.steps.map(\.mappingName)
+        if mappings.contains(where: { $0 != nil }) {
+            record["mapping_models"] = .array(mappings.map { $0.map { .string($0) } ?? .null })
+        }
+        record["from_model"] = job.fromName.map { .string($0) }
+        record.setPath("store", bytes: job.location.path.bytes)
+        if !done.losses.isEmpty { record["removes"] = done.losses.json }
+        if let archive = done.archive { record.setPath("archive", bytes: archive.bytes) }
+        if let to { record.setPath("to", bytes: ArgumentBytes.path(to).bytes) }
+        return record
+    }
+}
+
+/// Tells how far a migration is: JSON lines, or a bar when standard error is a terminal.
+final class MigrationReporter {
+    private let output: Output
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private var told = -1.0
+    private var awaited: [FileHolder] = []
+
+    init(_ output: Output) { self.output = output }
+
+    func report(_ fraction: Double, _ doing: String) {
+        if output.json {
+            guard fraction >= told + 0.01 else { return }
+            told = fraction
+            output.record(["type": "progress", "fraction": .number(fraction), "doing": .string(doing)], "")
+        } else if isTerminal, !output.quiet {
+            let filled = Int(fraction * 30)
+            let bar = String(repeating: "█", count: filled) + String(repeating: "·", count: max(0, 30 - filled))
+            Self.write("\r\u{1B}[K\(bar) \(Int(fraction * 100)) % \(PrintableText(doing))")
+        }
+    }
+
+    /// To a person, beside the progress.
+    func say(_ text: String) {
+        finish()
+        if output.json {
+            output.record(["type": "note", "text": .string(text)], "")
+        } else if !output.quiet {
+            Output.write(text, to: STDERR_FILENO)
+        }
+    }
+
+    /// Once, though each stage of the relocation waits for itself.
+    func waits(for holders: [FileHolder]) {
+        guard holders != awaited else { return }
+        awaited = holders
+        say("waiting for \(holders.names)")
+    }
+
+    func finish() { if isTerminal, !output.json, !output.quiet { Self.write("\r\u{1B}[K") } }
+
+    private static func write(_ text: String) {
+        let bytes = Array(text.utf8)
+        _ = bytes.withUnsafeBytes { Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}

@@ -1,0 +1,68 @@
+import AgentProtocol
+import ArgumentParser
+import ManagedObjectModels
+
+struct ModelDiffCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "diff",
+        abstract: "Print what changed from one model to another.",
+        discussion: """
+            Entities and properties belong together by their renaming identifiers. A star marks what a store must be \
+            migrated for; the rest may change freely.
+            """)
+
+    @Argument(help: "The older model, or a store.", completion: .file())
+    var old: String
+
+    @Argument(help: "The newer model, or a store.", completion: .file())
+    var new: String
+
+    @OptionGroup var renameOptions: ModelRenameOptions
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            let before = try ModelArgument(old).version(named: nil, ModelMergeOptions.none).knownModel
+            let after = try ModelArgument(new).version(named: nil, ModelMergeOptions.none).knownModel
+            let changes = ModelDifference(from: before, to: try renameOptions.applied(to: after, from: before)).changes
+            for change in changes { output.record(change.record, change.text) }
+            let toMigrate = changes.filter(\.changesVersionHash).count
+            output.record(
+                [
+                    "type": "summary", "outcome": changes.isEmpty ? "same" : "different",
+                    "changes": .integer(Int64(changes.count)), "changes_hash": .bool(toMigrate > 0),
+                ],
+                changes.isEmpty
+                    ? "no difference" : "\(changes.count) changes, \(toMigrate) of which a store must be migrated for")
+        }
+    }
+}
+
+extension ModelDifference.Change {
+    private var path: String { property.map { entity + "." + $0 } ?? entity }
+
+    fileprivate var text: String {
+        let sign = changesVersionHash ? "* " : "  "
+        let said = details.map { detail in
+            "\(detail.aspect) \(detail.old ?? "-") → \(detail.new ?? "-")"
+        }
+        let renaming = oldName.map { " (was \($0))" } ?? ""
+        return sign + kind.rawValue + " " + path + renaming + (said.isEmpty ? "" : ": " + said.joined(separator: ", "))
+    }
+
+    fileprivate var record: JSONObject {
+        var object: JSONObject = ["type": "change", "change": .string(kind.rawValue), "entity": .string(entity)]
+        object["property"] = property.map { .string($0) }
+        object["old_name"] = oldName.map { .string($0) }
+        object["details"] = .array(
+            details.map { detail in
+                .object([
+                    "aspect": .string(detail.aspect), "old": detail.old.map { .string($0) } ?? .null,
+                    "new": detail.new.map { .string($0) } ?? .null,
+                ])
+            })
+        object["changes_hash"] = .bool(changesVersionHash)
+        return object
+    }
+}

@@ -1,0 +1,56 @@
+import AgentProtocol
+import ArgumentParser
+import ManagedObjectModels
+
+struct ModelHashCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "hash",
+        abstract: "Print each version's entity hashes and checksum, those that Core Data compares.")
+
+    @Argument(help: "The model, or a store.", completion: .file())
+    var model: String
+
+    @OptionGroup var mergeOptions: ModelMergeOptions
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            let versions = try ModelArgument(model).versions(mergeOptions)
+            for version in versions { output.record(version.hashRecord, lines: version.hashText) }
+            if output.json {
+                output.record(
+                    ["type": "summary", "outcome": "hashed", "versions": .integer(Int64(versions.count))], "")
+            }
+        }
+    }
+}
+
+extension NamedModel {
+    /// Base64 of the SHA-256 of all hashes.
+    var checksum: String { ManagedObjectModel.versionChecksum(of: hashes) }
+
+    fileprivate var hashRecord: JSONObject {
+        var entities = JSONObject()
+        for (name, hash) in hashes.sorted(by: { $0.key.precedes($1.key) }) {
+            entities[name] = .string(hash.hexadecimal)
+        }
+        return [
+            "type": "version", "name": .string(name), "current": .bool(isCurrent), "checksum": .string(checksum),
+            "entities": .object(entities),
+        ]
+    }
+
+    fileprivate var hashText: [String] {
+        var table = TextTable()
+        for (name, hash) in hashes.sorted(by: { $0.key.precedes($1.key) }) {
+            table.add(.text(name), .text(hash.hexadecimal))
+        }
+        return [name + (isCurrent ? " (current)" : ""), "  checksum " + checksum] + table.lines(indent: "  ")
+    }
+}
+
+extension [UInt8] {
+    /// Two digits a byte.
+    var hexadecimal: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
+}

@@ -1,0 +1,239 @@
+import AgentProtocol
+import ArgumentParser
+import Glibc
+import LinuxSystem
+import ManagedObjectModels
+import MappingModels
+import SystemPackage
+
+struct ModelMappingCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "mapping",
+        abstract: "Read mapping models, turn Xcode's into the readable form and back, and tell whether one fits.",
+        discussion: """
+            MAPPING is an .xcmappingmodel, a compiled .cdm, or a mapping model in YAML, told apart by what is in it.
+            """,
+        subcommands: [MappingShowCommand.self, MappingConvertCommand.self, MappingCheckCommand.self])
+}
+
+/// Mapping models that a command is given.
+struct MappingModelOptions: ParsableArguments {
+    @Option(
+        name: .customLong("mapping"), help: "A mapping model to use where it fits; may be repeated.",
+        completion: .file())
+    var mappings: [String] = []
+
+    /// Those named, then those that lie beside the model or in it. Throws `CommandFailure`.
+    func files(beside model: FilePath) throws -> [MappingModelFile] {
+        do {
+            return try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: model)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+}
+
+struct MappingShowCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Print a mapping model in the readable form.")
+
+    @Argument(help: "The mapping model.", completion: .file())
+    var mapping: String
+
+    @Option(help: "yaml, the readable form, or xcode, the XML of an .xcmappingmodel.")
+    var format: MappingFormat = .yaml
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            let file = try mappingFile(mapping)
+            let text = try format.text(of: file.mappingModel)
+            for one in file.mappingModel.entityMappings where output.json { output.record(one.record, "") }
+            output.record(
+                [
+                    "type": "summary", "outcome": "shown", "form": .string(file.form.rawValue),
+                    "entity_mappings": .integer(Int64(file.mappingModel.entityMappings.count)),
+                    "source": file.mappingModel.sourceVersionName.map { .string($0) } ?? .null,
+                    "destination": file.mappingModel.destinationVersionName.map { .string($0) } ?? .null,
+                ], String(text.dropLast()))
+        }
+    }
+}
+
+struct MappingConvertCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "convert",
+        abstract: "Write a mapping model in the other form: an .xcmappingmodel, or else YAML.",
+        discussion: """
+            Xcode's form lists each property: for a mapping model in YAML that doesn't, name the models too.
+            """)
+
+    @Argument(help: "The mapping model.", completion: .file())
+    var mapping: String
+
+    @Argument(help: "Where to write it; ends in .xcmappingmodel for Xcode's form. It must not be there.")
+    var destination: String
+
+    @Option(help: "The older model, whose properties are put in.", completion: .file())
+    var old: String?
+
+    @Option(help: "The newer model, whose properties are put in.", completion: .file())
+    var new: String?
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            var model = try mappingFile(mapping).mappingModel
+            if let old, let new {
+                let models = try (
+                    ModelArgument(old).version(named: nil, .none), ModelArgument(new).version(named: nil, .none)
+                )
+                do { model = try model.resolved(from: models.0.knownModel, to: models.1.knownModel) } catch let error
+                    as MappingModelError
+                { throw CommandFailure(error) }
+            }
+            let path = ArgumentBytes.path(destination)
+            let format: MappingFormat = path.extension == "xcmappingmodel" ? .xcode : .yaml
+            // They were held against the models' own.
+            if format == .xcode, old != nil, new != nil { model = model.withoutHashes }
+            try write(format.text(of: model), to: path, format)
+            output.record(
+                [
+                    "type": "summary", "outcome": "converted", "path": .string(path.string),
+                    "form": .string(format.rawValue),
+                ],
+                "wrote \(PrintablePath(path))")
+        }
+    }
+
+    private func write(_ text: String, to path: FilePath, _ format: MappingFormat) throws {
+        var file = path
+        do throws(SystemError) {
+            if format == .xcode {
+                guard mkdir(path.string, 0o777) == 0 else { throw SystemError.last("mkdir", path: path) }
+                file = path.appending("xcmapping.xml")
+            }
+            let opened = try Descriptor(opening: file, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o666)
+            try opened.write(Array(text.utf8), at: 0, path: file)
+        } catch {
+            guard error.errno == .fileExists else { throw CommandFailure(error) }
+            throw CommandFailure(
+                .conflict, code: "exists", "\(PrintablePath(path)): this is there already", remedy: "name another file")
+        }
+    }
+}
+
+struct MappingCheckCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check", abstract: "Tell whether a mapping model leads from one model to another, or why not.",
+        discussion: "Exit code 0 when it does, 65 when it doesn't.")
+
+    @Argument(help: "The mapping model.", completion: .file())
+    var mapping: String
+
+    @Argument(help: "The older model, or a store.", completion: .file())
+    var old: String
+
+    @Argument(help: "The newer model.", completion: .file())
+    var new: String
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        var isRefused = false
+        try reporting(output) {
+            let file = try mappingFile(mapping)
+            let source = try ModelArgument(old).version(named: nil, .none)
+            let destination = try ModelArgument(new).version(named: nil, .none)
+            let findings = try self.findings(file, source.knownModel, destination.knownModel)
+            for finding in findings {
+                let severity = "\(finding.severity)"
+                let place = [finding.entity, finding.property].compactMap(\.self).joined(separator: ".")
+                output.record(
+                    [
+                        "type": "finding", "severity": .string(severity),
+                        "entity": finding.entity.map { .string($0) } ?? .null,
+                        "property": finding.property.map { .string($0) } ?? .null,
+                        "message": .string(finding.message), "remedy": .string(finding.remedy),
+                    ],
+                    "\(severity): \(place.isEmpty ? "" : place + ": ")\(finding.message) (\(finding.remedy))")
+            }
+            isRefused = findings.contains { $0.severity == .error }
+            let outcome = isRefused ? "refused" : "fits"
+            output.record(
+                ["type": "summary", "outcome": .string(outcome)],
+                isRefused ? "it can't be run" : "it leads from \(source.name) to \(destination.name)")
+        }
+        if isRefused { throw ExitStatus.badData.code }
+    }
+
+    private func findings(
+        _ file: MappingModelFile, _ old: ManagedObjectModel, _ new: ManagedObjectModel
+    ) throws -> [MigrationFinding] {
+        do {
+            return try file.mappingModel.review(from: old, to: new)
+        } catch {
+            throw CommandFailure(error, in: file.path)
+        }
+    }
+}
+
+/// How a mapping model is written.
+enum MappingFormat: String, CaseIterable, ExpressibleByArgument {
+    case yaml, xcode
+
+    func text(of model: MappingModel) throws -> String {
+        guard self == .xcode else { return model.yaml }
+        do { return try model.xcodeDocument() } catch { throw CommandFailure(error) }
+    }
+}
+
+/// Throws `CommandFailure`.
+private func mappingFile(_ text: String) throws -> MappingModelFile {
+    do { return try MappingModelFile(reading: ArgumentBytes.path(text)) } catch { throw CommandFailure(error) }
+}
+
+extension EntityMapping {
+    fileprivate var record: JSONObject {
+        [
+            "type": "entity_mapping", "name": .string(name),
+            "source": sourceEntityName.map { .string($0) } ?? .null,
+            "destination": destinationEntityName.map { .string($0) } ?? .null,
+            "where": filter.map { .string($0.description) } ?? .null,
+            "policy": entityMigrationPolicyClassName.map { .string($0) } ?? .null,
+            "attributes": .object(attributeMappings.json), "relationships": .object(relationshipMappings.json),
+        ]
+    }
+}
+
+extension [PropertyMapping] {
+    /// Null for a new value.
+    fileprivate var json: JSONObject {
+        var object = JSONObject()
+        for mapping in self {
+            object[mapping.name] =
+                mapping.isAutomatic ? "automatic" : mapping.valueExpression.map { .string($0.description) } ?? .null
+        }
+        return object
+    }
+}
+
+extension CommandFailure {
+    /// - Parameter path: The mapping model's, where the error doesn't know it.
+    init(_ error: MappingModelError, in path: FilePath? = nil) {
+        let status: ExitStatus =
+            switch error.code {
+            case .missing: .inputOutput
+            case .unreadable:
+                [.permissionDenied, .notPermitted].contains(error.errno) ? .notPermitted : .inputOutput
+            default: .badData
+            }
+        let place = error.path == nil ? path.map { "\(PrintablePath($0)): " } ?? "" : ""
+        self.init(status, code: error.code.rawValue, place + "\(error)", remedy: error.remedy)
+    }
+}

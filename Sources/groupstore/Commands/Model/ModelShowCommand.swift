@@ -1,0 +1,117 @@
+import AgentProtocol
+import ArgumentParser
+import LinuxSystem
+import ManagedObjectModels
+
+struct ModelShowCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Print a model's entities and properties.")
+
+    @Argument(help: "The model, or a store.", completion: .file())
+    var model: String
+
+    @Option(help: "Which version, by its name; the current one unless said.")
+    var version: String?
+
+    @OptionGroup var mergeOptions: ModelMergeOptions
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            let shown = try ModelArgument(model).version(named: version, mergeOptions)
+            let model = try shown.knownModel
+            output.record(
+                shown.record(model), lines: [shown.title] + model.facts.lines(indent: "  "))
+            for entity in model.entities {
+                output.record(entity.record, lines: entity.text)
+                for property in entity.declaredProperties where output.json {
+                    output.record(property.record(of: entity), "")
+                }
+            }
+            if output.json {
+                let properties = model.entities.reduce(0) { $0 + $1.declaredProperties.count }
+                output.record(
+                    [
+                        "type": "summary", "outcome": "shown", "entities": .integer(Int64(model.entities.count)),
+                        "properties": .integer(Int64(properties)),
+                    ], "")
+            }
+        }
+    }
+}
+
+extension NamedModel {
+    fileprivate var title: String { name + (isCurrent ? " (current)" : "") }
+
+    fileprivate func record(_ model: ManagedObjectModel) -> JSONObject {
+        var configurations = JSONObject()
+        for (name, members) in model.configurations.sorted(by: { $0.key < $1.key }) {
+            configurations[name] = .array(members.sorted().map { .string($0) })
+        }
+        return [
+            "type": "version", "name": .string(name), "current": .bool(isCurrent), "checksum": .string(checksum),
+            "identifiers": .array(model.versionIdentifiers.sorted().map { .string($0) }),
+            "configurations": .object(configurations),
+            "fetch_requests": .array(model.fetchRequestTemplates.map { .string($0.name) }),
+        ]
+    }
+}
+
+extension ManagedObjectModel {
+    fileprivate var facts: TextTable {
+        var table = TextTable()
+        let identifiers = versionIdentifiers.filter { !$0.isEmpty }.sorted().joined(separator: ", ")
+        if !identifiers.isEmpty { table.add(.text("identifier"), .text(identifiers)) }
+        for (name, members) in configurations.sorted(by: { $0.key < $1.key }) {
+            table.add(.text("configuration"), .text(name + ": " + members.sorted().joined(separator: ", ")))
+        }
+        for request in fetchRequestTemplates {
+            let condition = request.predicate.map { " where " + $0 } ?? ""
+            table.add(.text("fetch request"), .text(request.name + ": " + request.entityName + condition))
+        }
+        table.add(.text("checksum"), .text(versionChecksum))
+        return table
+    }
+}
+
+extension EntityDescription {
+    fileprivate var text: [String] {
+        var table = TextTable()
+        for property in declaredProperties {
+            let name = property.kind == "attribute" ? property.name : property.name + " →"
+            table.add(.text(name), .text(property.aspects.text))
+        }
+        let said = aspects.text
+        return ["", name + (said.isEmpty ? "" : "  " + said)] + table.lines(indent: "  ")
+    }
+
+    fileprivate var record: JSONObject {
+        ["type": "entity", "name": .string(name), "aspects": .object(aspects.json)]
+    }
+}
+
+extension PropertyDescription {
+    fileprivate func record(of entity: EntityDescription) -> JSONObject {
+        [
+            "type": .string(kind), "entity": .string(entity.name), "name": .string(name),
+            "aspects": .object(aspects.json),
+        ]
+    }
+}
+
+extension [ModelAspect] {
+    /// The value alone where it says it all.
+    fileprivate var text: String {
+        map { aspect in
+            if aspect.isFlag { return aspect.name }
+            return ["type", "destination"].contains(aspect.name) ? aspect.value : aspect.name + " " + aspect.value
+        }.joined(separator: ", ")
+    }
+
+    fileprivate var json: JSONObject {
+        var object = JSONObject()
+        for aspect in self { object[aspect.name] = aspect.isFlag ? .bool(true) : .string(aspect.value) }
+        return object
+    }
+}

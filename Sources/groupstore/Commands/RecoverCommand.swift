@@ -1,0 +1,78 @@
+import AgentProtocol
+import ArgumentParser
+import GroupStoreAgent
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+struct RecoverCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "recover",
+        abstract: "Bring a relocation that was interrupted to its end.",
+        discussion: """
+            Shows the journal and what follows from it, and does it. Every relocation and every start of an agent does \
+            so too; this is for a person who wants to see it.
+            """)
+
+    @Argument(help: "The group container's directory.", completion: .directory)
+    var groupDir: String
+
+    @Flag(help: "Show what would be done, and change nothing.")
+    var dryRun = false
+
+    @Option(help: "Seconds to wait for another relocation of the group.")
+    var deadline: Double = 30
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        let progress = RelocationProgress(output)
+        let group = ArgumentBytes.path(groupDir).absolute(in: FilePath(workingDirectory()))
+        var request = RelocationRequest(source: group, group: group)
+        request.deadline = .milliseconds(Int64(deadline * 1000))
+        FileLease.ignoreBreakSignal()
+        Interruption.isNotedFromNowOn(announcing: true)
+        let found: [InterruptedTransfer]
+        do throws(RelocationFailure) {
+            let engine = RelocationEngine(
+                request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
+            found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
+            if dryRun { for transfer in found { show(transfer, output) } }
+        } catch {
+            let failure = error.markedIfInterrupted
+            progress.fail(failure, source: group, seconds: 0)
+            throw ExitCode(failure.exitCode)
+        }
+        try reporting(output, changing: !dryRun) { finish(found, group, output) }
+    }
+
+    private func show(_ found: InterruptedTransfer, _ output: Output) {
+        var row: JSONObject = ["type": "interrupted", "id": .string(found.id)]
+        row["purpose"] = .string(found.purpose.rawValue)
+        row["state"] = .string(found.state)
+        row.setPath("from", bytes: found.from.bytes)
+        if let to = found.to { row.setPath("to", bytes: to.bytes) }
+        row["will"] = .string(found.remedy.rawValue)
+        let target = found.to.map { " to \(PrintablePath($0))" } ?? ""
+        output.record(
+            row,
+            "interrupted: \(found.purpose.rawValue) \(PrintablePath(found.from))\(target), \(found.state): "
+                + "to \(found.remedy.rawValue)")
+    }
+
+    /// The outcome is `finished` where one of several was.
+    private func finish(_ found: [InterruptedTransfer], _ group: FilePath, _ output: Output) {
+        let isFinished = found.contains { $0.remedy == .finish }
+        let done = found.isEmpty ? "nothing_to_do" : isFinished ? "finished" : "undone"
+        var summary: JSONObject = ["type": "summary", "outcome": .string(done)]
+        if dryRun { summary["dry_run"] = true }
+        summary.setPath("directory", bytes: group.bytes)
+        let sentence = found.isEmpty ? "nothing was interrupted in \(PrintablePath(group))" : done
+        output.record(summary, dryRun && !found.isEmpty ? "would be: \(done)" : sentence)
+    }
+}

@@ -1,0 +1,134 @@
+import FileCoordination
+import FoundationEssentials
+import GroupContainers
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStore
+
+/// What presenters hear, and when they take their items back, where the agent dies or knows them anew.
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct LostAgentTests {
+    private let places: Places
+    private let container: GroupContainer
+    private let socket: FilePath
+    private var item: URL { URL(path: places.group.appending("Notes.sqlite")) }
+    private var moved: URL { URL(path: places.group.appending("Moved.sqlite")) }
+
+    init() throws {
+        places = try Places()
+        container = try GroupContainer(identifier: AgentProcess.group, directory: URL(path: places.group))
+        socket = places.scratch("agent.sock")
+    }
+
+    private func registry() -> RemoteRegistry {
+        RemoteRegistry(container, socket: socket, lossTime: .milliseconds(20))
+    }
+
+    /// Writes the item, notes it, and goes on when `log` has `go on`; the item has another name then, where that is
+    /// asked for.
+    private func access(_ seats: PresenterSeats, _ log: Log, moving: Bool = false) -> Task<Void, any Error> {
+        let coordinator = FileCoordinator(in: container, seats: seats)
+        return Task { [item, moved] in
+            try await coordinator.coordinate(
+                with: [.writingIntent(with: item, options: moving ? .forMoving : [])], deadline: .ample
+            ) { _ in
+                log.note("writes")
+                await log.has("go on")
+                if moving { coordinator.item(at: item, didMoveTo: moved) }
+                log.note("has written")
+            }
+        }
+    }
+
+    /// The agent dies in an access, or before it has heard of its end: the claimant's process tells its own presenters
+    /// of the move, and those of others hear that the item may have changed.
+    @Test(arguments: [false, true]) func whatTheAgentDidNotHearOfIsTold(_ diesLate: Bool) async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        let (here, there) = (PresenterSeats(registry: registry()), PresenterSeats(registry: registry()))
+        let (neighbour, stranger) = (NotingPresenter(item), NotingPresenter(item))
+        _ = try await here.add(neighbour, in: container)
+        _ = try await there.add(stranger, in: container)
+        let log = Log()
+        let access = access(here, log, moving: true)
+        await log.has("writes")
+        if diesLate {
+            try agent.process.suspend()
+        } else {
+            try agent.process.killAtOnce()
+            await neighbour.log.has("waiting")
+        }
+        log.note("go on")
+        try await access.value
+        if diesLate { try agent.process.killAtOnce() }
+        for presenter in [neighbour, stranger] { await presenter.log.has("reacquires") }
+        await neighbour.log.has("is now Moved.sqlite")
+        #expect(neighbour.log.entries.contains("changed"))
+        #expect(stranger.log.entries == ["to writer", "waiting", "changed", "reacquires"])
+    }
+
+    /// However long somebody is at work on it.
+    @Test func anItemIsNotTakenBackBeforeItIsFree() async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        let (here, there) = (PresenterSeats(registry: registry()), PresenterSeats(registry: registry()))
+        let stranger = NotingPresenter(item)
+        _ = try await there.add(stranger, in: container)
+        let log = Log()
+        let access = access(here, log)
+        await log.has("writes")
+        try agent.process.killAtOnce()
+        await stranger.log.has("waiting")
+        // It has stood in line, and let others past, again and again.
+        var seen: Set<String> = []
+        while seen.count < 4 {
+            for record in container.claimRecords() where !record.isGranted { seen.insert(record.id.rawValue) }
+            await Task.yield()
+        }
+        #expect(!stranger.log.entries.contains("reacquires"))
+        log.note("go on")
+        try await access.value
+        await stranger.log.has("reacquires")
+    }
+
+    /// Another one's claim is over for a presenter that goes elsewhere with its item: the agent knows it as another
+    /// one.
+    @Test func aPresenterThatGoesElsewhereTakesItsItemBack() async throws {
+        let own = registry()
+        let (here, there) = (PresenterSeats(registry: own), PresenterSeats(registry: registry()))
+        let presenter = NotingPresenter(item)
+        _ = try await here.add(presenter, in: container)
+        let log = Log()
+        // Begun without an agent, so that nobody tells the agent of the move.
+        let mover = access(here, log, moving: true)
+        await log.has("writes")
+        let agent = try AgentProcess(places, legacy: [])
+        await presenter.log.has("registered")
+        let other = Log()
+        let writer = access(there, other)
+        while own.state.withLock({ $0.presenters.values.allSatisfy(\.relinquished.isEmpty) }) { await Task.yield() }
+        log.note("go on")
+        try await mover.value
+        await other.has("writes")
+        await presenter.log.has("reacquires")
+        other.note("go on")
+        try await writer.value
+        #expect(presenter.presentedItemURL?.lastPathComponent == "Moved.sqlite")
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// A claim that the agent refuses leaves nothing behind.
+    @Test func aRefusedClaimIsForgotten() async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        let (here, there) = (registry(), PresenterSeats(registry: registry()))
+        let presenter = NotingPresenter(item)
+        presenter.refuse()
+        _ = try await there.add(presenter, in: container)
+        let error = await #expect(throws: FileCoordinationError.self) {
+            try await access(PresenterSeats(registry: here), Log()).value
+        }
+        #expect(error?.code == .presenterFailed)
+        #expect(here.state.withLock { $0.claims.isEmpty })
+        #expect(try agent.stop().status == 0)
+    }
+}

@@ -1,0 +1,227 @@
+import FileCoordination
+import FoundationEssentials
+import Glibc
+import GroupContainers
+import LinuxSystem
+import Synchronization
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStore
+
+/// Presenters whose agent comes late, serves their group later, is started anew or doesn't answer.
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct RegistrationTests {
+    private let places: Places
+    private let container: GroupContainer
+    private let socket: FilePath
+    private var item: URL { URL(path: places.group.appending("Notes.sqlite")) }
+
+    init() throws {
+        places = try Places()
+        container = try GroupContainer(identifier: AgentProcess.group, directory: URL(path: places.group))
+        socket = places.scratch("agent.sock")
+    }
+
+    /// What another process would have.
+    private func seats() -> PresenterSeats { PresenterSeats(registry: RemoteRegistry(container, socket: socket)) }
+
+    private func access(_ url: URL? = nil, deadline: Duration = .ample) async throws {
+        try await FileCoordinator(in: container, seats: seats()).coordinate(
+            with: [.writingIntent(with: url ?? item)], deadline: deadline
+        ) { _ in }
+    }
+
+    private func configure(groups: [String: FilePath]) throws {
+        var lines = "groups:\n"
+        for (group, directory) in groups { lines += "  - id: \(group)\n    directory: \(directory)\n" }
+        try write(lines, to: places.scratch("config.yaml"))
+    }
+
+    /// An agent that serves another group, until it is told to read its configuration anew.
+    private func otherAgent() throws -> AgentProcess {
+        try run("mkdir", ["-p", Word(places.scratch("other"))])
+        try configure(groups: ["group.other": places.scratch("other")])
+        return try AgentProcess(["--config", Word(places.scratch("config.yaml"))], socket: socket)
+    }
+
+    private func serve(_ agent: AgentProcess) throws {
+        try configure(groups: ["group.other": places.scratch("other"), AgentProcess.group: places.group])
+        agent.process.signal(SIGHUP)
+    }
+
+    @Test func aPresenterIsRegisteredWhenItsGroupIsServed() async throws {
+        let agent = try otherAgent()
+        let (presenter, seats) = (NotingPresenter(item), seats())
+        let seat = try await seats.add(presenter, in: container)
+        guard case .waiting(let reason) = seat.registration else { throw Unexpected("\(seat.registration)") }
+        #expect(reason.contains(AgentProcess.group))
+        // It works as it does without an agent, and nobody could ask the presenter.
+        try await access()
+        #expect(presenter.log.entries.isEmpty)
+
+        try serve(agent)
+        await presenter.log.has("registered")
+        try await access()
+        await presenter.log.has("reacquires")
+        #expect(presenter.log.entries == ["registered", "to writer", "changed", "reacquires"])
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// An access that began without an agent, and waits for what a presenter holds: one that comes meanwhile is asked.
+    @Test func anAgentThatComesWhileAnAccessWaitsIsAsked() async throws {
+        let presenter = NotingPresenter(item)
+        let seats = seats()
+        let seat = try await seats.add(presenter, in: container)
+        guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
+        let held = try PresentedClaim(seat.item, in: container, of: presenter, ClaimWait(Deadline(after: .ample)))
+        presenter.hold(held)
+        let waiting = Task { try await access() }
+        while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
+            await Task.yield()
+        }
+        let agent = try AgentProcess(places, legacy: [])
+        try await waiting.value
+        await presenter.log.has("reacquires")
+        #expect(presenter.log.entries.contains("to writer"))
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// A coordinator's own presenter isn't asked, even where the agent is only just told of it.
+    @Test func anOwnPresenterIsNotAskedByAnAgentThatJustCame() async throws {
+        let (presenter, seats) = (NotingPresenter(item), seats())
+        _ = try await seats.add(presenter, in: container)
+        for _ in 1...5 {
+            let agent = try AgentProcess(places, legacy: [])
+            try await FileCoordinator(in: container, seats: seats, filePresenter: presenter).coordinate(
+                with: [.writingIntent(with: item)], deadline: .ample
+            ) { _ in }
+            #expect(try agent.stop().status == 0)
+        }
+        #expect(!presenter.log.entries.contains("to writer"))
+    }
+
+    @Test func aSubscriptionBeginsWhenItsGroupIsServed() async throws {
+        let agent = try otherAgent()
+        let store = try SharedStore("Notes.sqlite", in: container)
+        let reader = ChangeReader(.init(store.address), socket: socket)
+        guard case .notServed(let message)? = try await reader.next() else { throw Unexpected("served") }
+        #expect(message.contains(AgentProcess.group))
+        try serve(agent)
+        guard case .reset("subscribed", _)? = try await reader.next() else { throw Unexpected("no reset") }
+        #expect(try agent.stop().status == 0)
+    }
+
+    @Test func aMovedPresenterComesBackAsWhatItIsNow() async throws {
+        var agent = try AgentProcess(places, legacy: [])
+        let (presenter, seats) = (NotingPresenter(item), seats())
+        _ = try await seats.add(presenter, in: container)
+        let moved = URL(path: places.group.appending("Moved.sqlite"))
+        let coordinator = FileCoordinator(in: container, seats: self.seats())
+        try await coordinator.coordinate(with: [.writingIntent(with: item, options: .forMoving)], deadline: .ample) {
+            [item = item] _ in
+            coordinator.item(at: item, didMoveTo: moved)
+        }
+        await presenter.log.has("is now Moved.sqlite")
+        try agent.process.killAtOnce()
+        await presenter.log.has("waiting")
+        agent = try AgentProcess(places, legacy: [])
+        await presenter.log.has("registered")
+        await presenter.log.has("reacquires")
+        let before = presenter.log.entries.count
+        try await access(item)
+        #expect(presenter.log.entries.count == before)
+        try await access(moved)
+        #expect(presenter.log.entries.dropFirst(before).first == "to writer")
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// An agent that doesn't answer may know presenters that must be asked: the deadline holds, and the access doesn't
+    /// take place. A presenter goes on, and is registered later.
+    @Test func deadlinesHoldBesideAStoppedAgent() async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        try agent.process.suspend()
+        let error = await #expect(throws: FileCoordinationError.self) { try await access(deadline: .milliseconds(300)) }
+        #expect(error?.code == .busy)
+        #expect(error?.message.contains("did not answer") == true)
+        let (presenter, seats) = (NotingPresenter(item), seats())
+        let seat = try await seats.add(presenter, in: container)
+        // Both have come back, and the agent stands still.
+        guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
+        agent.process.signal(SIGCONT)
+        await presenter.log.has("registered")
+        try await access()
+        #expect(presenter.log.entries.contains("to writer"))
+        #expect(try agent.stop().status == 0)
+    }
+
+    @Test func hundredsOfPresentersAreServed() async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        let seats = seats()
+        var presenters: [NotingPresenter] = []
+        for number in 1...300 {
+            let presenter = NotingPresenter(URL(path: places.group.appending("Notes \(number)")))
+            #expect(try await seats.add(presenter, in: container).registration == .registered)
+            presenters.append(presenter)
+        }
+        try await access(URL(path: places.group.appending("Notes 300")))
+        #expect(presenters.last?.log.entries.first == "to writer")
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// A connection of its own to the agent goes with the last who needs it.
+    @Test func aRegistryEndsWithItsLastUser() async throws {
+        let agent = try AgentProcess(places, legacy: [])
+        weak var registry: RemoteRegistry?
+        do {
+            let made = RemoteRegistry(container, socket: socket)
+            registry = made
+            let (presenter, seats) = (NotingPresenter(item), PresenterSeats(registry: made))
+            _ = try await seats.add(presenter, in: container)
+            seats.remove(presenter)
+        }
+        while registry != nil { await Task.yield() }
+        #expect(try agent.stop().status == 0)
+    }
+}
+
+/// Notes what it is asked and told.
+final class NotingPresenter: FilePresenter {
+    private let url: Mutex<URL>
+    private let held = Mutex<PresentedClaim?>(nil)
+    private let refuses = Mutex(false)
+    let log = Log()
+
+    struct CannotClose: Error {}
+
+    init(_ url: URL) { self.url = Mutex(url) }
+
+    /// Kept until a writer asks.
+    func hold(_ claim: PresentedClaim) { held.withLock { $0 = claim } }
+
+    func refuse() { refuses.withLock { $0 = true } }
+
+    var presentedItemURL: URL? { url.withLock { $0 } }
+
+    func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
+        log.note("to writer")
+        guard !refuses.withLock({ $0 }) else { throw CannotClose() }
+        held.withLock { $0.take() }?.leave()
+        return { [self] in log.note("reacquires") }
+    }
+
+    func presentedItemDidChange() async { log.note("changed") }
+
+    func presentedItemDidMove(to newURL: URL) async {
+        url.withLock { $0 = newURL }
+        log.note("is now \(newURL.lastPathComponent)")
+    }
+
+    func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {
+        switch registration {
+        case .registered: log.note("registered")
+        case .waiting: log.note("waiting")
+        case .refused(let reason): log.note("refused: \(reason)")
+        }
+    }
+}

@@ -1,0 +1,69 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+
+/// The programs under test, as they were built beside this test bundle.
+enum Programs {
+    /// `$GROUPSTORE_PROGRAM` where a run of the tests is to be observed: `script/soak checkpoints --over`.
+    static let groupstore = Word(
+        getenv("GROUPSTORE_PROGRAM").map { FilePath(String(cString: $0)) } ?? directory.appending("groupstore"))
+    static let legacyWriter = Word(directory.appending("LegacyWriter"))
+    static let legacyPresenter = Word(directory.appending("LegacyPresenter"))
+    static let notesApp = Word(directory.appending("NotesApp"))
+    static let notesWidget = Word(directory.appending("NotesWidget"))
+    static let notesUpgrade = Word(directory.appending("NotesUpgrade"))
+    static let fuzz = Word(directory.appending("Fuzz"))
+    static let claimWorker = Word(directory.appending("ClaimWorker"))
+    static let libraryActor = Word(directory.appending("LibraryActor"))
+
+    /// A file of the package, by its path from the root.
+    static func source(_ path: String) -> Word {
+        let directories = FilePath(#filePath).removingLastComponent().removingLastComponent()
+        return Word(directories.removingLastComponent().removingLastComponent().appending(path))
+    }
+
+    /// strace needs the right to trace, which containers often lack.
+    static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
+
+    private static let directory: FilePath = {
+        var buffer = [CChar](repeating: 0, count: 4096)
+        let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
+        let bundle = FilePath(bytes: buffer.prefix(max(0, count)).map { UInt8(bitPattern: $0) }) ?? "."
+        return bundle.removingLastComponent()
+    }()
+}
+
+/// Runs a `groupstore` command to its end. No agent of this user is asked.
+@discardableResult
+func groupstore(
+    _ arguments: Word..., options: [Word] = [], environment: [String: String] = [:],
+    within limit: Duration = .seconds(120)
+) throws -> FinishedProcess {
+    try run(
+        Programs.groupstore, arguments + options,
+        environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"].merging(environment) { $1 }, within: limit)
+}
+
+extension FinishedProcess {
+    /// The objects that `--json` printed.
+    var objects: [JSONObject] { lines.compactMap(JSONObject.init(line:)) }
+    var summary: JSONObject { objects.last ?? [:] }
+    var outcome: String? { summary.string("outcome") }
+}
+
+extension JSONObject {
+    init?(line: String) {
+        guard case .object(let object)? = try? JSONValue(parsing: line.utf8) else { return nil }
+        self = object
+    }
+
+    var type: String? { string("type") }
+
+    /// The objects of the array under `key`; none when there is no such array.
+    func objects(_ key: String) -> [JSONObject] {
+        guard case .array(let values)? = self[key] else { return [] }
+        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
+    }
+}

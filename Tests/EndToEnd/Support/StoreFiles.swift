@@ -1,0 +1,128 @@
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+import TestSupport
+
+/// Runs SQL in an unmodified `sqlite3` shell that opens the store and closes it again.
+@discardableResult
+func sqlite(_ store: FilePath, _ sql: String) throws -> String {
+    let done = try run(
+        "sqlite3", ["-batch", "-bail", "-init", "/dev/null", "-cmd", ".timeout 30000", Word(store), Word(sql)])
+    guard done.status == 0 else { throw Unexpected("sqlite3: \(done.errors)") }
+    return done.output
+}
+
+/// An interactive `sqlite3` shell that keeps the store open.
+func sqliteShell(_ store: FilePath) throws -> RunningProcess {
+    let shell = try RunningProcess("sqlite3", ["-batch", "-init", "/dev/null", Word(store)])
+    shell.send("PRAGMA busy_timeout = 10000; SELECT count(*) FROM sqlite_schema; SELECT 'open';")
+    try shell.line { $0 == "open" }
+    return shell
+}
+
+extension RunningProcess {
+    /// Runs SQL in an interactive shell and waits until it is done.
+    func execute(_ sql: String) throws {
+        send("\(sql); SELECT 'done';")
+        try line { $0 == "done" }
+    }
+}
+
+/// A store on disk, with all that belongs to it.
+struct StoreFiles {
+    let path: FilePath
+    let name: StoreName
+
+    init(_ path: FilePath) throws {
+        guard let last = path.lastComponent, let name = StoreName(last) else { throw Errno.invalidArgument }
+        self.path = path
+        self.name = name
+    }
+
+    var directory: FilePath { path.removingLastComponent() }
+    var support: FilePath { directory.appending(name.support) }
+
+    /// Those of its parts that are there.
+    func parts() throws -> [FilePath.Component] {
+        let directory = try Directory(directory)
+        return try ([name.database] + name.sideFiles + [name.support]).filter { try directory.status($0) != nil }
+    }
+
+    /// Copies every part into another directory, as `cp -a` does.
+    func copy(to directory: FilePath) throws -> StoreFiles {
+        for part in try parts() {
+            let done = try run("cp", ["-a", "--", Word(self.directory.appending(part)), Word(directory)])
+            guard done.status == 0 else { throw Unexpected("cp: \(done.errors)") }
+            try run("chmod", ["-R", "u+rwX", "--", Word(directory.appending(part))])
+        }
+        return try StoreFiles(directory.appending(name.database))
+    }
+
+    /// SQLite's own `.dump`, made of a copy: opening the store itself would change it.
+    func dump() throws -> String {
+        let place = try TemporaryDirectory()
+        return try sqlite(copy(to: place.path).path, ".dump")
+    }
+
+    /// The external-data folder; nil when there is none.
+    func supportSnapshot() throws -> DirectorySnapshot? {
+        try Directory(directory).status(name.support) == nil ? nil : DirectorySnapshot(support)
+    }
+}
+
+/// Where a test's stores are: a legacy directory, and a group directory on the same file system or another one.
+struct Places {
+    enum FileSystem: String, CaseIterable {
+        case same, another
+    }
+
+    private let here: TemporaryDirectory
+    private let there: TemporaryDirectory?
+    let legacy: FilePath
+    let group: FilePath
+
+    init(_ fileSystem: FileSystem = .same) throws {
+        here = try TemporaryDirectory()
+        there = fileSystem == .another ? try TemporaryDirectory(in: "/dev/shm") : nil
+        legacy = here.path.appending("legacy")
+        group = (there ?? here).path.appending("group")
+        for directory in [legacy, group] {
+            try Directory(directory.removingLastComponent()).makeDirectory(directory.lastComponent ?? "", mode: 0o755)
+        }
+    }
+
+    /// A place for other files of the test.
+    func scratch(_ name: String) -> FilePath { here.path.appending(name) }
+}
+
+/// A store of `rows` notes with an external-data folder. With `unflushed`, as a killed app leaves it: every row but
+/// the first in the `-wal`.
+@discardableResult
+func makeStore(_ path: FilePath, rows: Int, unflushed: Bool = false, padding: Int = 100) throws -> StoreFiles {
+    let store = try StoreFiles(path)
+    let shell = try sqliteShell(path)
+    try shell.execute(
+        """
+        PRAGMA journal_mode = \(unflushed ? "WAL" : "DELETE"); PRAGMA wal_autocheckpoint = 0;
+        CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT);
+        INSERT INTO note (text) VALUES ('the first'); PRAGMA wal_checkpoint(TRUNCATE);
+        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < \(rows))
+        INSERT INTO note SELECT i, 'note ' || i || hex(zeroblob(\(padding))) FROM n WHERE i <= \(rows)
+        """)
+    if unflushed { try shell.killAtOnce() } else { shell.closeInput() }
+    try shell.wait()
+    try run("mkdir", ["-p", Word(store.support.appending("_EXTERNAL_DATA"))])
+    try run("cp", [Word(path), Word(store.support.appending("_EXTERNAL_DATA").appending("1F2E"))])
+    return store
+}
+
+func noteCount(_ store: FilePath) throws -> Int {
+    Int(try sqlite(store, "SELECT count(*) FROM note").split(separator: "\n").first ?? "") ?? -1
+}
+
+/// Makes or replaces a text file.
+func write(_ text: String, to path: FilePath) throws {
+    let file = try Descriptor(opening: path, flags: O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
+    try file.write(Array(text.utf8), at: 0, path: path)
+}

@@ -1,0 +1,273 @@
+import AgentProtocol
+import DirectoryWatching
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStoreAgent
+
+@Suite struct FollowedStoresTests {
+    private let store: StoreAddress
+    private let notes: Configuration.Store
+
+    init() throws {
+        store = try #require(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8)))
+        notes = Configuration.Store(
+            name: try #require(StoreName("Notes.sqlite")), legacy: ["/nowhere/old/Notes.sqlite"])
+    }
+
+    private func subscribed(_ server: RunningServer) throws -> TestClient {
+        let client = try server.connect()
+        let reply = try client.ask(#"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#, id: 1)
+        #expect(reply.bool("ok") == true)
+        return client
+    }
+
+    private func types(_ count: Int, _ client: TestClient) throws -> [String?] {
+        try (0..<count).map { _ in try client.next()?.string("type") }
+    }
+
+    @Test func configuredStoresAreWatchedWithoutSubscribers() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        #expect(server.source.watched[server.group]?.contains(.modified) == true)
+        #expect(server.source.watched["/nowhere/old"]?.contains(.closedAfterReading) == true)
+        #expect(server.source.watched["/nowhere/old"]?.contains(.modified) == false)
+        withExtendedLifetime(client) {}
+    }
+
+    /// At the start, and of what is asked for later.
+    @Test func theLogNamesWhatCannotBeWatchedOnce() throws {
+        let server = try RunningServer()
+        let client = try server.connect()
+        server.source.setFull(true)
+        let subscribe = #"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#
+        for _ in 1...3 {
+            #expect(try client.ask(subscribe, id: 1).object("error")?.string("code") == "not_watchable")
+        }
+        let identifier = try #require(GroupIdentifier("group.example"))
+        let new = Configuration(groups: [.init(identifier: identifier, directory: server.group, stores: [notes])])
+        for _ in 1...2 { server.watch.perform { $0.configure(new) } }
+        #expect(try client.ask(subscribe, id: 1).object("error")?.string("code") == "not_watchable")
+        for directory in [server.group, "/nowhere/old"] {
+            let lines = server.logged.all.filter { $0.contains("\(directory.string) can't be watched") }
+            #expect(lines.count == 1)
+            #expect(lines.allSatisfy { $0.contains("ENOSPC") && $0.contains("sysctl -w fs.inotify.max_user_watches") })
+        }
+        server.source.setFull(false)
+        #expect(try client.ask(subscribe, id: 1).bool("ok") == true)
+        #expect(server.logged.all.filter { $0.hasSuffix("\(server.group.string) is watched now") }.count == 1)
+    }
+
+    @Test func theSchedulerHearsOfLegacyDirectories() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        let event = DirectoryEvent(directory: "/nowhere/old", name: "Notes.sqlite", kinds: .movedIn)
+        let other = DirectoryEvent(directory: server.group, name: "Notes.sqlite-wal", kinds: .modified)
+        server.source.emit(.event(other), .event(event), .directoryVanished("/nowhere/old"), .overflow)
+        // The reset comes after the scheduler was told.
+        #expect(try types(1, client) == ["reset"])
+        #expect(
+            Array(server.scheduler.seen.suffix(3)) == [.event(event), .directoryVanished("/nowhere/old"), .overflow])
+        #expect(!server.scheduler.seen.contains(.event(other)))
+    }
+
+    @Test func whatIsAnnouncedDuringAReleaseIsToldAtItsEnd() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        server.feed.announce(.relocating(waitingFor: []), of: store)
+        try server.feed.release(store)
+        #expect(try types(1, client) == ["relocating"])
+        let status = try client.ask(#"{"id":2,"op":"status"}"#, id: 2)
+        #expect(status.bool("ok") == true)
+        try DurableFile.write([], as: "Notes.sqlite", in: Directory(server.group), mode: 0o600)
+        server.feed.announce(.relocated(from: [0x2F], to: [0x2F]), of: store)
+        server.feed.resume(store)
+        server.feed.announce(.reset(.overflow), of: store)
+        #expect(try types(2, client) == ["relocated", "reset"])
+    }
+
+    /// Somebody may have written the store while nobody looked.
+    @Test func aReleaseThatEndsWithoutARelocationIsAChange() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        try server.feed.release(store)
+        server.feed.resume(store, announcing: .abandoned(outcome: "busy", message: ""))
+        #expect(try types(2, client) == ["change", "abandoned"])
+    }
+
+    /// A relocation that waits for somebody lets go again and again: that is no news while nobody writes.
+    @Test(arguments: [false, true]) func aReleaseOfWhichNothingIsSaidIsAChangeWhereSomebodyWrote(_ writes: Bool) throws
+    {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        // A file that was written just now may be written again without a trace.
+        let status = try #require(FileStatus(following: server.group.appending("Notes.sqlite")))
+        while !FileTime.isSettled(status.changed) { sched_yield() }
+        try server.feed.release(store)
+        if writes { try DurableFile.write([1], as: "Notes.sqlite", in: Directory(server.group), mode: 0o600) }
+        server.feed.resume(store)
+        server.feed.announce(.reset(.overflow), of: store)
+        #expect(try types(writes ? 2 : 1, client) == (writes ? ["change", "reset"] : ["reset"]))
+    }
+
+    /// One that isn't followed yet when it is released isn't opened by a subscription in between.
+    @Test func aSubscriptionDuringAReleaseDoesNotEndIt() throws {
+        let server = try RunningServer()
+        try server.feed.release(store)
+        let client = try subscribed(server)
+        var states: [String?] = []
+        try client.send(#"{"id":2,"op":"status"}"# + "\n")
+        while let line = try client.next(), line["ok"] == nil {
+            if line.string("type") == "store" { states.append(line.string("state")) }
+        }
+        #expect(states == ["released"])
+        server.feed.resume(store, announcing: .relocated(from: [0x2F], to: [0x2F]))
+        #expect(try types(1, client) == ["relocated"])
+    }
+
+    /// Nobody has said that it was written.
+    @Test func afterARestItsStoresAreLookedAt() throws {
+        let server = try RunningServer(stores: [notes])
+        let path = Word(server.group.appending("Notes.sqlite"))
+        #expect(try run("sqlite3", [path, "CREATE TABLE note (text)"]).status == 0)
+        server.source.emit(.overflow)
+        let client = try subscribed(server)
+        #expect(try run("sqlite3", [path, "INSERT INTO note VALUES ('milk')"]).status == 0)
+        server.watch.perform { [store] stores in
+            stores.busy = [store]
+            do { try stores.rest(.milliseconds(1)) } catch { Issue.record(error) }
+        }
+        #expect(try types(1, client) == ["change"])
+    }
+
+    /// Its directory can't be watched any more: that is said, and what was committed meanwhile counts as changed.
+    @Test func aDirectoryThatIsLostIsSaidAndTriedAgain() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        #expect(try state(client) == "following")
+        server.source.refuse(server.group)
+        server.source.emit(.unwatchable(server.group, SystemError("inotify_add_watch", .noSpace, path: server.group)))
+        #expect(try client.next()?.string("reason") == "unreadable")
+        let rows = try statusRows(client)
+        #expect(rows.first?.string("state") == "unwatched")
+        #expect(rows.first?.string("detail")?.contains("max_user_watches") == true, "\(rows)")
+        let refused = try server.connect()
+        let reply = try refused.ask(#"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#, id: 1)
+        #expect(reply.object("error")?.string("code") == "not_watchable")
+        server.source.allow(server.group)
+        #expect(try types(1, client) == ["change"])
+        #expect(try state(client) == "following")
+    }
+
+    /// What is written through another name of its file can't be heard: that is no store that is followed.
+    @Test func aStoreWhoseOtherNamesGoUnheardIsSaidAndTriedAgain() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        server.source.setFull(true)
+        let path = server.group.appending("Notes.sqlite")
+        #expect(try run("ln", [Word(path), Word(server.group.appending("other"))]).status == 0)
+        let event = DirectoryEvent(directory: server.group, name: "Notes.sqlite", kinds: .attributes)
+        server.source.emit(.event(event))
+        #expect(try client.next()?.string("reason") == "unreadable")
+        let rows = try statusRows(client)
+        #expect(rows.first?.string("state") == "unwatched")
+        #expect(rows.first?.string("detail")?.contains("max_user_watches") == true, "\(rows)")
+        let reply = try server.connect().ask(#"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#, id: 1)
+        #expect(reply.object("error")?.string("code") == "not_watchable")
+        server.source.setFull(false)
+        #expect(try types(1, client) == ["change"])
+        #expect(try state(client) == "following")
+    }
+
+    /// Nobody is left to believe in a store that isn't followed.
+    @Test func aStoreThatIsConfiguredAnewAndCannotBeReadIsSaidToBeUnreadable() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        server.watch.perform { $0.configure(Configuration()) }
+        #expect(try client.next()?.string("reason") == "unconfigured")
+        server.source.refuse(server.group)
+        let identifier = try #require(GroupIdentifier("group.example"))
+        let group = Configuration.Group(identifier: identifier, directory: server.group, stores: [])
+        server.watch.perform { $0.configure(Configuration(groups: [group])) }
+        #expect(try client.next()?.string("reason") == "unreadable")
+        server.source.allow(server.group)
+        var event = try client.next()
+        while event?.string("reason") == "unreadable" { event = try client.next() }
+        #expect(event?.string("type") == "change")
+    }
+
+    @Test func aReleaseThatEndsWhereNothingIsWatchedSaysSo() throws {
+        let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
+        let client = try subscribed(server)
+        try server.feed.release(store)
+        server.source.refuse(server.group)
+        server.source.emit(.unwatchable(server.group, SystemError("inotify_add_watch", .noSpace, path: server.group)))
+        server.feed.resume(store, announcing: .abandoned(outcome: "busy", message: ""))
+        #expect(try types(3, client) == ["change", "abandoned", "reset"])
+        #expect(try state(client) == "unwatched")
+    }
+
+    /// There were descriptors for it once, and there are some again.
+    @Test func aSubscribedStoreThatThereAreNoDescriptorsForIsSaidAndTriedAgain() throws {
+        let budget = DescriptorBudget(limit: 64)
+        let server = try RunningServer(files: ["Notes.sqlite"], descriptors: budget)
+        let client = try subscribed(server)
+        server.watch.perform { [group = server.group] stores in
+            stores.configure(Configuration())
+            while budget.take(.store) {}
+            guard let identifier = GroupIdentifier("group.example") else { return }
+            stores.configure(Configuration(groups: [.init(identifier: identifier, directory: group, stores: [])]))
+        }
+        #expect(try client.next()?.string("reason") == "unconfigured")
+        #expect(try client.next()?.string("reason") == "unreadable")
+        budget.giveBack(.store)
+        #expect(try client.next()?.string("reason") == "appeared")
+    }
+
+    /// What one can't be given to its end is refused at once.
+    @Test func aStoreThatThereAreNoDescriptorsForIsRefused() throws {
+        let server = try RunningServer(descriptors: DescriptorBudget(limit: 64))
+        let client = try server.connect()
+        func subscribe(_ number: Int) throws -> JSONObject {
+            try client.ask(
+                #"{"id":\#(number),"op":"subscribe","store":"group.example/\#(number)"}"#, id: .integer(Int64(number)))
+        }
+        for number in 1...6 { #expect(try subscribe(number).bool("ok") == true) }
+        let refused = try subscribe(7).object("error")
+        #expect(refused?.string("code") == "not_watchable")
+        #expect(refused?.string("message")?.contains("EMFILE") == true, "\(refused?.text ?? "")")
+        let ended = try client.ask(#"{"id":8,"op":"unsubscribe","store":"group.example/1"}"#, id: 8)
+        #expect(ended.bool("ok") == true)
+        #expect(try subscribe(7).bool("ok") == true)
+    }
+
+    private func state(_ client: TestClient) throws -> String? { try statusRows(client).first?.string("state") }
+
+    private func statusRows(_ client: TestClient) throws -> [JSONObject] {
+        try client.send(#"{"id":99,"op":"status"}"# + "\n")
+        var rows: [JSONObject] = []
+        while let line = try client.next(), line["ok"] == nil {
+            if line.string("type") == "store" { rows.append(line) }
+        }
+        return rows
+    }
+
+    @Test func aGroupThatIsConfiguredNoMoreIsAReset() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        server.watch.perform { $0.configure(Configuration()) }
+        let gone = try client.next()
+        #expect(gone?.string("reason") == "unconfigured")
+        let identifier = try #require(GroupIdentifier("group.example"))
+        let group = Configuration.Group(identifier: identifier, directory: server.group, stores: [])
+        server.watch.perform { $0.configure(Configuration(groups: [group])) }
+        #expect(try client.next()?.string("type") == "reset")
+        server.source.emit(.overflow)
+        #expect(try client.next()?.string("reason") == "overflow")
+    }
+}

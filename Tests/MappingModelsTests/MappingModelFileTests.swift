@@ -1,0 +1,223 @@
+import LinuxSystem
+import ManagedObjectModels
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import MappingModels
+
+/// The three forms of a mapping model, and one made into the other.
+struct MappingModelFileTests {
+    private func read(_ text: String) throws(MappingFault) -> MappingModel {
+        try YAMLMappingReader.read(Array(text.utf8))
+    }
+
+    private static let split = """
+        mapping: 1
+        source: Zoo
+        destination: Zoo 2
+        before:
+          - drop: Object
+            where: kind == nil
+          - sql: DELETE FROM ZLOG
+        entities:
+          - name: Humans
+            from: Object
+            to: Human
+            where: kind == "human"
+            attributes:
+              name: $source.first + 1   # not a comment of the expression
+              since: CAST(0.5, "NSDate")
+              note: ~
+            relationships:
+              pets: { mapping: ObjectToAnimal, from: friends }
+              parts: { from: pieces.parts }
+              all: FUNCTION($manager, "destinationInstancesForEntityMappingNamed:sourceInstances:", "X", $source.a.@count)
+          - from: Object
+            to: Animal
+            where: kind == "animal"
+            policy: Zoo.AnimalPolicy
+            only-listed: yes
+            user-info: { author: me }
+            attributes:
+              legs: { value: "4", user-info: { why: 'it: is' } }
+              name: automatic
+          - to: Keeper
+          - from: Ticket
+        after:
+          - sql: UPDATE ZHUMAN SET ZNAME = 'it''s'
+        """
+
+    @Test func readsYAML() throws {
+        let model = try read(Self.split)
+        #expect(model.entityMappings.map(\.name) == ["Humans", "ObjectToAnimal", "Keeper", "Ticket"])
+        #expect(model.entityMappings.map(\.kind) == [.transform, .custom, .add, .remove])
+        #expect(model.preparations.count == 2 && model.completions.count == 1)
+        let humans = model.entityMappings[0]
+        #expect(
+            humans.filter
+                == .comparison(.init(.keyPath(of: .evaluatedObject, "kind"), .equal, .constant(.string("human")))))
+        #expect(!humans.mapsOnlyWhatIsListed && model.entityMappings[1].mapsOnlyWhatIsListed)
+        #expect(
+            humans.relationshipMappings.first { $0.name == "pets" }?.valueExpression
+                == .destinationInstances(of: "ObjectToAnimal", "friends"))
+        #expect(
+            humans.attributeMappings.first { $0.name == "note" } == PropertyMapping(name: "note", valueExpression: nil))
+        #expect(model.entityMappings[1].attributeMappings[0].userInfo == ["why": "it: is"])
+    }
+
+    @Test func writesYAMLThatIsReadAgain() throws {
+        let model = try read(Self.split)
+        #expect(try read(model.yaml) == model)
+    }
+
+    @Test(arguments: [
+        ("mapping: 2\nentities: []", 1), ("mapping: 1\nentities: []\nfoo: 1", 3), ("entities: []", nil),
+        ("mapping: 1\nentities:\n  - from: A\n    form: B", 4), ("mapping: 1\nentities:\n  - name: A", 3),
+        ("mapping: 1\nentities:\n  - from: A\n    to: B\n    where: a ==", 5), ("mapping: 1\nentities: {}", 2),
+        ("mapping: 1\nentities:\n  - {from: A, to: B, attributes: {x: 'a +'}}", 3), ("mapping: 1\n\tentities: []", 2),
+        ("mapping: 1\nmapping: 1\nentities: []", 1), ("mapping: 1\nbefore:\n  - drop: A\n    sql: B\nentities: []", 3),
+        ("a: &x [1]\nb: *x", 1), ("[]", 1), ("", nil),
+    ])
+    func refusesWithItsLine(text: String, line: Int?) {
+        do {
+            _ = try read(text)
+            Issue.record("it was read")
+        } catch { if let line { #expect(error.line == line, "\(error)") } }
+    }
+
+    @Test func becomesXcodesAndComesBack() throws {
+        var model = try read(Self.split)
+        model.preparations = []
+        model.completions = []
+        model.entityMappings.removeFirst()
+        model.entityMappings[1].mapsOnlyWhatIsListed = true
+        model.entityMappings[0].filter = try MappingPredicate(format: "kind == \"<&>\" AND n < 3")
+        let again = try XcodeMappingReader.read(Array(model.xcodeDocument().utf8))
+        #expect(again == model)
+    }
+
+    @Test func saysWhatXcodeHasNoWordsFor() throws {
+        let model = try read(Self.split)
+        #expect(throws: MappingModelError.self) { try model.xcodeDocument() }
+    }
+
+    /// Hashes that are left out without a word would make it fit models that it isn't for.
+    @Test func hashesAreNotLeftOut() throws {
+        let hash = String(repeating: "ab", count: 32)
+        let model = try read("mapping: 1\nentities:\n  - {from: A, to: A, only-listed: yes, hashes: {from: \(hash)}}")
+        let error = #expect(throws: MappingModelError.self) { try model.xcodeDocument() }
+        #expect(error?.code == .inexpressible)
+        #expect(try XcodeMappingReader.read(Array(model.withoutHashes.xcodeDocument().utf8)).entityMappings.count == 1)
+    }
+
+    // MARK: Strangers' files
+
+    @Test(arguments: [
+        "<database>", "<x/>", "<database><object id=\"1\" type=\"X\"/></database>",
+        "<database><object id=\"1\"/></database>",
+        "<database><object id=\"1\" type=\"XDDEVMAPPINGMODEL\"><relationship name=\"entitymappings\" idrefs=\"z9\"/></object></database>",
+        "<database><object id=\"1\" type=\"XDDEVMAPPINGMODEL\"/><object id=\"1\" type=\"XDDEVMAPPINGMODEL\"/></database>",
+        """
+        <database><object id="1" type="XDDEVMAPPINGMODEL"/><object id="2" type="XDDEVENTITYMAPPING">
+        <relationship name="mappingmodel" idrefs="1"/></object></database>
+        """,
+        """
+        <database><object id="1" type="XDDEVMAPPINGMODEL"/><object id="2" type="XDDEVENTITYMAPPING">
+        <attribute name="sourcename">A</attribute><relationship name="mappingmodel" idrefs="1"/></object>
+        <object id="3" type="XDDEVATTRIBUTEMAPPING"><attribute name="name">x</attribute>
+        <attribute name="valueexpressiondata">bm90aGluZw==</attribute>
+        <relationship name="entitymapping" idrefs="2"/></object></database>
+        """,
+        "<!DOCTYPE a [<!ENTITY b SYSTEM \"file:///etc/passwd\">]><database>&b;</database>",
+    ])
+    func refusesDamagedXML(text: String) {
+        #expect(throws: MappingFault.self) { () throws in _ = try XcodeMappingReader.read(Array(text.utf8)) }
+    }
+
+    /// An object that refers to itself, or twice to the next one and so on, ends in an error.
+    @Test func boundsArchives() {
+        let object = { (fields: String) in
+            "<dict>\(fields)<key>$class</key><dict><key>CF$UID</key><integer>1</integer></dict></dict>"
+        }
+        let uid = { (number: Int) in "<dict><key>CF$UID</key><integer>\(number)</integer></dict>" }
+        var objects = [
+            "<string>$null</string>", "<dict><key>$classname</key><string>NSTernaryExpression</string></dict>",
+        ]
+        for number in 2..<40 {
+            let next = uid(number + 1)
+            objects.append(
+                object(
+                    "<key>NSPredicate</key>\(uid(40))<key>NSTrueExpression</key>\(next)<key>NSFalseExpression</key>\(next)"
+                ))
+        }
+        objects.append("<dict><key>$class</key>\(uid(41))</dict>")
+        objects.append("<dict><key>$classname</key><string>NSTruePredicate</string></dict>")
+        let plist =
+            "<plist><dict><key>$archiver</key><string>NSKeyedArchiver</string><key>$objects</key><array>\(objects.joined())"
+            + "</array><key>$top</key><dict><key>root</key>\(uid(2))</dict></dict></plist>"
+        #expect(throws: MappingFault.self) { () throws in _ = try ArchivedExpressionReader.expression(Array(plist.utf8))
+        }
+    }
+}
+
+/// The mapping models of real apps.
+@Suite(.enabled(if: SampleStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
+struct RealMappingModelTests {
+    private static let all: [String] = [
+        "alemar11__CoreDataPlus/Tests/Resources/SampleModel/MappingModels/V2toV3.xcmappingmodel",
+        "alemar11__CoreDataPlus/Tests/Resources/SampleModel/Fixtures/V2toV3.cdm",
+        "wibosco__CoreDataMigration-Example/CoreDataMigration-Example/CoreData/Migration/Mappings/Migration1to2.xcmappingmodel",
+        "wibosco__CoreDataMigration-Example/CoreDataMigration-Example/CoreData/Migration/Mappings/Migration2to3.xcmappingmodel",
+        "wibosco__CoreDataMigrationRevised-Example/CoreDataMigration-Example/CoreData/Migration/Mappings/"
+            + "Migration2to3ModelMapping.xcmappingmodel",
+        "LanarsInc__core-data-migration-example/v3/CoreDataMigrationExample/MessageToPrivateAndPublic.xcmappingmodel",
+    ]
+
+    private func file(_ name: String) throws -> MappingModelFile {
+        try MappingModelFile(reading: #require(SampleStores.directory).appending(FilePath(name).components))
+    }
+
+    @Test(arguments: all)
+    func isReadAndConverted(name: String) throws {
+        let file = try file(name)
+        #expect(!file.mappingModel.entityMappings.isEmpty)
+        #expect(try YAMLMappingReader.read(Array(file.mappingModel.yaml.utf8)).sameBut(file.mappingModel))
+        guard file.form == .xcode else { return }
+        #expect(try XcodeMappingReader.read(Array(file.mappingModel.xcodeDocument().utf8)) == file.mappingModel)
+    }
+
+    /// What Xcode's compiler puts in is what resolving puts in.
+    @Test func isResolvedAsXcodeCompilesIt() throws {
+        let xcode = try file(Self.all[0])
+        let compiled = try file(Self.all[1])
+        let path = try #require(SampleStores.directory).appending(
+            FilePath("alemar11__CoreDataPlus/Tests/Resources/SampleModel/SampleModel.xcdatamodeld").components)
+        let versions = try ModelBundle(reading: path).versions
+        #expect(versions.map(\.name) == ["SampleModel", "SampleModel2", "SampleModel3"])
+        let resolved = try xcode.mappingModel.resolved(from: versions[1].model, to: versions[2].model)
+        #expect(resolved.entityMappings.map(\.name) == compiled.mappingModel.entityMappings.map(\.name))
+        for (mine, theirs) in zip(resolved.entityMappings, compiled.mappingModel.entityMappings) {
+            #expect(mine.attributeMappings == theirs.attributeMappings, "\(mine.name)")
+            #expect(mine.relationshipMappings == theirs.relationshipMappings, "\(mine.name)")
+            #expect(mine.sourceEntityVersionHash == theirs.sourceEntityVersionHash)
+            #expect(mine.destinationEntityVersionHash == theirs.destinationEntityVersionHash)
+            #expect(mine.entityMigrationPolicyClassName == theirs.entityMigrationPolicyClassName)
+        }
+        #expect(xcode.fits(from: ("SampleModel2", versions[1].model), to: ("SampleModel3", versions[2].model)))
+        #expect(compiled.fits(from: (nil, versions[1].model), to: (nil, versions[2].model)))
+        #expect(!compiled.fits(from: (nil, versions[0].model), to: (nil, versions[2].model)))
+        #expect(!xcode.fits(from: ("SampleModel", versions[0].model), to: ("SampleModel3", versions[2].model)))
+    }
+}
+
+extension MappingModel {
+    /// Kinds are told from the rest, but for a compiled one's.
+    fileprivate func sameBut(_ other: MappingModel) -> Bool {
+        var one = self
+        for index in one.entityMappings.indices where index < other.entityMappings.count {
+            one.entityMappings[index].kind = other.entityMappings[index].kind
+        }
+        return one == other
+    }
+}

@@ -1,0 +1,109 @@
+import TestSupport
+import Testing
+
+@testable import PropertyLists
+
+@Suite struct PropertyListTests {
+    @Test func bothFormatsSayTheSame() throws {
+        let xml = """
+            <?xml version="1.0" encoding="UTF-8"?>
+            <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+            <plist version="1.0"><dict>
+            <key>text</key><string>a &amp; é</string><key>number</key><integer>-5</integer>
+            <key>real</key><real>0.5</real><key>yes</key><true/><key>no</key><false/>
+            <key>bytes</key><data>AAEC
+            Aw==</data><key>when</key><date>2001-01-02T00:00:00Z</date>
+            <key>list</key><array><integer>1</integer><string>two</string></array>
+            <key>reference</key><dict><key>CF$UID</key><integer>7</integer></dict>
+            </dict></plist>
+            """
+        let expected = PropertyListValue.dictionary([
+            "text": .string("a & é"), "number": .integer(-5), "real": .real(0.5), "yes": .boolean(true),
+            "no": .boolean(false), "bytes": .data([0, 1, 2, 3]), "when": .date(86400),
+            "list": .array([.integer(1), .string("two")]), "reference": .uid(7),
+        ])
+        #expect(try PropertyListValue(parsing: Array(xml.utf8)) == expected)
+        #expect(
+            try PropertyListValue(
+                parsing: python(
+                    """
+                    import plistlib, datetime, sys
+                    sys.stdout.buffer.write(plistlib.dumps({
+                        'text': 'a & é', 'number': -5, 'real': 0.5, 'yes': True, 'no': False,
+                        'bytes': b'\\0\\1\\2\\3', 'when': datetime.datetime(2001, 1, 2), 'list': [1, 'two'],
+                        'reference': plistlib.UID(7)}, fmt=plistlib.FMT_BINARY))
+                    """)) == expected)
+    }
+
+    /// Beyond the largest signed number they take 16 bytes, the upper half empty (CFBinaryPList.c).
+    @Test func numbersBeyondTheLargestSignedOne() throws {
+        let binary = try python(
+            """
+            import plistlib, sys
+            sys.stdout.buffer.write(plistlib.dumps(
+                [2**63, 2**64 - 1, 2**63 - 1, -2**63], fmt=plistlib.FMT_BINARY))
+            """)
+        let value = PropertyListValue.array([
+            .unsigned(1 << 63), .unsigned(.max), .integer(.max), .integer(.min),
+        ])
+        #expect(try PropertyListValue(parsing: binary) == value)
+        #expect(try PropertyListValue(parsing: BinaryPropertyListWriter.bytes(of: value)) == value)
+        let text = "<plist><array><integer>9223372036854775808</integer></array></plist>"
+        #expect(try PropertyListValue(parsing: Array(text.utf8)) == .array([.unsigned(1 << 63)]))
+    }
+
+    @Test(arguments: [
+        ("<plist><string>x</array></plist>", 1), ("<plist>\n<dict><key>a</key></dict></plist>", 2),
+        ("<plist>\n\n<integer>many</integer></plist>", 3), ("<plist/>", 1), ("<model/>", 1),
+        ("<plist><data>%%%</data><string/></plist>", 1), ("<plist><date>today</date></plist>", 1), ("plain text", 1),
+    ])
+    func damagedXML(_ text: String, _ line: Int) {
+        let error = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: Array(text.utf8)) }
+        #expect(error?.line == line)
+    }
+
+    /// Every byte of a real list is damaged in turn, and every length cut off: an error or another value, no trap.
+    @Test func damagedBinary() throws {
+        let sound = try python(
+            """
+            import plistlib, sys
+            sys.stdout.buffer.write(plistlib.dumps(
+                {'a': [1, 2.5, 'text', 'é', b'data', True, {'b': plistlib.UID(3)}], 'long': list(range(20))},
+                fmt=plistlib.FMT_BINARY))
+            """)
+        var refused = 0
+        for index in sound.indices {
+            for value: UInt8 in [0x00, 0x0F, 0x7F, 0xAF, 0xDF, 0xFF] {
+                var bytes = sound
+                bytes[index] = value
+                if (try? PropertyListValue(parsing: bytes)) == nil { refused += 1 }
+            }
+            if (try? PropertyListValue(parsing: Array(sound[..<index]))) == nil { refused += 1 }
+        }
+        #expect(refused > sound.count)
+    }
+
+    /// Arrays that hold the next one twice, forty times over; and one that holds itself.
+    @Test func bombs() throws {
+        let doubled = try python(
+            """
+            import struct, sys
+            objects = [b'\\xA1\\x01', b'\\x51x'] + [b'\\xA2' + bytes([i, i]) for i in [0] + list(range(2, 41))]
+            out, offsets = b'bplist00', []
+            for one in objects:
+                offsets.append(len(out)); out += one
+            table = len(out)
+            out += b''.join(struct.pack('>H', o) for o in offsets)
+            out += b'\\0' * 6 + bytes([2, 1]) + struct.pack('>QQQ', len(objects), len(objects) - 1, table)
+            sys.stdout.buffer.write(out)
+            """)
+        let error = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: doubled) }
+        #expect(error?.message.contains("stands for") == true, "\(error?.message ?? "")")
+
+        var circle = Array("bplist00".utf8) + [0xA1, 0x00, 8]
+        circle += [0, 0, 0, 0, 0, 0, 1, 1] + [0, 0, 0, 0, 0, 0, 0, 1] + [UInt8](repeating: 0, count: 8)
+        circle += [0, 0, 0, 0, 0, 0, 0, 10]
+        let endless = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: circle) }
+        #expect(endless?.message.contains("nested") == true)
+    }
+}

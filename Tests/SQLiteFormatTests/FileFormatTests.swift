@@ -1,0 +1,59 @@
+import SQLiteFormat
+import Testing
+
+@Suite struct FileFormatTests {
+    static let random: [UInt8] = {
+        var state: UInt64 = 0x9E37_79B9_7F4A_7C15
+        return (0..<4096).map { _ in
+            state ^= state << 13
+            state ^= state >> 7
+            state ^= state << 17
+            return UInt8(truncatingIfNeeded: state >> 24)
+        }
+    }()
+
+    static let header: [UInt8] = {
+        var bytes = Array("SQLite format 3\0".utf8) + [UInt8](repeating: 0, count: 84)
+        bytes.replaceSubrange(16..<20, with: [0x10, 0x00, 1, 1])
+        return bytes
+    }()
+
+    static let cases: [([UInt8], FileFormat)] = [
+        ([], .empty),
+        (header, .sqlite3),
+        (Array(header.prefix(60)), .damagedSQLite3),
+        (Array("SQLite format 3\0".utf8) + [UInt8](repeating: 0xFF, count: 84), .damagedSQLite3),
+        (Array("** This file contains an SQLite 2.1 database **\0".utf8), .sqlite2),
+        ([0x37, 0x7F, 0x06, 0x82, 0, 0x2D, 0xE2, 0x18], .writeAheadLog),
+        ([0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7, 0, 0], .rollbackJournal),
+        (Array("bplist00".utf8) + [0xD4, 1, 2], .binaryPropertyList),
+        (Array("<?xml version=\"1.0\"?>\n<!DOCTYPE database SYSTEM \"file:///x.dtd\">\n<database>".utf8), .coreDataXML),
+        (Array("<?xml version=\"1.0\"?>\n<!DOCTYPE plist>\n<plist>".utf8), .text),
+        (Array("id,title\n1,Grüße\n".utf8), .text),
+        (Array("Grüß".utf8.dropLast()), .text),
+        ([UInt8](repeating: 0, count: 4096), .zeros),
+        ([0x1F, 0x8B, 8, 0], .compressed),
+        ([0x7F, 0x45, 0x4C, 0x46] + [UInt8](repeating: 0, count: 508), .other),
+        ([0], .zeros),
+        ([0xFF], .other),
+    ]
+
+    @Test(arguments: cases) func isRecognised(_ bytes: [UInt8], _ format: FileFormat) {
+        #expect(FileFormat(firstBytes: bytes, size: Int64(bytes.count)) == format)
+    }
+
+    @Test func randomPagesAreEncrypted() {
+        let format = FileFormat(firstBytes: Self.random, size: 40960)
+        #expect(format == .encrypted)
+        #expect(format.mayBeOpaque)
+        #expect(FileFormat(firstBytes: Array(Self.random.prefix(1024)), size: 1024) == .encrypted)
+    }
+
+    @Test func randomBytesOfNoPageSizeAreUnknown() {
+        #expect(FileFormat(firstBytes: Self.random, size: 40961) == .other)
+    }
+
+    @Test func eachFormatHasAWordOfItsOwn() {
+        #expect(Set(FileFormat.allCases.map(\.code)).count == FileFormat.allCases.count)
+    }
+}

@@ -1,0 +1,106 @@
+import CoreDataStore
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import MappingModels
+@testable import StoreMigration
+
+/// Several mapping models that lead over one step.
+@Suite struct StepMappingTests {
+    private static let text = "<attribute name='name' optional='YES' attributeType='String'/>"
+    private static let old = "<entity name='A'>\(text)</entity><entity name='B'>\(text)</entity>"
+    private static let new = old.replacing("'name'", with: "'title'")
+
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    private func file(_ name: String, _ content: String, isNamed: Bool = false) throws -> MappingModelFile {
+        let path = directory.path.appending(name)
+        try TextFile.write("mapping: 1\n" + content, to: path)
+        var file = try MappingModelFile(reading: path)
+        file.isNamed = isNamed
+        return file
+    }
+
+    private func entityMapping(_ entity: String, _ value: String = "$source.name") -> String {
+        "entities:\n  - {from: \(entity), to: \(entity), attributes: {title: '\(value)'}}\n"
+    }
+
+    private func steps(_ files: [MappingModelFile]) throws -> [MigrationStep] {
+        try MigrationManager(from: model(Self.old), to: model(Self.new), named: "new", mappings: files).steps
+    }
+
+    private func migrated(_ files: [MappingModelFile]) throws -> [String] {
+        let store = try StagedStore(
+            Self.old,
+            [
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 1, 1, 'a')",
+                "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 2, 1, 'b')",
+            ])
+        _ = try MigrationManager(steps: steps(files)).migrate(staged: store.path)
+        return try store.rows("SELECT ZTITLE FROM ZA UNION ALL SELECT ZTITLE FROM ZB")
+    }
+
+    @Test func thoseOfSeparateEntitiesAreOneMapping() throws {
+        let files = [
+            try file("AtoA.mapping.yaml", entityMapping("A")), try file("BtoB.mapping.yaml", entityMapping("B")),
+        ]
+        #expect(try migrated(files) == ["'a'", "'b'"])
+        #expect(try steps(files).map(\.mappingName) == ["AtoA.mapping + BtoB.mapping"])
+        let check = try MigrationCheck(
+            from: model(Self.old), hashes: model(Self.old).entityVersionHashesByName, to: model(Self.new), named: "new",
+            mappings: files)
+        #expect(check.mappingNames == ["AtoA.mapping + BtoB.mapping"])
+    }
+
+    @Test func thoseThatSayDifferentThingsOfOneEntityAreRefused() throws {
+        let files = [
+            try file("One.mapping.yaml", entityMapping("A")), try file("Two.mapping.yaml", entityMapping("A", "\"x\"")),
+        ]
+        let error = #expect(throws: MigrationError.self) { try steps(files) }
+        let message = error?.message ?? ""
+        #expect(message.contains("One.mapping.yaml") && message.contains("Two.mapping.yaml"), "\(message)")
+        #expect(message.contains("both say what becomes of A") && error?.remedy.contains("--mapping") == true)
+        let check = try MigrationCheck(
+            from: model(Self.old), hashes: model(Self.old).entityVersionHashesByName, to: model(Self.new), named: "new",
+            mappings: files)
+        #expect(check.isRefused && check.findings.map(\.message) == [message])
+        // Two that say the same are one.
+        let same = [files[0], try file("Same.mapping.yaml", entityMapping("A"))]
+        #expect(try steps(same).map(\.mappingName) == ["One.mapping"])
+    }
+
+    @Test func aNamedOneGoesBeforeThoseThatLieBeside() throws {
+        let files = [
+            try file("Beside.mapping.yaml", entityMapping("A") + "  - {from: B, to: B}\n"),
+            try file("Named.mapping.yaml", entityMapping("A", "\"x\"") + "  - {from: B, to: B}\n", isNamed: true),
+        ]
+        #expect(try migrated(files) == ["'x'", "NULL"])
+        let remarks = try steps(files).flatMap(\.remarks)
+        #expect(remarks.count == 1 && remarks[0].contains("Beside.mapping.yaml leads there too"), "\(remarks)")
+    }
+
+    // MARK: Names that read as constants
+
+    @Test(arguments: ["no", "Yes", "nil", "true", "false", "null"])
+    func aPropertyThatIsCalledAsAConstantIsToldOf(_ name: String) throws {
+        let old =
+            "<entity name='A'><attribute name='\(name)' optional='YES' attributeType='Boolean'/>\(Self.text)</entity>"
+        let new = "<entity name='A'>\(Self.text)</entity>"
+        func told(_ condition: String) throws -> [String] {
+            let one = try file("A.mapping.yaml", "entities:\n  - {from: A, to: A, where: '\(condition)'}\n")
+            let manager = try MigrationManager(from: model(old), to: model(new), named: "new", mappings: [one])
+            let review = try one.mappingModel.review(from: model(old), to: model(new)).filter { $0.property == name }
+            #expect(review.count == manager.remarks.count)
+            return manager.remarks
+        }
+        let remarks = try told("\(name) == 1")
+        #expect(remarks.count == 1 && remarks[0].contains("SELF.\(name)"), "\(remarks)")
+        #expect(try told("SELF.\(name) == 1") == [])
+        #expect(try told("#\(name) == 1") == [])
+        #expect(try told("name == \"x\"") == [])
+    }
+}

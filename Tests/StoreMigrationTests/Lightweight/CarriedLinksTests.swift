@@ -1,0 +1,159 @@
+import Testing
+
+/// Links and their order are kept where the store keeps them otherwise afterwards, and no others are.
+struct CarriedLinksTests {
+    private func one(_ name: String, _ entity: String, _ inverse: String) -> String {
+        "<relationship name='\(name)' optional='YES' maxCount='1' destinationEntity='\(entity)' "
+            + "inverseName='\(inverse)' inverseEntity='\(entity)'/>"
+    }
+
+    private func many(_ name: String, _ entity: String, _ inverse: String?, isOrdered: Bool = false) -> String {
+        "<relationship name='\(name)' optional='YES' toMany='YES' destinationEntity='\(entity)' "
+            + (inverse.map { "inverseName='\($0)' inverseEntity='\(entity)' " } ?? "")
+            + (isOrdered ? "ordered='YES'" : "") + "/>"
+    }
+
+    private func entity(_ name: String, _ content: String = "", parent: String? = nil) -> String {
+        "<entity name='\(name)' \(parent.map { "parentEntity='\($0)'" } ?? "")>\(content)</entity>"
+    }
+
+    private func migrated(_ old: String, _ rows: [String], _ new: String) throws -> StagedStore {
+        let store = try StagedStore(old, rows)
+        let target = try model(new)
+        try store.migrate(to: target)
+        #expect(try store.differences(from: target) == [])
+        return store
+    }
+
+    private let three = [
+        "INSERT INTO ZLIST (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1)",
+        "INSERT INTO ZITEM (Z_PK, Z_ENT, Z_OPT, ZOWNER, Z_FOK_OWNER) "
+            + "VALUES (1, 1, 1, 1, 4096), (2, 1, 1, 1, 2048), (3, 1, 1, 1, 3072), (4, 1, 1, NULL, NULL)",
+    ]
+    private var owned: String {
+        entity("List", many("items", "Item", "owner", isOrdered: true)) + entity("Item", one("owner", "List", "items"))
+    }
+
+    @Test func orderIsKeptWhereTheInverseIsReplaced() throws {
+        let new =
+            entity("List", many("items", "Item", "list", isOrdered: true))
+            + entity("Item", one("list", "List", "items"))
+        let store = try migrated(owned, three, new)
+        #expect(
+            try store.rows("SELECT Z_PK, Z_FOK_LIST FROM ZITEM WHERE ZLIST = 1 ORDER BY Z_FOK_LIST") == [
+                "2 2048", "3 3072", "1 4096",
+            ])
+    }
+
+    @Test func orderIsKeptWhereTheInverseIsDropped() throws {
+        let store = try migrated(
+            owned, three, entity("List", many("items", "Item", nil, isOrdered: true)) + entity("Item"))
+        #expect(
+            try store.rows("SELECT Z_PK FROM ZITEM WHERE Z2ITEMS = 1 ORDER BY Z_FOK_2ITEMS") == ["2", "3", "1"])
+    }
+
+    @Test func orderIsKeptWhereAToManyInverseBecomesToOne() throws {
+        let old =
+            entity("A", many("items", "B", "as", isOrdered: true)) + entity("B", many("as", "A", "items"))
+        let join = try joinTable(of: old)
+        let rows = [
+            "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1)",
+            "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 2, 1), (3, 2, 1)",
+            "INSERT INTO \(join) (Z_1AS, Z_2ITEMS, Z_FOK_2ITEMS) VALUES (1, 1, 4096), (1, 2, 2048), (1, 3, 3072)",
+        ]
+        let new =
+            entity("A", many("items", "B", "owner", isOrdered: true)) + entity("B", one("owner", "A", "items"))
+        let store = try migrated(old, rows, new)
+        #expect(try store.rows("SELECT Z_PK FROM ZB WHERE ZOWNER = 1 ORDER BY Z_FOK_OWNER") == ["2", "3", "1"])
+    }
+
+    /// Rows without a place come behind those that have one.
+    @Test func orderIsKeptBesideLinksWithoutOne() throws {
+        let old =
+            entity("P") + entity("A", many("tags", "T", "as", isOrdered: true), parent: "P")
+            + entity("B", many("tags", "T", "bs"), parent: "P")
+            + entity("T", many("as", "A", "tags") + many("bs", "B", "tags"))
+        let (ordered, plain) = (try joinTable(of: old, with: "Z_2AS"), try joinTable(of: old, with: "Z_3BS"))
+        let tag = try store(old).rows(
+            "SELECT name FROM pragma_table_info('\(ordered)') WHERE name LIKE 'Z!_4%' ESCAPE '!'")
+        let other = try store(old).rows(
+            "SELECT name FROM pragma_table_info('\(plain)') WHERE name LIKE 'Z!_4%' ESCAPE '!'")
+        let (first, second) = (try #require(tag.first).unquoted, try #require(other.first).unquoted)
+        let rows = [
+            "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 3, 1)",
+            "INSERT INTO ZT (Z_PK, Z_ENT, Z_OPT) VALUES (1, 4, 1), (2, 4, 1), (3, 4, 1)",
+            "INSERT INTO \(ordered) (Z_2AS, \(first), Z_FOK_4TAGS) VALUES (1, 1, 4096), (1, 2, 2048), (1, 3, 3072)",
+            "INSERT INTO \(plain) (Z_3BS, \(second)) VALUES (2, 1), (2, 3)",
+        ]
+        let new =
+            entity("P", many("tags", "T", "ps", isOrdered: true)) + entity("A", parent: "P") + entity("B", parent: "P")
+            + entity("T", many("ps", "P", "tags"))
+        let store = try migrated(old, rows, new)
+        let join = try joinTable(of: new)
+        #expect(
+            try store.rows("SELECT Z_1PS, Z_4TAGS, Z_FOK_4TAGS FROM \(join) ORDER BY 1, 3") == [
+                "1 2 2048", "1 3 3072", "1 1 4096", "2 1 2048", "2 3 3072",
+            ])
+    }
+
+    private var family: String {
+        entity("P", many("tags", "T", "ps")) + entity("A", parent: "P") + entity("B", parent: "P")
+    }
+    private func familyRows(_ join: String) -> [String] {
+        [
+            "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1), (2, 2, 1), (3, 3, 1)",
+            "INSERT INTO ZT (Z_PK, Z_ENT, Z_OPT) VALUES (1, 4, 1)",
+            "INSERT INTO \(join) (Z_1PS, Z_4TAGS) VALUES (1, 1), (2, 1), (3, 1)",
+        ]
+    }
+
+    /// Only the objects that have the relationship now keep their links.
+    @Test func aRelationshipThatMovesDownLeavesTheOthersLinks() throws {
+        let old = family + entity("T", many("ps", "P", "tags"))
+        let new =
+            entity("P") + entity("A", many("tags", "T", "as"), parent: "P") + entity("B", parent: "P")
+            + entity("T", many("as", "A", "tags"))
+        let store = try migrated(old, familyRows(try joinTable(of: old)), new)
+        #expect(try store.rows("SELECT Z_2AS, Z_4TAGS FROM \(try joinTable(of: new))") == ["2 1"])
+    }
+
+    @Test func aRelationshipMovesDownToBothChildren() throws {
+        let old = family + entity("T", many("ps", "P", "tags"))
+        let new =
+            entity("P") + entity("A", many("tags", "T", "as"), parent: "P")
+            + entity("B", many("tags", "T", "bs"), parent: "P")
+            + entity("T", many("as", "A", "tags") + many("bs", "B", "tags"))
+        let store = try migrated(old, familyRows(try joinTable(of: old)), new)
+        #expect(try store.rows("SELECT Z_2AS FROM \(try joinTable(of: new, with: "Z_2AS"))") == ["2"])
+        #expect(try store.rows("SELECT Z_3BS FROM \(try joinTable(of: new, with: "Z_3BS"))") == ["3"])
+    }
+
+    /// Without an inverse an object has one owner: of several it is one that is still there.
+    @Test func theOwnerThatStaysKeepsItsLink() throws {
+        let old =
+            entity("A", parent: "P") + entity("P", many("tags", "T", "ps")) + entity("T", many("ps", "P", "tags"))
+        let rows = [
+            "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1), (2, 2, 1)",
+            "INSERT INTO ZT (Z_PK, Z_ENT, Z_OPT) VALUES (1, 3, 1)",
+            "INSERT INTO \(try joinTable(of: old)) (Z_1PS, Z_3TAGS) VALUES (1, 1), (2, 1)",
+        ]
+        let store = try migrated(old, rows, entity("A", many("tags", "T", nil)) + entity("T"))
+        #expect(try store.rows("SELECT Z1TAGS FROM ZT") == ["2"])
+    }
+
+    private func store(_ model: String) throws -> StagedStore { try StagedStore(model) }
+
+    /// The name depends on the order of a hash table.
+    private func joinTable(of model: String, with column: String? = nil) throws -> String {
+        let names = try store(model).rows(
+            "SELECT name FROM sqlite_schema AS t WHERE type = 'table' AND name LIKE 'Z!_%' ESCAPE '!' AND name NOT IN "
+                + "('Z_PRIMARYKEY', 'Z_METADATA', 'Z_MODELCACHE')"
+                + (column.map { " AND EXISTS (SELECT 1 FROM pragma_table_info(t.name) WHERE name = '\($0)')" } ?? ""))
+        #expect(names.count == 1)
+        return try #require(names.first).unquoted
+    }
+}
+
+extension String {
+    fileprivate var unquoted: String { replacing("'", with: "") }
+}

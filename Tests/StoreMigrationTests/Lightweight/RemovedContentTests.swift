@@ -1,0 +1,198 @@
+import CoreDataStore
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import MappingModels
+@testable import StoreMigration
+
+/// What a migration removes is counted before it is done.
+@Suite struct RemovedContentTests {
+    private func text(_ name: String, _ more: String = "") -> String {
+        "<attribute name='\(name)' optional='YES' attributeType='String' \(more)/>"
+    }
+
+    private func losses(_ store: StagedStore, _ steps: [MigrationStep]) throws -> [String] {
+        let manager = MigrationManager(steps: steps)
+        let (directory, last) = try Directory.resolving(file: store.path)
+        let location = StoreLocation(directory: directory, name: try #require(StoreName(last)))
+        let seen = try StoreReader.read(location) { try manager.losses($0) }
+        // A copy that is about to be changed says the same.
+        #expect(try manager.losses(StoreWriter(staged: store.path)) == seen)
+        return seen.sentences
+    }
+
+    private func inferred(_ versions: [String]) throws -> [MigrationStep] {
+        let models = try versions.map { try model($0) }
+        return try zip(models, models.dropFirst()).enumerated().map { index, pair in
+            MigrationStep(
+                from: pair.0, to: pair.1, named: "v\(index + 2)",
+                by: .inferred(try MappingModel.inferred(from: pair.0, to: pair.1)))
+        }
+    }
+
+    private func mapped(_ old: String, _ new: String, _ mapping: String) throws -> [MigrationStep] {
+        let read = try YAMLMappingReader.read(Array(("mapping: 1\n" + mapping).utf8))
+        let (source, destination) = (try model(old), try model(new))
+        return [
+            MigrationStep(
+                from: source, to: destination, named: "new",
+                by: .custom(try read.resolved(from: source, to: destination)))
+        ]
+    }
+
+    @Test func objectsAndValuesOfEachEntity() throws {
+        let parts = text("name") + text("code")
+        let old = entity(parts) + "<entity name='S' parentEntity='A'/><entity name='B'/>"
+        let store = try StagedStore(
+            old,
+            [
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME, ZCODE) VALUES (1, 1, 1, 'n', 'c'), (2, 2, 1, NULL, 'd'),"
+                    + "(3, 2, 1, 'n', NULL)", "INSERT INTO ZB VALUES (1, 3, 1), (2, 3, 1)",
+            ])
+        let new = entity(text("name")) + "<entity name='S' parentEntity='A'/>"
+        #expect(
+            try losses(store, inferred([old, new])) == [
+                "A.code is not stored by the newer model: 2 values are removed",
+                "B is not in the newer model: 2 objects are removed",
+            ])
+        // The values go with their objects.
+        let without = entity(text("name") + text("code"))
+        #expect(
+            try losses(store, inferred([old, without])).first == "S is not in the newer model: 2 objects are removed")
+    }
+
+    /// A value that a version on the way doesn't have begins empty when it comes back.
+    @Test func whatIsLostOnTheWay() throws {
+        let (full, less) = (entity(text("name") + text("code")) + "<entity name='B'/>", entity(text("name")))
+        let store = try StagedStore(
+            full,
+            [
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME, ZCODE) VALUES (1, 1, 1, 'n', 'c')",
+                "INSERT INTO ZB VALUES (1, 2, 1)",
+            ])
+        #expect(
+            try losses(store, inferred([full, less, full])) == [
+                "A.code is not stored by v2, through which the migration leads: 1 value is removed",
+                "B is not in v2, through which the migration leads: 1 object is removed",
+            ])
+        #expect(try losses(store, inferred([full, full + "<entity name='C'/>", full])) == [])
+    }
+
+    private func related(_ forth: String, _ back: String) -> String {
+        "<entity name='A'>\(forth)</entity><entity name='B'>\(back)</entity>"
+    }
+
+    private func relationship(_ name: String, _ to: String, _ inverse: String, _ more: String) -> String {
+        "<relationship name='\(name)' optional='YES' \(more) destinationEntity='\(to)' inverseName='\(inverse)' "
+            + "inverseEntity='\(to)'/>"
+    }
+
+    @Test(arguments: [
+        ("maxCount='1'", "toMany='YES'"), ("toMany='YES'", "toMany='YES'"), ("maxCount='1'", "maxCount='1'"),
+    ])
+    func linksOfARelationshipThatIsRemoved(_ forth: String, _ back: String) throws {
+        let old = related(relationship("b", "B", "a", forth), relationship("a", "A", "b", back))
+        let store = try StagedStore(
+            old,
+            [
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1)",
+                "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1)",
+            ])
+        let layout = StoreLayout(try model(old))
+        if let join = layout.joinTables.first {
+            try StoreWriter(store.path).execute(
+                "INSERT INTO \(join.name) (\(join.owner.column), \(join.inverse.column)) VALUES (1, 1)")
+        } else {
+            try StoreWriter(store.path).execute("UPDATE ZA SET ZB = 1")
+            if back == "maxCount='1'" { try StoreWriter(store.path).execute("UPDATE ZB SET ZA = 1") }
+        }
+        #expect(
+            try losses(store, inferred([old, related("", "")])) == [
+                "A.b is not stored by the newer model: 1 link is removed"
+            ])
+        // One end has another name: the links stay.
+        let renamed = related(
+            relationship("c", "B", "a", forth + " elementID='b'"), relationship("a", "A", "c", back))
+        #expect(try losses(store, inferred([old, renamed])) == [])
+    }
+
+    @Test func linksThatFindTheirRowTaken() throws {
+        func related(_ count: String) -> String {
+            entity("<relationship name='b' optional='YES' \(count) destinationEntity='B'/>") + "<entity name='B'/>"
+        }
+        let store = try StagedStore(
+            related("maxCount='1'"),
+            [
+                "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 2, 1)",
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZB) VALUES (1, 1, 1, 1), (2, 1, 1, 1), (3, 1, 1, 1), (4, 1, 1, 2)",
+            ])
+        let steps = try inferred([related("maxCount='1'"), related("toMany='YES'")])
+        let counted = "A.b has no inverse, so that no two objects can lead to the same one: 2 links are removed"
+        #expect(try losses(store, steps) == [counted])
+        #expect(try MigrationManager(steps: steps).migrate(staged: store.path).notes == [counted])
+    }
+
+    // MARK: Mapping models
+
+    private func object(_ properties: String) -> String { "<entity name='Object'>\(properties)</entity>" }
+
+    @Test func objectsThatNoEntityMappingTakes() throws {
+        let old = object(text("kind") + text("name") + text("rest")) + "<entity name='Other'/>"
+        let new = "<entity name='Human'>\(text("title"))</entity>"
+        let store = try StagedStore(
+            old,
+            [
+                "INSERT INTO ZOBJECT (Z_PK, Z_ENT, Z_OPT, ZKIND, ZNAME, ZREST) VALUES (1, 1, 1, 'human', 'a', 'r'),"
+                    + "(2, 1, 1, 'thing', 'b', 'r'), (3, 1, 1, NULL, 'c', NULL), (4, 1, 1, 'human', 'drop', NULL)",
+                "INSERT INTO ZOTHER VALUES (1, 2, 1)",
+            ])
+        let mapping = """
+            before:
+              - drop: Object
+                where: name LIKE[c] "DROP"
+            entities:
+              - {from: Object, to: Human, where: kind == "human", attributes: {title: $source.name}}
+            """
+        #expect(
+            try losses(store, mapped(old, new, mapping)) == [
+                "Object is dropped by the mapping model: 1 object is removed",
+                "Object is taken by no entity mapping, by their conditions: 2 objects are removed",
+                "Object.rest is read by no mapping: 2 values are removed",
+                "Other is taken by no entity mapping: 1 object is removed",
+            ])
+    }
+
+    /// What goes into another value, a condition or another object's value is read.
+    @Test func whatExpressionsReadIsNotLost() throws {
+        let old =
+            object(text("a") + text("b") + text("c"))
+            + "<entity name='Owner'><relationship name='one' optional='YES' maxCount='1' destinationEntity='Object'/></entity>"
+        let new = "<entity name='Object'>\(text("ab"))</entity><entity name='Owner'>\(text("label"))</entity>"
+        let store = try StagedStore(
+            old,
+            [
+                "INSERT INTO ZOBJECT (Z_PK, Z_ENT, Z_OPT, ZA, ZB, ZC) VALUES (1, 1, 1, 'a', 'b', 'c')",
+                "INSERT INTO ZOWNER (Z_PK, Z_ENT, Z_OPT, ZONE) VALUES (1, 2, 1, 1)",
+            ])
+        let mapping = """
+            entities:
+              - from: Object
+                to: Object
+                attributes: {ab: 'FUNCTION($source.a, "stringByAppendingString:", $source.b)'}
+              - {from: Owner, to: Owner, attributes: {label: $source.one.c}}
+            """
+        #expect(try losses(store, mapped(old, new, mapping)) == [])
+    }
+
+    /// Nobody knows what a policy does with them.
+    @Test func whatAPolicyHasIsNotCounted() throws {
+        let old = object(text("a"))
+        let store = try StagedStore(old, ["INSERT INTO ZOBJECT (Z_PK, Z_ENT, Z_OPT, ZA) VALUES (1, 1, 1, 'a')"])
+        let mapping = "entities:\n  - {from: Object, to: Object, policy: App.Policy}\n"
+        #expect(try losses(store, mapped(old, object(text("b")), mapping)) == [])
+    }
+}

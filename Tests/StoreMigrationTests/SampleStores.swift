@@ -1,7 +1,0 @@
-import Glibc
-import SystemPackage
-
-/// Stores, models and mapping models of real apps, in `$GROUPSTORE_REAL_STORES`.
-enum SampleStores {
-    static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
-}
