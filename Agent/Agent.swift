@@ -66,25 +66,25 @@ package final class Agent {
         ResourceLimit.raiseDescriptors()
 
         let loop = try EventLoop()
-        let hub = Hub(loop: loop)
+        let hub = Publisher(loop: loop)
         hub.limits = configuration.subscriptions
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
         let descriptors = DescriptorBudget()
-        let watch = Watch(source: source, descriptors: descriptors, log: log)
+        let watch = FeedThread(source: source, descriptors: descriptors, log: log)
         let feed = FeedControl(watch: watch)
-        let presenters = PresenterDesk(hub: hub, configuration: current)
+        let presenters = PresenterServer(hub: hub, configuration: current)
         let scheduler = try parts.scheduler(
             RelocationSurroundings(feed: feed, presenters: presenters.registry), configuration, log)
         presenters.onChange { [weak scheduler] store in scheduler?.presentersChanged(of: store) }
         let status = StatusReport(
             hub: hub, configuration: current, states: states, scheduler: scheduler,
             presenters: presenters.registry, socket: socket, version: Self.version)
-        let history = HistoryDesk(
+        let history = HistoryService(
             hub: hub, configuration: current, states: states, feed: feed, program: parts.historyProgram, log: log)
         defer { history.stop() }
         hub.checkReaders { [current] peer, store in
-            Asker(peer, current.value).mayOpen(store, current.value)
+            Requester(peer, current.value).mayOpen(store, current.value)
         }
         hub.readHistories { [weak history] store in history?.readForSubscribers(of: store) }
         let requests = RequestHandler(
@@ -158,7 +158,7 @@ package final class Agent {
 
     /// A configuration that is wrong changes nothing.
     private func reload(
-        _ server: Server, _ hub: Hub, _ watch: Watch, _ scheduler: any RelocationScheduling,
+        _ server: Server, _ hub: Publisher, _ watch: FeedThread, _ scheduler: any RelocationScheduling,
         _ current: CurrentConfiguration
     ) {
         // Whatever becomes of the configuration: what is there is looked at.

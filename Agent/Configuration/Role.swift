@@ -2,7 +2,7 @@ import Glibc
 import LinuxSystem
 
 /// What a user other than the agent's own may ask for. None of them gives a right to a file: whatever is asked for, its user
-/// must have that by the file system's permissions (`Asker`).
+/// must have that by the file system's permissions (`Requester`).
 package enum Role: String, Sendable, CaseIterable {
     /// Hear of changes, read histories and the status, of stores that the user may read.
     case subscribe

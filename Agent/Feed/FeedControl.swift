@@ -12,9 +12,9 @@ package final class FeedControl: Sendable {
         package var description: String { "the agent's own feed did not let go of the store in time" }
     }
 
-    private let watch: Watch
+    private let watch: FeedThread
 
-    package init(watch: Watch) { self.watch = watch }
+    package init(watch: FeedThread) { self.watch = watch }
 
     /// Closes every descriptor that the feed has of the store, and opens none until `resume`; returns when that is
     /// done. What was committed before is told before. Each `release` wants one `resume`, unless it throws.

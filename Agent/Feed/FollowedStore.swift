@@ -136,7 +136,7 @@ final class FollowedStore {
     }
 
     /// How the observer gets at what the kernel has queued.
-    func readsAhead(_ unnoted: @escaping () -> SideFileEvents?) { observer.unnotedEvents = unnoted }
+    func readsAhead(_ unnoted: @escaping () -> SideFileEventCounts?) { observer.unnotedEvents = unnoted }
 
     /// Events were lost.
     func lostEvents() { observer.lostEvents() }
@@ -201,7 +201,7 @@ final class FollowedStore {
 
     /// What another thread is to do now so that changes can say which tables; nil when there is nothing to do, or it
     /// is to be done later.
-    func survey() -> StoreSurvey? {
+    func survey() -> PageMapScan? {
         // What is on its way is told first.
         guard !isUnderWay else { return nil }
         let survey = observer.survey()
@@ -209,7 +209,7 @@ final class FollowedStore {
         return survey
     }
 
-    func adopt(_ survey: StoreSurvey) { observer.adopt(survey) }
+    func adopt(_ survey: PageMapScan) { observer.adopt(survey) }
 
     private static func state(after reason: Observation.Reason) -> FollowingState {
         switch reason {

@@ -12,10 +12,10 @@ final class FollowedStores {
     let source: any EventSource
     /// Notices that were taken in early, and are still to be handled.
     var unhandled: [Notice] = []
-    let hub: Hub
-    let surveyor: Surveyor
+    let hub: Publisher
+    let surveyor: PageMapScanner
     /// Leaves work for the watch's thread.
-    let perform: @Sendable (@escaping Watch.Work) -> Void
+    let perform: @Sendable (@escaping FeedThread.Work) -> Void
     private let scheduler: (any RelocationScheduling)?
     let states: FollowingStates
     let descriptors: DescriptorBudget
@@ -55,13 +55,13 @@ final class FollowedStores {
     /// Those that something happened to when notices were handled last.
     var busy: Set<StoreAddress> = []
     /// Subscriptions that wait for a survey, so that the first change after the answer can say which tables.
-    var waiting: [StoreAddress: WaitingAnswers] = [:]
+    var waiting: [StoreAddress: PendingAnswers] = [:]
 
     init(
-        source: any EventSource, hub: Hub, surveyor: Surveyor, scheduler: (any RelocationScheduling)?,
+        source: any EventSource, hub: Publisher, surveyor: PageMapScanner, scheduler: (any RelocationScheduling)?,
         states: FollowingStates, descriptors: DescriptorBudget, log: Logger,
         onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void,
-        perform: @escaping @Sendable (@escaping Watch.Work) -> Void
+        perform: @escaping @Sendable (@escaping FeedThread.Work) -> Void
     ) {
         self.source = source
         self.descriptors = descriptors

@@ -5,7 +5,7 @@ import LinuxSystem
 import SQLiteFormat
 
 /// A subscription's answer that waits for a survey.
-struct WaitingAnswers {
+struct PendingAnswers {
     let until: ContinuousClock.Instant
     var answers: [(FollowedStores) -> Void] = []
 
@@ -32,7 +32,7 @@ extension FollowedStores {
         if store.lookAt == nil { expecting.remove(store.address) } else { expecting.insert(store.address) }
     }
 
-    private func adopt(_ survey: StoreSurvey, of address: StoreAddress) {
+    private func adopt(_ survey: PageMapScan, of address: StoreAddress) {
         if let store = stores[address] {
             store.adopt(survey)
             self.survey(store)
@@ -52,8 +52,8 @@ extension FollowedStores {
         if readAhead(of: store) != nil { handle([]) }
         survey(store)
         guard store.isSurveying else { return false }
-        let patience = WaitingAnswers.patience(storeSize: FileStatus(following: store.path)?.size ?? 0)
-        waiting[address] = WaitingAnswers(until: .now.advanced(by: patience))
+        let patience = PendingAnswers.patience(storeSize: FileStatus(following: store.path)?.size ?? 0)
+        waiting[address] = PendingAnswers(until: .now.advanced(by: patience))
         return true
     }
 
@@ -71,7 +71,7 @@ extension FollowedStores {
 
     /// Takes in what the kernel has queued, to be handled in turn, and returns what of it is about the store's side
     /// files; nil when something was lost, or there is no end of it.
-    func readAhead(of store: FollowedStore) -> SideFileEvents? {
+    func readAhead(of store: FollowedStore) -> SideFileEventCounts? {
         for _ in 0..<Self.longestReadAhead {
             guard let more = try? source.next(timeout: .zero) else { return nil }
             if more.isEmpty { return unnoted(of: store) }
@@ -82,8 +82,8 @@ extension FollowedStores {
 
     private static let longestReadAhead = 64
 
-    private func unnoted(of store: FollowedStore) -> SideFileEvents? {
-        var found = SideFileEvents()
+    private func unnoted(of store: FollowedStore) -> SideFileEventCounts? {
+        var found = SideFileEventCounts()
         for notice in unhandled {
             switch notice {
             case .event(let event):
@@ -98,7 +98,7 @@ extension FollowedStores {
     }
 }
 
-extension SideFileEvents {
+extension SideFileEventCounts {
     fileprivate mutating func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) {
         note(part, created: !kinds.isDisjoint(with: .arrived), modified: kinds.contains(.modified))
     }

@@ -83,7 +83,7 @@ struct RowCursor {
 
     /// What the subscriber is to be told. `credited`: tables whose rows an earlier look brought already. `comesBack`: its
     /// position is a token of its own, of a time when its feed was another one.
-    mutating func settle(_ reading: RowReading, credited: Set<String> = [], comesBack: Bool = false) -> Outcome {
+    mutating func settle(_ reading: HistoryReadResult, credited: Set<String> = [], comesBack: Bool = false) -> Outcome {
         let change = settling.take()
         isSettling = false
         let known = (model: position?.model, migration: knowsMigration)

@@ -89,7 +89,7 @@ extension RelocationEvent {
     }
 }
 
-extension StoreLosses {
+extension RemovedContent {
     /// An object for each entity and property: `objects`, `values` or `links`, and how many.
     package var json: JSONValue {
         .array(

@@ -32,7 +32,7 @@ package final class RelocationScheduler: RelocationScheduling {
     let workers = RelocationWorkers()
     let feed: FeedControl
     let announcements: RelocationAnnouncements
-    let presenters: MemoryRegistry
+    let presenters: InProcessRegistry
     /// Ends the waiting for presenters.
     let isStopping = StopFlag()
     let logger: Logger
@@ -243,7 +243,7 @@ package final class RelocationScheduler: RelocationScheduling {
     /// go of it.
     private func look(at store: LegacyStore, _ round: inout Round) {
         guard store.file.isThere else { return store.find() }
-        let place = LegacyPlace(store, round.stores.configuration.claimDeadline)
+        let place = LegacyStoreLocation(store, round.stores.configuration.claimDeadline)
         let number = round.begin(store, store.state)
         submit(place.keys) { [self] in
             let opener = FeedOpener(feed: feed, store: place.address)
@@ -315,7 +315,7 @@ package final class RelocationScheduler: RelocationScheduling {
         // What failed, and is only tried again because time has passed, is told when something else comes of it.
         let last = store.lastFailure
         if last == nil { announcements.relocating(store.address, waitingFor: presenting(store.address)) }
-        let place = LegacyPlace(store, round.stores.configuration.claimDeadline)
+        let place = LegacyStoreLocation(store, round.stores.configuration.claimDeadline)
         let number = round.begin(store, last == nil ? .relocating : store.state)
         submit(place.keys) { [self] in post(.relocated(number: number, relocate(place, after: last))) }
     }

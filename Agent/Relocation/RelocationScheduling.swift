@@ -36,9 +36,9 @@ package protocol RelocationScheduling: AnyObject, Sendable {
 package struct RelocationSurroundings: Sendable {
     package let feed: FeedControl
     /// The file presenters of all connected processes.
-    package let presenters: MemoryRegistry
+    package let presenters: InProcessRegistry
 
-    package init(feed: FeedControl, presenters: MemoryRegistry) {
+    package init(feed: FeedControl, presenters: InProcessRegistry) {
         self.feed = feed
         self.presenters = presenters
     }

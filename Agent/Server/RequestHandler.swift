@@ -7,23 +7,23 @@ import SystemPackage
 
 /// Turns a client's lines into work for the other parts, and their results into answers. Bytes end here.
 package final class RequestHandler {
-    private let hub: Hub
-    private let watch: Watch
+    private let hub: Publisher
+    private let watch: FeedThread
     private let configuration: CurrentConfiguration
     private let scheduler: any RelocationScheduling
-    private let presenters: PresenterDesk
+    private let presenters: PresenterServer
     private let status: StatusReport
-    private let history: HistoryDesk
+    private let history: HistoryService
     private let version: String
     private let log: Logger
-    private let guesses = GuessLimit()
-    private let relocations = AskedRelocations()
+    private let guesses = FailedRequestLimit()
+    private let relocations = RequestedRelocations()
     /// Connections that were refused what another configuration may grant.
     private var hopeful: Set<UInt64> = []
 
     package init(
-        hub: Hub, watch: Watch, configuration: CurrentConfiguration, scheduler: any RelocationScheduling,
-        presenters: PresenterDesk, status: StatusReport, history: HistoryDesk, version: String, log: Logger
+        hub: Publisher, watch: FeedThread, configuration: CurrentConfiguration, scheduler: any RelocationScheduling,
+        presenters: PresenterServer, status: StatusReport, history: HistoryService, version: String, log: Logger
     ) {
         self.history = history
         self.hub = hub
@@ -47,7 +47,7 @@ package final class RequestHandler {
     ) {
         do throws(RefusedLine) {
             let request = try AgentRequest(parsing: line)
-            let asker = Asker(peer, configuration.value)
+            let asker = Requester(peer, configuration.value)
             do throws(WireError) {
                 try asker.check(request.operation.role)
             } catch {
@@ -62,7 +62,7 @@ package final class RequestHandler {
 
     /// Whether a descriptor that comes with its requests may mean something.
     func mayPassFiles(_ peer: PeerCredentials) -> Bool {
-        let asker = Asker(peer, configuration.value)
+        let asker = Requester(peer, configuration.value)
         return asker.isTrusted || asker.roles.contains(.relocate)
     }
 
@@ -73,7 +73,7 @@ package final class RequestHandler {
     }
 
     private func perform(
-        _ request: AgentRequest, _ connection: UInt64, _ asker: Asker, _ passed: () -> PassedFile?
+        _ request: AgentRequest, _ connection: UInt64, _ asker: Requester, _ passed: () -> PassedFile?
     ) throws(RefusedLine) {
         let id = request.id
         switch request.operation {
@@ -122,7 +122,7 @@ package final class RequestHandler {
     }
 
     /// The watch answers.
-    private func expect(_ connection: UInt64, _ work: @escaping Watch.Work) {
+    private func expect(_ connection: UInt64, _ work: @escaping FeedThread.Work) {
         hub.expectAnswer(connection)
         hub.beginWork(connection)
         watch.perform { [hub] stores in
@@ -132,7 +132,7 @@ package final class RequestHandler {
     }
 
     private func coordinate(
-        _ request: AgentRequest, _ connection: UInt64, _ asker: Asker
+        _ request: AgentRequest, _ connection: UInt64, _ asker: Requester
     ) throws(WireError) {
         let id = request.id
         for (item, use) in request.operation.items where !asker.may(use, item, configuration.value) {
@@ -159,9 +159,9 @@ package final class RequestHandler {
 
     func expire() { presenters.expire() }
 
-    private func isServed(_ store: StoreAddress, to asker: Asker) -> Bool { grant(store, to: asker, R_OK) != nil }
+    private func isServed(_ store: StoreAddress, to asker: Requester) -> Bool { grant(store, to: asker, R_OK) != nil }
 
-    private func grant(_ store: StoreAddress, to asker: Asker, _ mode: CInt) -> FileGrant? {
+    private func grant(_ store: StoreAddress, to asker: Requester, _ mode: CInt) -> FileGrant? {
         let name = FilePath.Component(bytes: store.name).flatMap(StoreName.init)
         let isServed =
             name != nil && configuration.value.group(store.group) != nil && store.name != Array(".groupstore".utf8)
@@ -172,7 +172,7 @@ package final class RequestHandler {
     }
 
     private func relocate(
-        _ operation: RelocateOperation, _ id: JSONValue?, _ connection: UInt64, _ asker: Asker,
+        _ operation: RelocateOperation, _ id: JSONValue?, _ connection: UInt64, _ asker: Requester,
         _ passed: () -> PassedFile?
     ) throws(WireError) {
         let file = passed()
@@ -229,7 +229,7 @@ extension AgentRequest.Operation {
     }
 
     /// What it presents or claims.
-    fileprivate var items: [(ItemAddress, Asker.ItemUse)] {
+    fileprivate var items: [(ItemAddress, Requester.ItemUse)] {
         switch self {
         case .present(let operation): [(operation.item, .read)]
         case .claim(let operation): operation.intents.map { ($0.item, $0.writes ? .write : .read) }

@@ -38,7 +38,7 @@ package final class Server {
     }
 
     private let loop: EventLoop
-    private let hub: Hub
+    private let hub: Publisher
     private let requests: RequestHandler
     private let log: Logger
     private let listener: Descriptor
@@ -61,7 +61,7 @@ package final class Server {
     private static let firstConnection: UInt64 = 3
 
     package init(
-        listener: consuming Descriptor, loop: EventLoop, hub: Hub, requests: RequestHandler, admission: Admission,
+        listener: consuming Descriptor, loop: EventLoop, hub: Publisher, requests: RequestHandler, admission: Admission,
         descriptors: DescriptorBudget = .unlimited, log: Logger
     ) throws(SystemError) {
         self.descriptors = descriptors

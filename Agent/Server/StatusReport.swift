@@ -8,17 +8,17 @@ import SystemPackage
 
 /// What `status` tells: what is served, and how it stands.
 package struct StatusReport: Sendable {
-    private let hub: Hub
+    private let hub: Publisher
     private let configuration: CurrentConfiguration
     private let states: FollowingStates
     private let scheduler: (any RelocationScheduling)?
-    private let presenters: MemoryRegistry
+    private let presenters: InProcessRegistry
     private let socket: FilePath
     private let version: String
 
     package init(
-        hub: Hub, configuration: CurrentConfiguration, states: FollowingStates,
-        scheduler: (any RelocationScheduling)?, presenters: MemoryRegistry, socket: FilePath, version: String
+        hub: Publisher, configuration: CurrentConfiguration, states: FollowingStates,
+        scheduler: (any RelocationScheduling)?, presenters: InProcessRegistry, socket: FilePath, version: String
     ) {
         self.hub = hub
         self.configuration = configuration
@@ -35,7 +35,7 @@ package struct StatusReport: Sendable {
     }
 
     /// One object a group, a store and a legacy store, those that the asker may see; `group` limits it to one.
-    func report(to asker: Asker, id: JSONValue?, group only: String?) -> Report {
+    func report(to asker: Requester, id: JSONValue?, group only: String?) -> Report {
         let feed = hub.status()
         let visible = Visible(configuration.value.groups.map { ($0, stores(of: $0, feed)) }, asker)
         let legacy = asker.isTrusted ? scheduler?.statusRows() ?? [] : []
@@ -74,7 +74,7 @@ package struct StatusReport: Sendable {
         var groups: [(Configuration.Group, [StoreAddress])] = []
         var stores: Set<StoreAddress> = []
 
-        init(_ all: [(Configuration.Group, [StoreAddress])], _ asker: Asker) {
+        init(_ all: [(Configuration.Group, [StoreAddress])], _ asker: Requester) {
             // All are asked for at once.
             let mayEnter = asker.mayOpen(all.map(\.0.directory), X_OK)
             let paths = all.flatMap { group, stores in
@@ -94,7 +94,7 @@ package struct StatusReport: Sendable {
 
     /// The configured ones first, then those that are only subscribed to.
     private func stores(
-        of group: Configuration.Group, _ feed: [StoreAddress: Hub.StoreStatus]
+        of group: Configuration.Group, _ feed: [StoreAddress: Publisher.StoreStatus]
     ) -> [StoreAddress] {
         let configured = group.stores.compactMap {
             StoreAddress(group: group.identifier.rawValue, name: $0.name.database.bytes)
@@ -111,8 +111,8 @@ package struct StatusReport: Sendable {
     }
 
     private func row(
-        of store: StoreAddress, _ group: Configuration.Group, _ feed: Hub.StoreStatus?,
-        _ receipts: [RelocationReceipt], _ asker: Asker
+        of store: StoreAddress, _ group: Configuration.Group, _ feed: Publisher.StoreStatus?,
+        _ receipts: [RelocationReceipt], _ asker: Requester
     ) -> JSONObject {
         var row = JSONObject()
         row.setPath("store", bytes: store.bytes)
@@ -157,7 +157,7 @@ package struct StatusReport: Sendable {
         return row
     }
 
-    private func summary(_ feed: [StoreAddress: Hub.StoreStatus], groups: Int) -> JSONObject {
+    private func summary(_ feed: [StoreAddress: Publisher.StoreStatus], groups: Int) -> JSONObject {
         var summary: JSONObject = ["agent": .string(version), "pid": .integer(Int64(getpid()))]
         summary.setPath("socket", bytes: socket.bytes)
         summary["epoch"] = .string(hub.epoch)

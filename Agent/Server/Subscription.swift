@@ -8,7 +8,7 @@ import PersistentHistory
 final class Subscription {
     let store: StoreAddress
     /// The connection; it outlives its subscriptions.
-    unowned let outlet: Outlet
+    unowned let outlet: ClientConnection
     private let filter: TableFilter?
     /// Of its store's changes, which tables.
     let wantsDetail: Bool
@@ -30,7 +30,7 @@ final class Subscription {
     static let bookmarkInterval = 32
 
     /// `number`: of the channel's last event.
-    init(_ operation: SubscribeOperation, outlet: Outlet, number: UInt64) {
+    init(_ operation: SubscribeOperation, outlet: ClientConnection, number: UInt64) {
         store = operation.store
         self.outlet = outlet
         filter = operation.tables
@@ -72,12 +72,12 @@ final class Subscription {
     }
 
     /// The socket takes nothing now.
-    func queue(_ event: Channel.Numbered) {
+    func queue(_ event: EventLog.Numbered) {
         if backlog.isEmpty { lagsSince = Date() }
         backlog.append(event)
     }
 
-    func take() -> [Channel.Numbered] {
+    func take() -> [EventLog.Numbered] {
         let events = backlog.take()
         if let last = events.last { wasTold(last.number) }
         lagsSince = nil
@@ -94,7 +94,7 @@ final class Subscription {
         /// Its feed is this one: what it missed of it is known.
         let isKnown: Bool
         /// To be told after the answer, before what the history brings.
-        var events: [Channel.Numbered]
+        var events: [EventLog.Numbered]
     }
 
     func status(upTo number: UInt64) -> SubscriptionStatus {

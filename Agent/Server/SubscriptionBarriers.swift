@@ -1,7 +1,7 @@
 import AgentProtocol
 
 /// Requests that are answered when a subscription was told all that came before them.
-extension Hub {
+extension Publisher {
     /// Answers when the connection was told all that is numbered now, or what isn't for it is left out.
     func sync(_ connection: UInt64, _ store: StoreAddress, id: JSONValue?) {
         state.withLock { state in

@@ -14,9 +14,9 @@ final class StoreFiles {
     /// The database alone is mounted here: what is written to it raises its events where it comes from.
     private let isMountPoint: Bool
     private let database: SharedDescriptor
-    private(set) var log: LogIndex?
+    private(set) var log: WALIndexFile?
     /// The log that belongs to the index; opened when its frames are wanted.
-    private(set) var logFile: LogFile?
+    private(set) var logFile: WALFile?
 
     private var path: FilePath { directory.path.appending(name.database) }
 
@@ -32,7 +32,7 @@ final class StoreFiles {
         self.directory = directory
         self.name = name
         self.database = database
-        log = try LogIndex(name.sharedMemory, in: directory)
+        log = try WALIndexFile(name.sharedMemory, in: directory)
     }
 
     /// `known` when it is still what its names stand for, else what they stand for now; nil when there is none.
@@ -52,11 +52,11 @@ final class StoreFiles {
     var sharedIdentity: FileIdentity? { nameCount > 1 || isMountPoint ? identity : nil }
 
     /// What a subscriber that begins now knows.
-    func baseline() throws -> Known {
-        var known = Known()
+    func baseline() throws -> CommitBaseline {
+        var known = CommitBaseline()
         known.changeCounter = try header()?.changeCounter
         if let index = try index() {
-            known.commit = LogPosition(index)
+            known.commit = WALPosition(index)
             known.commitCount = index.commitCount
         } else if let left = try leftCommit() {
             known.commit = left
@@ -65,13 +65,13 @@ final class StoreFiles {
     }
 
     /// The last commit in the log, read without its index, or beyond what an index tells of; nil when there is no log.
-    func leftCommit(beyond index: WriteAheadIndex? = nil) throws -> LogPosition? {
+    func leftCommit(beyond index: WriteAheadIndex? = nil) throws -> WALPosition? {
         guard try directory.status(name.wal) != nil else { return nil }
         do throws(SystemError) {
             let log = try directory.open(name.wal, flags: O_RDONLY)
             let left = try WriteAheadLog(log, path: directory.path.appending(name.wal), beyond: index)
             guard left.lastFrame > 0 else { return nil }
-            return LogPosition(salt: left.salt, frame: left.lastFrame, checksum: left.checksum)
+            return WALPosition(salt: left.salt, frame: left.lastFrame, checksum: left.checksum)
         } catch {
             // Removed between the two calls.
             guard error.errno == .noSuchFileOrDirectory else { throw error }
@@ -116,20 +116,20 @@ final class StoreFiles {
 
     /// Lets go of an index that has lost its name, and takes the one that has it. `lastLook` is done before: nobody
     /// can commit to the old one any more. `changed` gets the old one afterwards. True when one was let go of.
-    func refreshLog(_ lastLook: () throws -> Void, changed: (LogIndex?) throws -> Void) throws -> Bool {
+    func refreshLog(_ lastLook: () throws -> Void, changed: (WALIndexFile?) throws -> Void) throws -> Bool {
         let now = try directory.status(name.sharedMemory)?.identity
         guard now != log?.identity else { return false }
         let former = log
         if former != nil { try lastLook() }
         logFile = nil
-        log = try LogIndex(name.sharedMemory, in: directory)
+        log = try WALIndexFile(name.sharedMemory, in: directory)
         try changed(former)
         return former != nil
     }
 
     /// The log's frames. `anew`: the file that has its name now.
-    func openLog(anew: Bool = false) throws -> LogFile? {
-        if anew || logFile == nil { logFile = try LogFile(name.wal, in: directory) }
+    func openLog(anew: Bool = false) throws -> WALFile? {
+        if anew || logFile == nil { logFile = try WALFile(name.wal, in: directory) }
         return logFile
     }
 
@@ -137,15 +137,15 @@ final class StoreFiles {
     func isLogCurrent() throws -> Bool { try directory.status(name.sharedMemory)?.identity == log?.identity }
 
     /// What a survey reads: the store at the commit `known`; nil when it can't be read now.
-    func surveySubject(_ known: WriteAheadIndex?) throws -> StoreSurvey.Subject? {
+    func surveySubject(_ known: WriteAheadIndex?) throws -> PageMapScan.Subject? {
         guard try header()?.journalMode == .writeAhead else { return nil }
         guard let log else {
             // A log that a crash has left is worth reading when it has an index again.
             let isAlone = try directory.status(name.wal).map { $0.size == 0 } ?? true
-            return isAlone ? StoreSurvey.Subject(database: database, log: nil) : nil
+            return isAlone ? PageMapScan.Subject(database: database, log: nil) : nil
         }
         guard let known, let file = try openLog() else { return nil }
-        return StoreSurvey.Subject(database: database, log: .init(file: file, index: log, known: known))
+        return PageMapScan.Subject(database: database, log: .init(file: file, index: log, known: known))
     }
 
     /// Whether somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.
@@ -190,7 +190,7 @@ final class SharedDescriptor: Sendable {
 }
 
 /// An open wal-index. It can be read to its end after it has lost its name.
-final class LogIndex: Sendable {
+final class WALIndexFile: Sendable {
     let identity: FileIdentity
     private let descriptor: Descriptor
 

@@ -13,12 +13,12 @@ package final class StoreObserver {
     package let name: StoreName
 
     var files: StoreFiles?
-    var known = Known()
-    var sessions = SessionNotes()
+    var known = CommitBaseline()
+    var sessions = WALSessionTracker()
     /// A commit was found in the index that is read now.
     var indexHasCommitted = false
     private var touched: Set<StorePart> = []
-    var backoff = LookDelay()
+    var backoff = PollDelay()
     /// Of a lock that has been held for longer than a commit takes.
     var unlocking = StoreObserver.unlocking()
     var isUnreadable = false
@@ -32,23 +32,23 @@ package final class StoreObserver {
     /// before.
     var settledStamp: StoreFiles.Stamp?
     var bracket = JournalBracket()
-    var leftLog = LeftLog()
+    var leftLog = AbandonedWAL()
     /// The commits that were found while a program kept everybody else out.
     var lockedCommits: LockedCommits?
     /// Why the store can't be read; nil when it can, or a program's lock is the reason.
     package private(set) var failure: SystemError?
-    private var failures = LookDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
+    private var failures = PollDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
     /// The database's, of a store in WAL mode that nobody has open.
     var atRest: StoreFiles.Stamp?
     /// Until when the events are waited for that may tell why it is another one.
     var restDoubtedUntil: ContinuousClock.Instant?
     var tracker = TableTracker()
-    var surveying = SurveySchedule()
-    var events = SideFileEvents()
+    var surveying = PageMapScanSchedule()
+    var events = SideFileEventCounts()
 
     /// Takes in what the kernel has queued, and returns what has not been noted yet of this store's side files; nil when
     /// events were lost. A change is proved to be complete by it where a program opened the store anew.
-    package var unnotedEvents: () -> SideFileEvents? = { nil }
+    package var unnotedEvents: () -> SideFileEventCounts? = { nil }
 
     /// The database's file, where hard links lead to it too; as of the last time it was looked at.
     package var sharedDatabase: FileIdentity? { files?.sharedIdentity }
@@ -75,7 +75,7 @@ package final class StoreObserver {
             known = try opened.baseline()
             files = opened
             takeMode(opened, stamp, try opened.header()?.journalMode)
-            failures = LookDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
+            failures = PollDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
         } catch {
             isUnreadable = true
             failure = error as? SystemError
@@ -106,14 +106,14 @@ package final class StoreObserver {
         _ = tracker.takeChanges()
         files = nil
         touched = []
-        sessions = SessionNotes()
-        backoff = LookDelay()
+        sessions = WALSessionTracker()
+        backoff = PollDelay()
         isUnreadable = false
         ahead = .not
         toldUnderLock = nil
         settledStamp = nil
         bracket = JournalBracket()
-        leftLog = LeftLog()
+        leftLog = AbandonedWAL()
         lockedCommits = nil
         leaveRest()
     }
@@ -195,7 +195,7 @@ package final class StoreObserver {
         let hadStore = files != nil
         guard let found = try StoreFiles.current(directory, name, unless: files) else {
             files = nil
-            sessions = SessionNotes()
+            sessions = WALSessionTracker()
             isUnreadable = false
             failure = nil
             return Observation(hadStore ? .discontinued(.vanished) : .unchanged)
@@ -230,7 +230,7 @@ package final class StoreObserver {
         if hasEnded {
             sessions.observedOneEnded(hasCommitted: indexHasCommitted)
             indexHasCommitted = false
-            leftLog = LeftLog()
+            leftLog = AbandonedWAL()
         }
         if try hasCommitted(files) { hasChanged = true }
         let isMissed = sessions.takeMissed()

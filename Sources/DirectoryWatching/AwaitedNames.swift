@@ -7,7 +7,7 @@ import SystemPackage
 /// inotify(7) can't be asked for one name, or for directories alone. Where a name is awaited in a busy directory, such as
 /// `/tmp`, each file that is made there would wake this process. So such a directory is looked at in pauses instead.
 struct AwaitedNames {
-    private struct Pace {
+    private struct PollingThrottle {
         var others = 0
         var since: ContinuousClock.Instant
         var pause = Duration.zero
@@ -15,7 +15,7 @@ struct AwaitedNames {
         var until: ContinuousClock.Instant
     }
 
-    private var paces: [FileIdentity: Pace] = [:]
+    private var paces: [FileIdentity: PollingThrottle] = [:]
 
     private static let mostOthers = 8
     private static let window = Duration.seconds(1)
@@ -28,7 +28,7 @@ struct AwaitedNames {
         in directory: FileIdentity, at now: ContinuousClock.Instant
     ) -> ContinuousClock.Instant? {
         forgetQuiet(now)
-        var pace = paces[directory] ?? Pace(since: now, until: now)
+        var pace = paces[directory] ?? PollingThrottle(since: now, until: now)
         defer { paces[directory] = pace }
         if now - pace.since > Self.window {
             pace.others = 0
@@ -47,9 +47,9 @@ struct AwaitedNames {
     }
 }
 
-extension WatchedPlaces {
+extension WatchedPaths {
     /// A name came or went in a directory where one is awaited, or in a wanted one.
-    func namesChanged(_ event: InotifyTools.Event, _ name: FilePath.Component, _ watch: Watch) -> [Notice] {
+    func namesChanged(_ event: InotifyTools.Event, _ name: FilePath.Component, _ watch: KernelWatch) -> [Notice] {
         let awaiting = watch.awaiting.filter { $0.value == name }.keys
         var concerned = Set(awaiting)
         let hasArrived = event.mask & UInt32(IN_CREATE | IN_MOVED_TO) != 0
@@ -65,7 +65,7 @@ extension WatchedPlaces {
         return placeEach(concerned)
     }
 
-    private func otherName(_ number: CInt, _ watch: Watch) -> [Notice] {
+    private func otherName(_ number: CInt, _ watch: KernelWatch) -> [Notice] {
         guard watch.mask & Self.nameEvents != 0 else { return [] }
         guard !watch.awaiting.isEmpty else {
             // Nothing is awaited in it any more: a watch for less takes its place.

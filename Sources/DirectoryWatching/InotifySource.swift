@@ -7,7 +7,7 @@ import SystemPackage
 /// Directory events from the kernel, through libinotifytools.
 package final class InotifySource: EventSource {
     private let tools: InotifyTools
-    private let places: WatchedPlaces
+    private let places: WatchedPaths
     private let bell: Bell
     private var pending: [Notice] = []
 
@@ -16,7 +16,7 @@ package final class InotifySource: EventSource {
     package init(privateDirectory: FilePath) throws {
         tools = try InotifyTools()
         bell = try Bell(in: privateDirectory, tools)
-        places = WatchedPlaces(tools)
+        places = WatchedPaths(tools)
     }
 
     package func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws {
@@ -38,7 +38,7 @@ package final class InotifySource: EventSource {
     }
 
     package func rest(hearing files: [FilePath: [FilePath.Component]], while body: () throws -> Void) throws {
-        var resting: [RestingPlace] = []
+        var resting: [SuspendedDirectory] = []
         // Where one can't be watched otherwise, it is as before.
         for (path, names) in files {
             guard let place = places.restingPlace(path) else { continue }

@@ -5,7 +5,7 @@ import LinuxSystem
 import SystemPackage
 
 /// A watched directory of whose files a few are heard of when they are written, and no others.
-final class RestingPlace {
+final class SuspendedDirectory {
     fileprivate let path: FilePath
     fileprivate let directory: Descriptor
     fileprivate let watch: CInt
@@ -20,25 +20,25 @@ final class RestingPlace {
     }
 }
 
-extension WatchedPlaces {
+extension WatchedPaths {
     /// Nil when it isn't watched.
-    func restingPlace(_ path: FilePath) -> RestingPlace? {
+    func restingPlace(_ path: FilePath) -> SuspendedDirectory? {
         guard let (watch, identity, mask) = target(of: path),
             let directory = try? Descriptor(opening: path, flags: gs_o_path | O_DIRECTORY),
             (try? directory.status())?.identity == identity
         else { return nil }
-        return RestingPlace(path, directory, watch, mask)
+        return SuspendedDirectory(path, directory, watch, mask)
     }
 
     /// From now on only those files raise events when they are written, of those that are there. All else that happens
     /// in the directory is told as before. `endRest` is to follow, though it fails.
-    func beginRest(of place: RestingPlace, hearing names: [FilePath.Component]) throws(SystemError) {
+    func beginRest(of place: SuspendedDirectory, hearing names: [FilePath.Component]) throws(SystemError) {
         // First, so that no write falls between.
         for name in names { try hear(name, in: place) }
         try tools.change(place.watch, of: place.directory, mask: place.mask & ~UInt32(IN_MODIFY), path: place.path)
     }
 
-    private func hear(_ name: FilePath.Component, in place: RestingPlace) throws(SystemError) {
+    private func hear(_ name: FilePath.Component, in place: SuspendedDirectory) throws(SystemError) {
         guard let file = try? Descriptor(opening: place.path.appending(name), flags: gs_o_path | O_NOFOLLOW) else {
             return
         }
@@ -51,7 +51,7 @@ extension WatchedPlaces {
 
     /// All writes are told again. Where that fails, since this user may not read the directory any more, nothing that
     /// leads to it is watched.
-    func endRest(of place: RestingPlace) -> [Notice] {
+    func endRest(of place: SuspendedDirectory) -> [Notice] {
         defer { for watch in place.files { tools.end(watch) } }
         do throws(SystemError) {
             try tools.change(place.watch, of: place.directory, mask: place.mask, path: place.path)

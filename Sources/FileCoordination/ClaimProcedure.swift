@@ -36,7 +36,7 @@ package struct ClaimProcedure {
                 return number
             } catch {
                 let objection = error is ClaimWait.Cancelled ? registry.objection(to: number) : nil
-                registry.end(number, ClaimBoard.Outcome(tookPlace: false))
+                registry.end(number, ClaimState.Outcome(tookPlace: false))
                 if let objection, !wait.isCancelledNow { try check(objection) }
                 throw error
             }
@@ -61,7 +61,7 @@ package struct ClaimProcedure {
             return number
         } catch {
             let (unanswered, silence) = (registry.unanswered(number), registry.silence(of: number))
-            registry.end(number, ClaimBoard.Outcome(tookPlace: false))
+            registry.end(number, ClaimState.Outcome(tookPlace: false))
             guard error is ClaimWait.TimedOut else { throw error }
             if let silence, unanswered.isEmpty {
                 throw FileCoordinationError(

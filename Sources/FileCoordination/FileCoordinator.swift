@@ -13,7 +13,7 @@ import SystemPackage
 /// in other processes are asked through it.
 public final class FileCoordinator: Sendable {
     private let container: GroupContainer
-    private let seats: PresenterSeats
+    private let seats: RegisteredPresenters
     private let presenter: (any FilePresenter)?
     private let ownPurpose: String
     private let state: Mutex<State>
@@ -33,11 +33,11 @@ public final class FileCoordinator: Sendable {
         self.init(in: container, seats: .process(container), filePresenter: presenter)
     }
 
-    package init(in container: GroupContainer, seats: PresenterSeats, filePresenter: (any FilePresenter)? = nil) {
+    package init(in container: GroupContainer, seats: RegisteredPresenters, filePresenter: (any FilePresenter)? = nil) {
         self.container = container
         self.seats = seats
         presenter = filePresenter
-        ownPurpose = filePresenter.map { PresenterSeat.purpose(of: $0) } ?? Self.freshPurpose()
+        ownPurpose = filePresenter.map { RegisteredPresenter.purpose(of: $0) } ?? Self.freshPurpose()
         state = Mutex(State(purpose: ownPurpose))
     }
 
@@ -70,7 +70,7 @@ public final class FileCoordinator: Sendable {
     public static func addFilePresenter(
         _ presenter: any FilePresenter, in container: GroupContainer
     ) async throws {
-        let seats = PresenterSeats.process(container)
+        let seats = RegisteredPresenters.process(container)
         let seat = try await seats.add(presenter, in: container)
         guard case .refused(let reason) = seat.registration else { return }
         seats.remove(presenter)
@@ -81,11 +81,11 @@ public final class FileCoordinator: Sendable {
     public static func registration(
         of presenter: any FilePresenter, in container: GroupContainer
     ) -> FilePresenterRegistration? {
-        PresenterSeats.process(container).seat(of: presenter)?.registration
+        RegisteredPresenters.process(container).seat(of: presenter)?.registration
     }
 
     public static func removeFilePresenter(_ presenter: any FilePresenter, in container: GroupContainer) {
-        PresenterSeats.process(container).remove(presenter)
+        RegisteredPresenters.process(container).remove(presenter)
     }
 
     // MARK: Accesses
@@ -200,7 +200,7 @@ extension FileCoordinator {
             let purpose = state.withLock { $0.purpose }
             let claim = try Claim(
                 claimed, in: container, purpose: purpose,
-                presenterPurpose: presenter.map { PresenterSeat.purpose(of: $0) })
+                presenterPurpose: presenter.map { RegisteredPresenter.purpose(of: $0) })
             let isNested = hasAccess(purpose)
             let number = try ClaimProcedure(
                 claim: claim, intents: claimed, registry: seats.registry, own: seat?.number,
@@ -229,17 +229,17 @@ extension FileCoordinator {
             defer { state.moves = [] }
             return state.moves
         }
-        let known = moves.compactMap { move -> ClaimBoard.Outcome.Move? in
+        let known = moves.compactMap { move -> ClaimState.Outcome.Move? in
             guard let from = try? container.item(at: move.from), let to = try? container.item(at: move.to) else {
                 return nil
             }
-            return ClaimBoard.Outcome.Move(from: from, to: to)
+            return ClaimState.Outcome.Move(from: from, to: to)
         }
         // The presenter that made the access is not told of it.
         presenter.flatMap { seats.seat(of: $0) }?.follow(known)
         access.claim.leave()
         seats.accesses.ended(access.purpose)
-        seats.registry.end(access.number, ClaimBoard.Outcome(tookPlace: true, moves: known))
+        seats.registry.end(access.number, ClaimState.Outcome(tookPlace: true, moves: known))
     }
 
     private func claimIntent(_ intent: FileAccessIntent) throws(FileCoordinationError) -> ClaimIntent {

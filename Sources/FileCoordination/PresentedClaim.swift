@@ -14,7 +14,7 @@ package final class PresentedClaim: Sendable {
     ) throws(FileCoordinationError) {
         do {
             let claim = try Claim(
-                presenting: item, in: container, purpose: PresenterSeat.purpose(of: presenter))
+                presenting: item, in: container, purpose: RegisteredPresenter.purpose(of: presenter))
             do {
                 try claim.standInLine(wait)
                 try claim.enter(wait)

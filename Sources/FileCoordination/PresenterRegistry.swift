@@ -39,7 +39,7 @@ package struct PresenterAdmission: Sendable {
 package enum ClaimSettlement: Sendable, Equatable {
     /// All have done what they were asked.
     case granted
-    case refused(ClaimBoard.Refusal)
+    case refused(ClaimState.Refusal)
     /// These did not answer within the registry's deadline.
     case unanswered([FileHolder])
     /// They could not be asked.
@@ -84,7 +84,7 @@ package protocol PresenterRegistry: AnyObject, Sendable {
     func entered(_ claim: UInt64)
     /// How long the registry itself may take to answer, however short a claim's deadline is.
     var answerTime: Duration { get }
-    func end(_ claim: UInt64, _ outcome: ClaimBoard.Outcome)
+    func end(_ claim: UInt64, _ outcome: ClaimState.Outcome)
 }
 
 extension PresenterRegistry {
@@ -95,9 +95,9 @@ extension PresenterRegistry {
 }
 
 /// The presenters of one process, or, in the agent, of all those that are connected.
-package final class MemoryRegistry: PresenterRegistry {
+package final class InProcessRegistry: PresenterRegistry {
     private struct State {
-        var board = ClaimBoard()
+        var board = ClaimState()
         var receivers: [UInt64: @Sendable (PresenterMessage) -> Void] = [:]
         var versions: [UInt64: Set<String>] = [:]
         var claimants: [UInt64: @Sendable (ClaimSettlement) -> Void] = [:]
@@ -109,7 +109,7 @@ package final class MemoryRegistry: PresenterRegistry {
         }
 
         /// Under the lock, so that nobody is told things in another order; receivers return at once.
-        mutating func perform(_ actions: [ClaimBoard.Action]) {
+        mutating func perform(_ actions: [ClaimState.Action]) {
             for action in actions {
                 switch action {
                 case .ask(let presenter, let claim, let request):
@@ -188,7 +188,7 @@ package final class MemoryRegistry: PresenterRegistry {
         _ presenter: UInt64, claim: UInt64, _ request: PresenterRequest, failure: String?
     ) -> Bool {
         state.withLock { state in
-            do throws(ClaimBoard.NotAsked) {
+            do throws(ClaimState.NotAsked) {
                 state.perform(try state.board.answer(presenter, claim, request, failure: failure))
                 return true
             } catch {
@@ -221,7 +221,7 @@ package final class MemoryRegistry: PresenterRegistry {
 
     package func unanswered(_ claim: UInt64) -> [FileHolder] { state.withLock { $0.board.unanswered(claim) } }
 
-    package func end(_ claim: UInt64, _ outcome: ClaimBoard.Outcome) {
+    package func end(_ claim: UInt64, _ outcome: ClaimState.Outcome) {
         state.withLock { state in
             state.claimants[claim] = nil
             state.perform(state.board.end(claim, outcome))

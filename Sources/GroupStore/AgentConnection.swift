@@ -51,7 +51,7 @@ package final class AgentConnection {
     /// The agent's version.
     package private(set) var agent = ""
     /// Its sending half, which any thread may use.
-    let wire: AgentWire
+    let wire: AgentSocketConnection
     private var lines = LineBuffer()
     private var events: [AgentMessage] = []
     private var nextEvent = 0
@@ -76,10 +76,10 @@ package final class AgentConnection {
     /// `greeting` is called with the wire before the greeting is waited for: another thread may end it from then on.
     init(
         _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10)), bell: CInt? = nil,
-        greeting: (AgentWire) -> Void
+        greeting: (AgentSocketConnection) -> Void
     ) throws(AgentConnectionError) {
         self.socket = socket
-        wire = try AgentWire(socket, deadline, bell: bell)
+        wire = try AgentSocketConnection(socket, deadline, bell: bell)
         greeting(wire)
         switch try receive(deadline) {
         case .hello(let version, let agent, _)? where version == WireLine.protocolVersion: self.agent = agent

@@ -59,10 +59,10 @@ extension GroupContainer {
 enum AgentRegistries {
     static func install() { _ = installed }
 
-    private static let installed: Void = PresenterSeats.makeRegistry.withLock { make in
+    private static let installed: Void = RegisteredPresenters.makeRegistry.withLock { make in
         make = { container in
             guard container.identifier != nil, let socket = AgentSocket.path(environment: environment) else {
-                return MemoryRegistry()
+                return InProcessRegistry()
             }
             return RemoteRegistry(container, socket: socket)
         }

@@ -83,7 +83,7 @@ extension ClaimSettlement {
         switch (error.code, holders.first) {
         case ("busy", _): self = .unanswered(holders)
         case ("presenter_failed", let holder?):
-            self = .refused(ClaimBoard.Refusal(presenter: holder, message: error.message))
+            self = .refused(ClaimState.Refusal(presenter: holder, message: error.message))
         default: self = .failed(error.message)
         }
     }

@@ -14,7 +14,7 @@ struct ClaimRequest: Sendable {
 }
 
 /// How far a claim is.
-enum ClaimState: Sendable {
+enum RemoteClaimState: Sendable {
     /// A claim that began without an agent. One that comes while it waits for locks is asked as well: those who hold
     /// them may be known to it.
     struct Local: Sendable {
@@ -25,7 +25,7 @@ enum ClaimState: Sendable {
         var isAsking = false
         var hasEntered = false
         /// A presenter in another process can't let go.
-        var refusal: ClaimBoard.Refusal?
+        var refusal: ClaimState.Refusal?
 
         /// Whether the agent of that connection may be of use and doesn't know of the claim.
         func wantsAgent(_ generation: UInt64) -> Bool {
@@ -38,7 +38,7 @@ enum ClaimState: Sendable {
     case remote(RemoteNumber, ClaimRequest)
     case local(Local)
     /// It ended like this before the agent answered.
-    case ended(ClaimBoard.Outcome)
+    case ended(ClaimState.Outcome)
 }
 
 // The claims of this process: the agent asks the presenters of all processes, and where none serves the group, this
@@ -107,7 +107,7 @@ extension RemoteRegistry {
 
     /// False where the claim has ended meanwhile; the agent is told how.
     private func granted(_ request: ClaimRequest, _ remote: RemoteNumber) -> Bool {
-        let outcome = state.withLock { state -> ClaimBoard.Outcome? in
+        let outcome = state.withLock { state -> ClaimState.Outcome? in
             switch state.claims[request.number] {
             case .asking:
                 state.claims[request.number] = .remote(remote, request)
@@ -119,7 +119,7 @@ extension RemoteRegistry {
             case .ended(let outcome):
                 state.claims[request.number] = nil
                 return outcome
-            case .remote, nil: return ClaimBoard.Outcome(tookPlace: false)
+            case .remote, nil: return ClaimState.Outcome(tookPlace: false)
             }
         }
         guard let outcome else { return true }
@@ -147,12 +147,12 @@ extension RemoteRegistry {
                     state.claims[request.number] = nil
                     return abandoned = inProcess
                 }
-                state.claims[request.number] = .local(ClaimState.Local(number: inProcess, request: request))
+                state.claims[request.number] = .local(RemoteClaimState.Local(number: inProcess, request: request))
             }
         } settled: { _, settlement in
             request.settled(settlement)
         }
-        if let abandoned { local.end(abandoned, ClaimBoard.Outcome(tookPlace: false)) }
+        if let abandoned { local.end(abandoned, ClaimState.Outcome(tookPlace: false)) }
     }
 
     // MARK: Agents that come later
@@ -203,7 +203,7 @@ extension RemoteRegistry {
     }
 
     /// It goes on without the agent, unless a presenter can't let go.
-    private func notGranted(_ number: UInt64, _ refusal: ClaimBoard.Refusal?) {
+    private func notGranted(_ number: UInt64, _ refusal: ClaimState.Refusal?) {
         state.withLock { state in
             guard case .local(var claim)? = state.claims[number] else { return state.claims[number] = nil }
             (claim.isAsking, claim.refusal) = (false, refusal)
@@ -236,8 +236,8 @@ extension RemoteRegistry {
         return "the agent at \(PrintablePath(socket)) did not answer in time"
     }
 
-    func end(_ claim: UInt64, _ outcome: ClaimBoard.Outcome) {
-        let found: ClaimState? = state.withLock { state in
+    func end(_ claim: UInt64, _ outcome: ClaimState.Outcome) {
+        let found: RemoteClaimState? = state.withLock { state in
             guard let found = state.claims.removeValue(forKey: claim) else { return nil }
             switch found {
             case .asking: state.claims[claim] = .ended(outcome)
@@ -263,7 +263,7 @@ extension RemoteRegistry {
     /// it had gone before.
     @discardableResult
     private func release(
-        _ remote: RemoteNumber, _ outcome: ClaimBoard.Outcome, lost: @escaping @Sendable () -> Void = {}
+        _ remote: RemoteNumber, _ outcome: ClaimState.Outcome, lost: @escaping @Sendable () -> Void = {}
     ) -> Bool {
         let moves = outcome.moves.compactMap { move -> ReleaseOperation.Move? in
             guard let from = ItemAddress(move.from), let to = ItemAddress(move.to) else { return nil }
@@ -289,10 +289,10 @@ extension RemoteRegistry {
     }
 
     /// Asked for before the presenters go with their items: what they are told depends on where they were.
-    private func untold(of request: ClaimRequest, _ outcome: ClaimBoard.Outcome) -> [Untold] {
+    private func untold(of request: ClaimRequest, _ outcome: ClaimState.Outcome) -> [Untold] {
         state.withLock { $0.presenters }.sorted { $0.key < $1.key }.compactMap { number, presenter in
             guard number != request.own else { return nil }
-            let notices = ClaimBoard.notices(of: outcome.moves, request.intents, to: presenter.item)
+            let notices = ClaimState.notices(of: outcome.moves, request.intents, to: presenter.item)
             let last = outcome.moves.reduce(presenter.item) { $1.destination(of: $0) ?? $0 }
             return notices.isEmpty ? nil : Untold(presenter: number, items: [presenter.item, last], notices: notices)
         }

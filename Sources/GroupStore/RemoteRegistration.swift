@@ -49,7 +49,7 @@ extension RemoteRegistry {
         }
     }
 
-    private func registered(_ number: UInt64, as item: ClaimedItem, _ reply: AgentLink.Reply) {
+    private func registered(_ number: UInt64, as item: ClaimedItem, _ reply: AgentClient.Reply) {
         guard let known = reply.object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value else {
             return answered(number, .refused(reason: "the agent sent a presenter without a number"))
         }
@@ -91,7 +91,7 @@ extension RemoteRegistry {
     }
 
     /// Presenters go with their items. `agentFollows`: the agent was told, and has its presenters follow by itself.
-    func moved(_ moves: [ClaimBoard.Outcome.Move], agentFollows: Bool) {
+    func moved(_ moves: [ClaimState.Outcome.Move], agentFollows: Bool) {
         var elsewhere: Set<UInt64> = []
         for move in moves {
             for (number, presenter) in state.withLock({ $0.presenters }) {

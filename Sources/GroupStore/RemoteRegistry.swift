@@ -17,7 +17,7 @@ struct RemoteNumber: Hashable, Sendable {
 ///
 /// Numbers seen outside are this registry's own: they outlive the connection. A claim of the agent's is told from one
 /// of this process's by its lowest bit.
-final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
+final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
     struct Presenter {
         /// What it presents now, wherever it was moved since it came.
         var item: ClaimedItem
@@ -42,7 +42,7 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
 
     struct State {
         var presenters: [UInt64: Presenter] = [:]
-        var claims: [UInt64: ClaimState] = [:]
+        var claims: [UInt64: RemoteClaimState] = [:]
         var next: UInt64 = 1
 
         mutating func number() -> UInt64 {
@@ -53,8 +53,8 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
 
     let container: GroupContainer
     let socket: FilePath
-    let link: AgentLink
-    let local = MemoryRegistry()
+    let link: AgentClient
+    let local = InProcessRegistry()
     let state = Mutex(State())
 
     /// How long a presenter that comes waits for an agent that doesn't answer; it is registered when it does.
@@ -68,7 +68,7 @@ final class RemoteRegistry: PresenterRegistry, AgentLink.Listener {
         self.container = container
         self.socket = socket
         self.lossTime = lossTime
-        link = AgentLink(socket)
+        link = AgentClient(socket)
         link.listen(self)
     }
 

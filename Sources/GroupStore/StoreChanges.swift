@@ -65,7 +65,7 @@ final class ChangeReader: Sendable {
         var consumer: CheckedContinuation<Delivery, Never>?
         var isStarted = false
         var isEnded = false
-        var wire: AgentWire?
+        var wire: AgentSocketConnection?
         var token: String?
     }
 
@@ -202,7 +202,7 @@ final class ChangeReader: Sendable {
     }
 
     /// For whoever ends this: it waits for no agent.
-    private func keep(_ wire: AgentWire) {
+    private func keep(_ wire: AgentSocketConnection) {
         let isEnded = state.withLock { state in
             state.wire = wire
             return state.isEnded

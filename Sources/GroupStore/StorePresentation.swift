@@ -43,13 +43,13 @@ public final class StorePresentation: FilePresenter {
     /// The place in the group container, which it is known by even before it is there, and wherever it was moved since.
     public var presentedItemURL: URL? { store.container.url(of: item) }
 
-    var item: ClaimedItem { PresenterSeats.process(store.container).seat(of: self)?.latestItem ?? store.item }
+    var item: ClaimedItem { RegisteredPresenters.process(store.container).seat(of: self)?.latestItem ?? store.item }
 
     /// The store under the name that it has now; nil where it was moved into a directory of the group container.
     package var presentedStore: SharedStore? { store.moved(to: item) }
 
     func begin() async throws {
-        let seat = try await PresenterSeats.process(store.container).add(self, in: store.container)
+        let seat = try await RegisteredPresenters.process(store.container).add(self, in: store.container)
         if case .refused(let reason) = seat.registration { runner.report(refused: reason) }
         do {
             try await runner.begin(self)

@@ -45,7 +45,7 @@ private final class RelocationInquiry: Sendable {
     private let state = Mutex(State())
 
     private struct State {
-        var wire: AgentWire?
+        var wire: AgentSocketConnection?
         var isEnded = false
     }
 
@@ -76,7 +76,7 @@ private final class RelocationInquiry: Sendable {
     }
 
     /// For whoever goes before the agent has greeted.
-    private func keep(_ wire: AgentWire) {
+    private func keep(_ wire: AgentSocketConnection) {
         let isEnded = state.withLock { state in
             state.wire = wire
             return state.isEnded

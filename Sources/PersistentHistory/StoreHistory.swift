@@ -46,7 +46,7 @@ package struct StoreHistory {
     }
 
     private let source: any HistorySource
-    private let model: ModelMark?
+    private let model: ModelFingerprint?
 
     /// Throws `HistoryError.disabled` when the store keeps none.
     package init(_ reader: StoreReader) throws {
@@ -57,10 +57,10 @@ package struct StoreHistory {
         } else {
             throw HistoryError.disabled(reader.location.path)
         }
-        model = try ModelMark(reader)
+        model = try ModelFingerprint(reader)
     }
 
-    init(_ source: any HistorySource, model: ModelMark? = nil) {
+    init(_ source: any HistorySource, model: ModelFingerprint? = nil) {
         self.source = source
         self.model = model
     }

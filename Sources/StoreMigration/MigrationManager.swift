@@ -123,7 +123,7 @@ public struct MigrationManager: Sendable {
         _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
         var notes: [String] = []
-        var lost = StoreLosses.none
+        var lost = RemovedContent.none
         do {
             let original = store.flatMap { UnchangedOriginal($0, of: path) }
             let orphans = try steps.first.map { first in
@@ -183,7 +183,7 @@ public struct MigrationManager: Sendable {
             try audit.check(step, isCancelled: isCancelled)
             try perform(step.stage?.didMigrate, on: store, step.destination)
             progress.finish()
-            return MigrationOutcome(losses: StoreLosses(migration.losses), remarks: migration.notes)
+            return MigrationOutcome(losses: RemovedContent(migration.losses), remarks: migration.notes)
         case .custom(let mapping):
             let audit = try StepAudit(of: path, madeFrom: original)
             let notes = try perform(mapping, step, path, keeper, isCancelled, trace, report)
@@ -247,14 +247,14 @@ public struct MigrationManager: Sendable {
 /// What a migration has done to a store, for a person.
 package struct MigrationOutcome: Sendable {
     /// What is gone.
-    package let losses: StoreLosses
+    package let losses: RemovedContent
     package var remarks: [String]
     /// A sentence about external files that no object names any more, and that stay; nil where there are none.
     package let leftFiles: String?
 
     package static let none = MigrationOutcome(losses: .none, remarks: [])
 
-    package init(losses: StoreLosses, remarks: [String], leftFiles: String? = nil) {
+    package init(losses: RemovedContent, remarks: [String], leftFiles: String? = nil) {
         self.losses = losses
         self.remarks = remarks
         self.leftFiles = leftFiles

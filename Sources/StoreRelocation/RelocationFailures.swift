@@ -55,7 +55,7 @@ extension RelocationFailure {
         switch error {
         case let failure as RelocationFailure: self = failure
         case let unfinished as StoreTransfer.Unfinished: self = Self.unfinished(unfinished, request)
-        case let setback as StoreTransfer.Setback: self = Self.busy(setback, request)
+        case let setback as StoreTransfer.RetryReason: self = Self.busy(setback, request)
         case let error as FileCoordinationError: self = Self.coordination(error)
         case is Quiescence.CheckpointBusy:
             self.init(
@@ -85,17 +85,17 @@ extension RelocationFailure {
             self.init(
                 .failed, code: "copy_differs", "\(PrintablePath(error.path)) is not what was written to it",
                 remedy: "check the disk and the memory of this machine")
-        case let error as UnusualFile:
+        case let error as UnsupportedFile:
             self.init(
                 .badData, code: "unusual_file", "\(PrintablePath(error.path)) is neither a file nor a directory",
                 remedy: "put what it stands for in its place, or move it away")
-        case let error as TransferEnd.StoreLost:
+        case let error as TransferCompletion.StoreLost:
             self.init(
                 .failed, code: "store_lost",
                 "\(PrintablePath(error.path)) is gone since an interrupted relocation; a copy is in "
                     + "\(PrintablePath(error.copies))",
                 remedy: "put the store back, or the copy in its place, then run this again")
-        case let error as TransferEnd.OldNameTaken:
+        case let error as TransferCompletion.OldNameTaken:
             self.init(
                 .failed, code: "old_name_taken",
                 "\(PrintablePath(error.path)) is a new file; the store is \(PrintablePath(error.hidden))",
@@ -133,7 +133,7 @@ extension RelocationFailure {
             remedy: "run this again: it does the rest")
     }
 
-    private static func busy(_ setback: StoreTransfer.Setback, _ request: RelocationRequest) -> RelocationFailure {
+    private static func busy(_ setback: StoreTransfer.RetryReason, _ request: RelocationRequest) -> RelocationFailure {
         let store = PrintablePath(request.source)
         guard case .held(let identity) = setback else {
             return RelocationFailure(

@@ -41,7 +41,7 @@ package struct RelocationRequest: Sendable {
     /// Go on where the file system has no leases: nobody proves then that the store is closed.
     package var assumeClosed = false
     /// How long openers that looked up the old name before it was withdrawn are given to finish opening it.
-    package var drain = Drain.standard
+    package var drain = OpenerGracePeriod.standard
 
     /// A change of the store's content on the way; nil for none.
     package var transform: (any StoreTransform)?
@@ -69,7 +69,7 @@ package struct RelocationRequest: Sendable {
     }
 
     /// What becomes of the old place where what is published lacks something: the store as it was is kept.
-    func retirement(after losses: StoreLosses) -> Transfer.Retirement {
+    func retirement(after losses: RemovedContent) -> Transfer.Retirement {
         losses.isEmpty || retirement == .symlink ? retirement : .archive
     }
 }
@@ -99,7 +99,7 @@ package struct RelocationSummary: Sendable {
     /// What was put aside because it couldn't be changed.
     package var setAside: SetAsideStore?
     /// What the change removes.
-    package var losses = StoreLosses.none
+    package var losses = RemovedContent.none
     /// Where the store is kept as it was, because of that.
     package var archive: FilePath?
     /// What a person should know: what was archived and where, what was found unfinished.

@@ -55,9 +55,9 @@ final class ObserverRig {
         return all
     }
 
-    private func readAhead() -> SideFileEvents? {
+    private func readAhead() -> SideFileEventCounts? {
         while let more = try? source.next(timeout: .zero), !more.isEmpty { unnoted += more }
-        var found = SideFileEvents()
+        var found = SideFileEventCounts()
         for case .event(let event) in unnoted {
             guard let part = name.part(named: event.name) else { continue }
             found.note(part, created: event.kinds.contains(.created), modified: event.kinds.contains(.modified))

@@ -206,7 +206,7 @@ import Testing
         let number = try rig.seats.registry.begin(intents, own: nil, deadline: .ample) { _ in }
         try await reading.value
         claim.leave()
-        rig.seats.registry.end(number, ClaimBoard.Outcome(tookPlace: false))
+        rig.seats.registry.end(number, ClaimState.Outcome(tookPlace: false))
         await rig.log.has("P reacquires")
         #expect(rig.log.entries.last == "P reacquires")
     }

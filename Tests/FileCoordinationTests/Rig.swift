@@ -11,7 +11,7 @@ import TestSupport
 final class Rig: Sendable {
     let scratch: TemporaryDirectory
     let container: GroupContainer
-    let seats = PresenterSeats(registry: MemoryRegistry())
+    let seats = RegisteredPresenters(registry: InProcessRegistry())
     let log = Log()
 
     init() throws {

@@ -178,7 +178,9 @@ import Testing
                     try await store.present(open: { opened.note("open \($0.lastPathComponent)") }, close: {})
                 }
             }
-            while PresenterSeats.process(container).registry.presenters(of: store.item).isEmpty { await Task.yield() }
+            while RegisteredPresenters.process(container).registry.presenters(of: store.item).isEmpty {
+                await Task.yield()
+            }
         }
         let presentation = try await coming.withLock { $0 }?.value
         #expect(opened.notes == ["open Moved.sqlite"])

@@ -4,7 +4,7 @@ true when the mutant is the one that runs; `@L` too, while the newer model is la
 LIGHT = "Sources/StoreMigration/Lightweight/"
 LAYOUT = "Sources/CoreDataStore/Layout/"
 
-SUCCESSION, VALUE, TABLE = "Sources/MappingModels/Inference/ModelSuccession.swift", LIGHT + "ColumnValue.swift", LIGHT + "TableMigration.swift"
+SUCCESSION, VALUE, TABLE = "Sources/MappingModels/Inference/EntityMatching.swift", LIGHT + "ColumnValue.swift", LIGHT + "TableMigration.swift"
 ALTER, JOIN, LINK = LIGHT + "TableAlteration.swift", LIGHT + "JoinTableMigration.swift", LIGHT + "LinkStorage.swift"
 REFERENCE, ORDER = LIGHT + "ReferenceMigration.swift", LIGHT + "OrderPlaces.swift"
 HISTORY, RUN, RECORDS = LIGHT + "HistoryMigration.swift", LIGHT + "LightweightMigration.swift", LIGHT + "MigratedRecords.swift"
@@ -13,8 +13,8 @@ INFERENCE = "Sources/MappingModels/Inference/MappingInference.swift"
 
 # What is there in any case: the newer model's layout is made where mutants of the layout may tell.
 PREPARATION = [
-    (RUN, "ModelSuccession(layout, StoreLayout(destination), mapping)",
-     "ModelSuccession(layout, laidOutByMutant { StoreLayout(destination) }, mapping)"),
+    (RUN, "EntityMatching(layout, StoreLayout(destination), mapping)",
+     "EntityMatching(layout, laidOutByMutant { StoreLayout(destination) }, mapping)"),
 ]
 
 MUTANTS = [

@@ -83,7 +83,7 @@ import Testing
     @Test func aStoreThatNobodyHasOpenIsOneFileAgain() throws {
         let fixture = try Fixture()
         try fixture.make("PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
-        let unopened = try #require(UnopenedStore(fixture.location))
+        let unopened = try #require(TemporarySideFiles(fixture.location))
         do { try StoreConnection(fixture.location, busyTimeout: .zero).execute("INSERT INTO note VALUES (1)") }
         #expect(try size(fixture, "-wal") ?? 0 > 0)
         unopened.settle()
@@ -94,10 +94,10 @@ import Testing
     @Test func aStoreThatSomebodyHasOpenedMeanwhileKeepsItsLog() throws {
         let fixture = try Fixture()
         try fixture.make("PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
-        let unopened = try #require(UnopenedStore(fixture.location))
+        let unopened = try #require(TemporarySideFiles(fixture.location))
         let shell = try SQLiteShell(fixture.path)
         try shell.run("INSERT INTO note VALUES (1);")
-        #expect(UnopenedStore(fixture.location).map { _ in true } == nil)
+        #expect(TemporarySideFiles(fixture.location).map { _ in true } == nil)
         let before = try size(fixture, "-wal")
         unopened.settle()
         #expect(try size(fixture, "-wal") == before)

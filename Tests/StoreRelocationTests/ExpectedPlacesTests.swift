@@ -28,7 +28,7 @@ import Testing
 
     private func code(_ request: RelocationRequest, dryRun: Bool) -> String? {
         do throws(RelocationFailure) {
-            _ = try dryRun ? RelocationEngine(request).dryRun() : RelocationEngine(request).run()
+            _ = try dryRun ? Relocation(request).dryRun() : Relocation(request).run()
             return nil
         } catch {
             return error.code

@@ -33,7 +33,7 @@ import Testing
     }
 
     /// A transfer whose store has lost its old name.
-    private func withdrawn(copies: Bool) throws -> (Transfer, TransferPlaces) {
+    private func withdrawn(copies: Bool) throws -> (Transfer, TransferPaths) {
         try makeStore("one", at: legacy.path)
         var transfer = Transfer(
             id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")),
@@ -43,7 +43,7 @@ import Testing
         transfer.sourceDirectory = legacy.directory.identity
         transfer.databaseBirth = legacy.directory.birth(legacy.name.database)
         transfer.destinationDirectory = container.directory.identity
-        let places = try TransferPlaces(transfer, source: legacy, container: container)
+        let places = try TransferPaths(transfer, source: legacy, container: container)
         try legacy.directory.rename(legacy.name.database, to: places.hidden, in: legacy.directory, .refuse)
         try legacy.directory.makeDirectory(legacy.name.database, mode: 0o700)
         return (transfer, places)

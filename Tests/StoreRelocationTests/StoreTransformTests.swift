@@ -72,11 +72,11 @@ import Testing
 
     @Test func aStoreIsChangedAtItsPlace() throws {
         let support = try legacy.directory.identity(legacy.name.support)
-        let summary = try RelocationEngine(request(legacy.directory)).transform()
+        let summary = try Relocation(request(legacy.directory)).transform()
         #expect(summary.outcome == .migrated)
         #expect(summary.notes == ["renewed"])
         #expect(try notes(legacy.directory) == "new")
-        #expect(try StoreSighting(legacy).header?.journalMode == .writeAhead)
+        #expect(try StoreSnapshot(legacy).header?.journalMode == .writeAhead)
         // Its external files are the same ones, and nothing else is left.
         #expect(try legacy.directory.identity(legacy.name.support) == support)
         #expect(Set(try legacy.directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
@@ -87,25 +87,25 @@ import Testing
     }
 
     @Test func whatIsNotNeededIsNotDone() throws {
-        _ = try RelocationEngine(request(legacy.directory)).transform()
+        _ = try Relocation(request(legacy.directory)).transform()
         let before = try legacy.directory.identity(legacy.name.database)
-        #expect(try RelocationEngine(request(legacy.directory)).transform().outcome == .nothingToDo)
+        #expect(try Relocation(request(legacy.directory)).transform().outcome == .nothingToDo)
         #expect(try legacy.directory.identity(legacy.name.database) == before)
     }
 
     @Test func aFailedChangeLeavesTheStoreAsItWas() throws {
         let before = try legacy.directory.identity(legacy.name.database)
         #expect(throws: RelocationFailure.self) { () throws in
-            try RelocationEngine(request(legacy.directory, fails: true)).transform()
+            try Relocation(request(legacy.directory, fails: true)).transform()
         }
         #expect(try notes(legacy.directory) == "old")
         #expect(try legacy.directory.identity(legacy.name.database) == before)
-        #expect(try StoreSighting(legacy).header?.journalMode == .writeAhead)
+        #expect(try StoreSnapshot(legacy).header?.journalMode == .writeAhead)
         #expect(Set(try legacy.directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
     }
 
     @Test func aStoreIsChangedOnTheWay() throws {
-        let summary = try RelocationEngine(request(group)).run()
+        let summary = try Relocation(request(group)).run()
         #expect(summary.outcome == .relocated)
         #expect(summary.method == .migrate)
         #expect(summary.transformed?.after == "new")
@@ -113,16 +113,16 @@ import Testing
         #expect(try legacy.directory.names().isEmpty)
         #expect(Set(try group.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
         // The old program couldn't open it.
-        let failure = #expect(throws: RelocationFailure.self) { try RelocationEngine(request(group)).undo() }
+        let failure = #expect(throws: RelocationFailure.self) { try Relocation(request(group)).undo() }
         #expect(failure?.code == "migrated")
     }
 
     @Test func aStoreThatWasRelocatedBeforeIsChangedWhereItIs() throws {
         var plain = request(group)
         plain.transform = nil
-        _ = try RelocationEngine(plain).run()
+        _ = try Relocation(plain).run()
         #expect(try notes(group) == "old")
-        let summary = try RelocationEngine(request(group)).run()
+        let summary = try Relocation(request(group)).run()
         #expect(summary.outcome == .migrated)
         #expect(try notes(group) == "new")
     }
@@ -131,17 +131,17 @@ import Testing
     @Test func aStoreWithoutALegacyDirectoryIsChangedWhereItIs() throws {
         var plain = request(group)
         plain.transform = nil
-        _ = try RelocationEngine(plain).run()
+        _ = try Relocation(plain).run()
         try Directory(root.path).removeTree("legacy")
-        #expect(try RelocationEngine(plain).dryRun().outcome == .nothingToDo)
-        let prospect = try RelocationEngine(request(group)).dryRun()
+        #expect(try Relocation(plain).dryRun().outcome == .nothingToDo)
+        let prospect = try Relocation(request(group)).dryRun()
         #expect(prospect.outcome == .migrated)
         #expect(try notes(group) == "old")
-        let summary = try RelocationEngine(request(group)).run()
+        let summary = try Relocation(request(group)).run()
         #expect(summary.outcome == .migrated)
         #expect((prospect.from, prospect.to, prospect.method) == (summary.from, summary.to, summary.method))
         #expect(try notes(group) == "new")
-        #expect(try RelocationEngine(request(group)).dryRun().outcome == .nothingToDo)
+        #expect(try Relocation(request(group)).dryRun().outcome == .nothingToDo)
     }
 
     /// Killed after the old name was withdrawn, before or after the new content had arrived there.
@@ -152,7 +152,7 @@ import Testing
         let transfer = Transfer(
             id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")), directory: directory.path,
             name: legacy.name.database, database: old, support: nil, copies: true, retirement: .delete, hadWAL: true)
-        let places = try TransferPlaces(transfer, source: legacy, container: container)
+        let places = try TransferPaths(transfer, source: legacy, container: container)
         let staging = try places.staging()
         let bytes = try DurableFile.read(legacy.name.database, in: directory) ?? []
         try DurableFile.write(bytes, as: legacy.name.database, in: staging, mode: 0o644)
@@ -171,7 +171,7 @@ import Testing
         try Recovery(container: container, report: { _ in }).run()
         #expect(try directory.identity(legacy.name.database) == (hasArrived ? new : old))
         #expect(try notes(directory) == (hasArrived ? "new" : "old"))
-        #expect(try StoreSighting(legacy).header?.journalMode == .writeAhead)
+        #expect(try StoreSnapshot(legacy).header?.journalMode == .writeAhead)
         #expect(Set(try directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
         #expect(try container.bookkeeping().directory("staging").names().isEmpty)
         #expect(try container.journal() == nil)

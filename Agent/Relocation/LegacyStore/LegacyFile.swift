@@ -59,10 +59,10 @@ struct LegacyFile {
     }
 
     /// A file of zero bytes, or a link that leads nowhere.
-    var hasNothing: Bool { RelocationEngine(request).hasNothing }
+    var hasNothing: Bool { Relocation(request).hasNothing }
 
     /// An earlier attempt moved it, and something after that is still to be done.
-    var isUnfinished: Bool { RelocationEngine(request).isUnfinished }
+    var isUnfinished: Bool { Relocation(request).isUnfinished }
 
     private var request: RelocationRequest {
         var request = RelocationRequest(source: path, group: group)

@@ -5,7 +5,7 @@ import StoreRelocation
 import SystemPackage
 
 /// A configured store's place, for the thread that relocates it.
-struct LegacyPlace: Sendable {
+struct LegacyStoreLocation: Sendable {
     let address: StoreAddress
     let group: FilePath
     let path: FilePath
@@ -27,7 +27,7 @@ struct LegacyPlace: Sendable {
 extension RelocationScheduler {
     /// `last`: the failure that this is tried again after, for no other reason than that time has passed.
     func relocate(
-        _ place: LegacyPlace, after last: LegacyStore.Failure?
+        _ place: LegacyStoreLocation, after last: LegacyStore.Failure?
     ) -> Result<RelocationSummary, RelocationFailure> {
         let opener = FeedOpener(feed: feed, store: place.address)
         do throws(RelocationFailure) {
@@ -49,13 +49,13 @@ extension RelocationScheduler {
     }
 
     /// Nobody is asked to let go before it is seen that the reason for the last failure is gone.
-    private func rehearse(_ request: RelocationRequest, _ place: LegacyPlace) throws(RelocationFailure) {
+    private func rehearse(_ request: RelocationRequest, _ place: LegacyStoreLocation) throws(RelocationFailure) {
         let opener = FeedOpener(feed: feed, store: place.address)
         defer { opener.resume(announcing: nil) }
         _ = try engine(request, opener).dryRun()
     }
 
-    func request(for place: LegacyPlace) throws(RelocationFailure) -> RelocationRequest {
+    func request(for place: LegacyStoreLocation) throws(RelocationFailure) -> RelocationRequest {
         let configuration = place.configuration
         var request = RelocationRequest(source: place.path, group: place.group)
         request.name = configuration.name.database
@@ -75,8 +75,8 @@ extension RelocationScheduler {
     func engine(
         _ request: RelocationRequest, _ opener: FeedOpener, isAbandoned: @escaping @Sendable () -> Bool = { false },
         report: @escaping (RelocationEvent) -> Void = { _ in }
-    ) -> RelocationEngine {
-        RelocationEngine(
+    ) -> Relocation {
+        Relocation(
             request, registry: presenters, opener: opener,
             isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() },
             report: report)

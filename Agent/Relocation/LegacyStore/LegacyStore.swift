@@ -16,11 +16,11 @@ final class LegacyStore {
     }
     /// Its going was our own doing.
     private(set) var wasRelocated = false
-    private var arrival: Arrival
+    private var arrival: ArrivalTracker
     private var probe = OpenFileProbe()
     private var wasClosed = false
-    private var times = RetryTimes()
-    private var waiting = HolderNames()
+    private var times = RetrySchedule()
+    private var waiting = HolderList()
     /// Why it waits, in words.
     var waitsBecause = LegacyStore.isOpenElsewhere
     static let isOpenElsewhere = "open in another program"
@@ -50,7 +50,7 @@ final class LegacyStore {
         self.address = address
         self.configuration = configuration
         isGroupStore = path == group.appending(configuration.name.database)
-        arrival = Arrival(settle: configuration.settle)
+        arrival = ArrivalTracker(settle: configuration.settle)
     }
 
     // MARK: An attempt

@@ -1,9 +1,9 @@
 import SQLiteFormat
 
 /// The short way for what most transactions write.
-extension PageOwners {
+extension PageMap {
     /// Takes in one transaction, and returns whose its pages were and are. After an error the map is worth nothing.
-    mutating func apply(_ transaction: LogTransaction) throws -> Set<String> {
+    mutating func apply(_ transaction: WALTransaction) throws -> Set<String> {
         if let names = chargeLeaves(transaction) { return names }
         let pages = transaction.pages()
         return try apply(pages, pages.changed)
@@ -11,7 +11,7 @@ extension PageOwners {
 
     /// Whose the pages are where each is a leaf that stays where it was and leads nowhere: the map stays as it is. Nil when it
     /// takes more to say it.
-    private mutating func chargeLeaves(_ transaction: LogTransaction) -> Set<String>? {
+    private mutating func chargeLeaves(_ transaction: WALTransaction) -> Set<String>? {
         let count = transaction.pageCount
         guard Int(count) == roles.count - 1 else { return nil }
         var trees = SmallSet()

@@ -8,13 +8,13 @@ import SQLiteFormat
 /// survey makes another one.
 struct TableTracker {
     private struct Map {
-        var owners: PageOwners
+        var owners: PageMap
         /// The commit it stands for. Nil: no program had the store open then.
         var commit: WriteAheadIndex?
         /// The log that the commit is in, once frames were read from it.
-        var log: LogFile?
+        var log: WALFile?
         /// By which the session of that commit, or the time between two, is known; nil when that could not be told.
-        var session: SideFileEvents?
+        var session: SideFileEventCounts?
         /// The index that it was read from is gone, and what is there now follows on it.
         var link = Link.same
 
@@ -71,7 +71,7 @@ struct TableTracker {
     }
 
     /// `commit`: nil when the survey found the store without a log.
-    mutating func begin(_ owners: PageOwners, at commit: WriteAheadIndex?, session: SideFileEvents?) {
+    mutating func begin(_ owners: PageMap, at commit: WriteAheadIndex?, session: SideFileEventCounts?) {
         map = Map(owners: owners, commit: commit, session: session, link: commit == nil ? .absent : .same)
         lastFailure = nil
     }
@@ -80,10 +80,10 @@ struct TableTracker {
 
     /// Takes in what was committed up to `index`. `events`: those until now; asked for only when nothing better proves
     /// that no commit is missing.
-    mutating func advance(to index: WriteAheadIndex, _ files: StoreFiles, events: () -> SideFileEvents?) {
+    mutating func advance(to index: WriteAheadIndex, _ files: StoreFiles, events: () -> SideFileEventCounts?) {
         // Without its map in two places at once, it is changed in place.
         guard var current = map.take() else { return addUnknown() }
-        if let commit = current.commit, LogPosition(commit) == LogPosition(index) {
+        if let commit = current.commit, WALPosition(commit) == WALPosition(index) {
             // It stands for that commit already, but not for how it came to it.
             map = current
             return addUnknown()
@@ -109,8 +109,8 @@ struct TableTracker {
 
     /// What was committed between the map's commit and the index's.
     private static func transactions(
-        _ map: inout Map, _ index: WriteAheadIndex, _ files: StoreFiles, _ events: () -> SideFileEvents?
-    ) throws -> [LogTransaction] {
+        _ map: inout Map, _ index: WriteAheadIndex, _ files: StoreFiles, _ events: () -> SideFileEventCounts?
+    ) throws -> [WALTransaction] {
         guard let open = files.log else { throw Unattributable.gap }
         // Committed, and the log begun anew: it has the former one's header until the next commit.
         if index.lastFrame == 0 {
@@ -122,14 +122,14 @@ struct TableTracker {
         guard let log = try isKnownLog ? map.log : log(of: index, files) else { throw Unattributable.gap }
         map.log = log
         if isSameLog, let commit = map.commit {
-            return try LogFrames.transactions(log, after: commit.lastFrame, to: index, open)
+            return try WALFrames.transactions(log, after: commit.lastFrame, to: index, open)
         }
-        let transactions = try LogFrames.transactions(log, after: 0, to: index, open)
+        let transactions = try WALFrames.transactions(log, after: 0, to: index, open)
         return try former(transactions, log, map, index, events) + transactions
     }
 
     /// The log that belongs to the index: where the one that is open is another session's, that which has its name.
-    private static func log(of index: WriteAheadIndex, _ files: StoreFiles) throws -> LogFile {
+    private static func log(of index: WriteAheadIndex, _ files: StoreFiles) throws -> WALFile {
         if let log = try files.openLog(), try log.belongs(to: index) { return log }
         guard let log = try files.openLog(anew: true), try log.belongs(to: index) else { throw Unattributable.gap }
         return log
@@ -137,9 +137,9 @@ struct TableTracker {
 
     /// What was committed in the former log, before the one that `found` is all of began; throws when that can't be told.
     private static func former(
-        _ found: [LogTransaction], _ log: LogFile, _ map: Map, _ index: WriteAheadIndex,
-        _ events: () -> SideFileEvents?
-    ) throws -> [LogTransaction] {
+        _ found: [WALTransaction], _ log: WALFile, _ map: Map, _ index: WriteAheadIndex,
+        _ events: () -> SideFileEventCounts?
+    ) throws -> [WALTransaction] {
         switch map.link {
         case .absent, .unknown: throw Unattributable.gap
         case .following:
@@ -153,11 +153,11 @@ struct TableTracker {
             guard missing >= 0 else { throw Unattributable.gap }
             // It had begun anew, without a frame yet.
             if missing == 0, commit.lastFrame == 0, commit.salt == index.salt { return [] }
-            if missing == 0, try log.ended(at: LogPosition(commit), before: index) { return [] }
+            if missing == 0, try log.ended(at: WALPosition(commit), before: index) { return [] }
             guard let session = map.session, events() == session else { throw Unattributable.gap }
             if missing == 0 { return [] }
-            guard commit.lastFrame > 0, LogFile.isNext(index.salt, after: commit.salt) else { throw Unattributable.gap }
-            return try LogFrames.remaining(log, after: commit, count: missing)
+            guard commit.lastFrame > 0, WALFile.isNext(index.salt, after: commit.salt) else { throw Unattributable.gap }
+            return try WALFrames.remaining(log, after: commit, count: missing)
         }
     }
 
@@ -166,7 +166,7 @@ struct TableTracker {
     /// The index has lost its name, and another one, or none, has taken its place. `last`: what it said in the end.
     /// `session`: which one it is now; nil when that can't be told. `changeCounter`: in the database's header now.
     mutating func sessionChanged(
-        last: WriteAheadIndex?, hasIndex: Bool, session: SideFileEvents?, changeCounter: UInt32?
+        last: WriteAheadIndex?, hasIndex: Bool, session: SideFileEventCounts?, changeCounter: UInt32?
     ) {
         guard var current = map.take() else { return }
         lastFailure = Unattributable.gap

@@ -8,13 +8,14 @@ public struct ModelVersion: Sendable {
     /// The file that it was read from.
     public let path: FilePath
     /// What is odd about the file, and was left out of the model.
-    public let remarks: [ModelRemark]
+    public let remarks: [ModelReadingNote]
     /// Where each element stands in the file: `Entity` or `Entity.property` to a line from 1. Empty for a compiled
     /// model.
     package let lines: [String: Int]
 
     package init(
-        name: String, model: ManagedObjectModel, path: FilePath, remarks: [ModelRemark] = [], lines: [String: Int] = [:]
+        name: String, model: ManagedObjectModel, path: FilePath, remarks: [ModelReadingNote] = [],
+        lines: [String: Int] = [:]
     ) {
         self.name = name
         self.model = model
@@ -36,7 +37,7 @@ public struct ModelVersion: Sendable {
 }
 
 /// What a model's file says and nobody hears, such as an attribute that the model's compiler ignores.
-public struct ModelRemark: Equatable, Sendable {
+public struct ModelReadingNote: Equatable, Sendable {
     public let entity: String?
     public let property: String?
     public let line: Int?

@@ -11,7 +11,7 @@ struct XMLModelReader {
     /// Elements of composite attributes that may still be read: composites may contain each other often.
     private var elementsLeft = 10_000
     private(set) var lines: [String: Int] = [:]
-    private(set) var remarks: [ModelRemark] = []
+    private(set) var remarks: [ModelReadingNote] = []
 
     /// Throws `ModelError`.
     static func read(_ bytes: [UInt8], path: FilePath, name: String) throws -> ModelVersion {
@@ -217,7 +217,7 @@ struct XMLModelReader {
     ) -> String? {
         if let ignored = element["renamingIdentifier"] {
             remarks.append(
-                ModelRemark(
+                ModelReadingNote(
                     entity: entity, property: property, line: element.line,
                     "renamingIdentifier=\"\(ignored)\" is ignored by Xcode's model compiler",
                     remedy: "write elementID=\"\(ignored)\", or set the Renaming ID in Xcode's inspector"))

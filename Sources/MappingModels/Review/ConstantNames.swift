@@ -13,10 +13,12 @@ package struct ConstantNames {
         guard let entity = mapping.sourceEntityName.flatMap(source.entity(named:)) else { return }
         let names = source.properties(of: entity).map(\.name).filter { Self.constants.keys.contains($0.lowercased()) }
         guard !names.isEmpty else { return }
-        if let filter = mapping.filter { look(ReadKeys(filter).constants, names, entity.name, mapping.name + " where") }
+        if let filter = mapping.filter {
+            look(ReferencedKeys(filter).constants, names, entity.name, mapping.name + " where")
+        }
         for property in mapping.attributeMappings + mapping.relationshipMappings {
             guard let expression = property.valueExpression else { continue }
-            look(ReadKeys(expression).constants, names, entity.name, mapping.name + "." + property.name)
+            look(ReferencedKeys(expression).constants, names, entity.name, mapping.name + "." + property.name)
         }
     }
 

@@ -54,7 +54,7 @@ struct HistoryCheck {
 
     private func checkChanges(_ earlier: AuditSchema.Table) throws {
         guard let table = context.now.table(earlier.name) else { throw missing(earlier) }
-        let slots = context.pairing.survivors(among: context.new.tree.names).map { SlotChange($0, context) }
+        let slots = context.pairing.survivors(among: context.new.tree.names).map { HistoryPropertyChange($0, context) }
         let isSame =
             renumbering == nil && slots.allSatisfy(\.isSame)
             && context.pairing.successors.count == context.old.tree.names.count
@@ -73,8 +73,9 @@ struct HistoryCheck {
     }
 
     /// The values of deleted objects stand in the order of the attributes that are preserved.
-    private func checkTombstones(_ slots: [SlotChange], _ table: AuditSchema.Table, _ earlier: AuditSchema.Table) throws
-    {
+    private func checkTombstones(
+        _ slots: [HistoryPropertyChange], _ table: AuditSchema.Table, _ earlier: AuditSchema.Table
+    ) throws {
         for slot in slots {
             let kept = slot.tombstones.compactMap { new, old -> (String, String)? in
                 guard let was = earlier.column("ZTOMBSTONE\(old)")?.name else { return nil }
@@ -94,7 +95,9 @@ struct HistoryCheck {
     }
 
     /// Which properties an update changed is a bit for each.
-    private func checkColumns(_ slots: [SlotChange], _ table: AuditSchema.Table, _ earlier: AuditSchema.Table) throws {
+    private func checkColumns(
+        _ slots: [HistoryPropertyChange], _ table: AuditSchema.Table, _ earlier: AuditSchema.Table
+    ) throws {
         guard earlier.index(of: "ZCOLUMNS") != nil else { return }
         for slot in slots {
             let rows = try context.reader.prepare(

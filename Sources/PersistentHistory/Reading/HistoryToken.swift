@@ -9,9 +9,9 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
     /// Of that change: after a restored backup the same number is another change.
     package let nonce: Int64
     /// Of the version of the model that a Core Data store is of; nil where there is none.
-    package let model: ModelMark?
+    package let model: ModelFingerprint?
 
-    package init(history: String, number: Int64, nonce: Int64, model: ModelMark? = nil) {
+    package init(history: String, number: Int64, nonce: Int64, model: ModelFingerprint? = nil) {
         self.history = history
         self.number = number
         self.nonce = nonce
@@ -26,9 +26,9 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
             number >= 0,
             let nonce = UInt64(parts[3], radix: 16)
         else { return nil }
-        var model: ModelMark?
+        var model: ModelFingerprint?
         if parts.count == 5 {
-            guard let mark = ModelMark(parts[4]) else { return nil }
+            guard let mark = ModelFingerprint(parts[4]) else { return nil }
             model = mark
         }
         self.init(history: String(parts[1]), number: number, nonce: Int64(bitPattern: nonce), model: model)

@@ -104,7 +104,7 @@ package struct HistoryInstallation {
             throw StoreError.sqlite(
                 code: 8, message: "attempt to write a readonly database", location.path)
         }
-        let unopened = UnopenedStore(location)
+        let unopened = TemporarySideFiles(location)
         defer { unopened?.settle() }
         do {
             let queue = try HistoryConnection.open(location, busyTimeout: busyTimeout)
@@ -202,11 +202,11 @@ enum HistoryTables {
     }
 
     /// The apps'.
-    static func foreignTriggers(_ database: Database) throws -> [ForeignTrigger] {
+    static func foreignTriggers(_ database: Database) throws -> [ThirdPartyTrigger] {
         try Row.fetchAll(database, sql: "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").compactMap {
             row in
             HistorySchema.tableNumber(ofTrigger: row.decoded("name") ?? "") == nil
-                ? ForeignTrigger(sql: row.decoded("sql") ?? "") : nil
+                ? ThirdPartyTrigger(sql: row.decoded("sql") ?? "") : nil
         }
     }
 }

@@ -124,7 +124,7 @@ struct HistoryUpdate {
         let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { wasMoved } else { false }
         let isWhole =
             wanted.essential.allSatisfy { present.contains($0.sql) }
-            || isOlder && OlderTriggers(table: table, number: number, triggers: triggers).areWhole
+            || isOlder && LegacyTriggers(table: table, number: number, triggers: triggers).areWhole
         let isInOrder = try !isOvertaken(number, table.name)
         if present == Set(wanted.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered, isInOrder {
             known[number] = nil

@@ -66,7 +66,7 @@ extension RecordedTable {
     }
 
     /// Throws `Unrecordable`, `DatabaseError`.
-    init(_ name: String, isRowid: Bool, in database: Database, triggers: [ForeignTrigger]) throws {
+    init(_ name: String, isRowid: Bool, in database: Database, triggers: [ThirdPartyTrigger]) throws {
         self.name = name
         let information = try Row.fetchAll(
             database, sql: "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)",
@@ -98,7 +98,7 @@ extension RecordedTable {
             ($0.decoded("pk", as: Int.self) ?? 0) == 1
                 && ($0.decoded("type", as: String.self) ?? "").uppercased() == "INTEGER"
         }.map { $0.decoded("name", as: String.self) ?? "" }
-        let row = try ComingRow(name, information, alias: isRowid ? alias : nil, in: database)
+        let row = try IncomingRow(name, information, alias: isRowid ? alias : nil, in: database)
         rules = UniqueRule.all(key: key, indexes: indexes, row: row)
         let hasActions = try Row.fetchAll(
             database, sql: "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", arguments: [name]
@@ -110,7 +110,7 @@ extension RecordedTable {
     }
 }
 
-extension ComingRow {
+extension IncomingRow {
     /// Throws `DatabaseError`.
     fileprivate init(_ table: String, _ information: [Row], alias: String?, in database: Database) throws {
         self.alias = alias
@@ -134,7 +134,7 @@ extension ComingRow {
 }
 
 /// A trigger that isn't ours.
-struct ForeignTrigger {
+struct ThirdPartyTrigger {
     /// From its BEGIN on, in lower case.
     private let body: String
 

@@ -77,7 +77,7 @@ struct UniqueRule: Equatable {
 extension UniqueRule {
     /// The rules of a table: its key first.
     static func all(
-        key: RecordedTable.Key, indexes: [UniqueIndex], row: ComingRow
+        key: RecordedTable.Key, indexes: [UniqueIndex], row: IncomingRow
     ) -> [UniqueRule] {
         var rules: [UniqueRule] = []
         if case .rowid(let name, _) = key {
@@ -96,7 +96,7 @@ extension UniqueRule {
         return rules
     }
 
-    private init(_ index: UniqueIndex, number: Int, row: ComingRow) {
+    private init(_ index: UniqueIndex, number: Int, row: IncomingRow) {
         let expressions = index.terms.compactMap(\.expression)
         let named =
             index.terms.compactMap(\.column)

@@ -53,12 +53,12 @@ struct ReadingPreparation {
     let method: ReadingMethod
     /// Nil when a hot journal stands between the file and a valid header.
     let header: DatabaseHeader?
-    let footprint: StoreFootprint
+    let footprint: FileFingerprint
 
     /// Waits until the deadline for a lock that SQLite would not see. Throws `StoreError` when there is nothing to
     /// read, `SystemError` when it can't be reached.
     init(_ location: StoreLocation, deadline: Deadline) throws {
-        footprint = try StoreFootprint(location)
+        footprint = try FileFingerprint(location)
         guard let status = footprint.database else { throw StoreError.missing(location.path) }
         guard status.kind == .regular else { throw StoreError.notAFile(location.path) }
         try location.check(status.identity)
@@ -111,7 +111,7 @@ struct ReadingPreparation {
 }
 
 /// By what a store is known not to have changed in between: the files' status, not their content.
-struct StoreFootprint: Equatable {
+struct FileFingerprint: Equatable {
     let database: FileStatus?
     let wal: FileStatus?
     let sharedMemory: FileStatus?

@@ -28,7 +28,7 @@ package final class StoreReader: SQLiteConnection {
             let preparation = try ReadingPreparation(location, deadline: deadline)
             let (outcome, takesLocks) = attempt(preparation, deadline, location, body)
             // What was read, or thrown, may be the change's doing where no lock kept it out; what SQLite says, even there.
-            let isUnchanged = try StoreFootprint(location) == preparation.footprint
+            let isUnchanged = try FileFingerprint(location) == preparation.footprint
             if isUnchanged || takesLocks && !outcome.isStoreError { return try outcome.get() }
         }
         throw StoreError.busy(location.path)

@@ -2,7 +2,7 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-extension ModelSuccession {
+extension EntityMatching {
     /// Returns where the values of an attribute's column come from, by the source's entity.
     ///
     /// - Parameters:

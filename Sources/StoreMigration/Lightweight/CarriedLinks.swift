@@ -67,7 +67,7 @@ struct CarriedLinks {
     }
 }
 
-extension ModelSuccession {
+extension EntityMatching {
     /// Returns where the source keeps the links of the destination's relationship, which `entity` declares: for each
     /// entity that has the relationship those of what it was there, else those of what its inverse was.
     func links(of relationship: RelationshipDescription, declaredBy entity: String) -> [CarriedLinks] {

@@ -8,10 +8,10 @@ import SQLiteStore
 /// before, or of something that the migration changed. A moment (`now()`) stays the one that it was.
 struct DerivedValues {
     private let store: StoreWriter
-    private let succession: ModelSuccession
+    private let succession: EntityMatching
     private(set) var notes: [String] = []
 
-    init(_ store: StoreWriter, _ succession: ModelSuccession) {
+    init(_ store: StoreWriter, _ succession: EntityMatching) {
         self.store = store
         self.succession = succession
     }

@@ -12,7 +12,7 @@ struct FilledReference {
     private let links: [CarriedLinks]
 
     /// Returns nil for a column that leads nowhere, and for one that comes along with its table's others.
-    init?(_ column: ColumnLayout, _ succession: ModelSuccession) {
+    init?(_ column: ColumnLayout, _ succession: EntityMatching) {
         let model = succession.destination.model
         guard case .reference(let entity, let name) = column.content, let declaring = model.entity(named: entity),
             case .relationship(let relationship)? = model.property(named: name, of: declaring)
@@ -40,11 +40,11 @@ struct FilledReference {
     }
 
     /// Returns how many links find their row taken; nil where none does. Throws `StoreError`.
-    func loss(in store: SQLiteConnection) throws -> StoreLosses.Loss? {
+    func loss(in store: SQLiteConnection) throws -> RemovedContent.Loss? {
         let pairs = queries.map { "SELECT holder, target FROM (\($0))" }.joined(separator: " UNION ")
         let count = try store.integer("SELECT count(*) - count(DISTINCT holder) FROM (\(pairs))") ?? 0
         guard count > 0 else { return nil }
-        return StoreLosses.Loss(
+        return RemovedContent.Loss(
             entity: entity, property: relationship.name, .links, count: count,
             reason: relationship.isToMany
                 ? "has no inverse, so that no two objects can lead to the same one" : "leads to one object only")

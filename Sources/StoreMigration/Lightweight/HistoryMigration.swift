@@ -7,10 +7,10 @@ import SQLiteStore
 struct HistoryMigration {
     private let store: StoreWriter
     private let schema: StoreSchema
-    private let succession: ModelSuccession
+    private let succession: EntityMatching
     private(set) var notes: [String] = []
 
-    init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: ModelSuccession) {
+    init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: EntityMatching) {
         self.store = store
         self.schema = schema
         self.succession = succession
@@ -19,7 +19,7 @@ struct HistoryMigration {
     private var hasHistory: Bool { schema.has(column: "ZENTITY", in: "ACHANGE") }
 
     /// The numbers of the entities that are removed.
-    private static func removed(_ succession: ModelSuccession) -> [Int64] {
+    private static func removed(_ succession: EntityMatching) -> [Int64] {
         succession.source.numbers.entities.filter { succession.successors[$0.name] == nil }
             .map { succession.source.numbers.number(of: $0.name) }
     }
@@ -34,7 +34,7 @@ struct HistoryMigration {
 
     /// What `removeChangesOfRemoved` tells.
     static func notes(
-        _ store: SQLiteConnection, _ schema: StoreSchema, _ succession: ModelSuccession
+        _ store: SQLiteConnection, _ schema: StoreSchema, _ succession: EntityMatching
     ) throws -> [String] {
         let removed = removed(succession)
         guard schema.has(column: "ZENTITY", in: "ACHANGE"), !removed.isEmpty else { return [] }
@@ -71,8 +71,8 @@ struct HistoryMigration {
     private func migrateColumns() throws {
         var moves: [Int64: [Int]] = [:]
         for (old, new) in succession.successors {
-            let before = HistorySlots(old, succession.source).names
-            let after = HistorySlots(new, succession.destination).names
+            let before = HistoryPropertyOrder(old, succession.source).names
+            let after = HistoryPropertyOrder(new, succession.destination).names
             // For each new slot the old one, or -1.
             let former = after.map { slot -> Int in
                 guard let name = formerName(of: slot, in: new) else { return -1 }
@@ -98,11 +98,11 @@ struct HistoryMigration {
                 + "AND ZENTITY IN (\(moves.keys.sorted().list))")
     }
 
-    private func formerName(of slot: HistorySlots.Slot, in entity: String) -> HistorySlots.Slot? {
+    private func formerName(of slot: HistoryPropertyOrder.Slot, in entity: String) -> HistoryPropertyOrder.Slot? {
         let former =
             succession.attribute(slot.property, of: entity)?.attribute.name
             ?? succession.relationship(slot.property, of: entity)?.relationship.name
-        return former.map { HistorySlots.Slot(property: $0, isEntityNumber: slot.isEntityNumber) }
+        return former.map { HistoryPropertyOrder.Slot(property: $0, isEntityNumber: slot.isEntityNumber) }
     }
 
     // MARK: Tombstones
@@ -112,8 +112,8 @@ struct HistoryMigration {
         var values: [Int64: [Int?]] = [:]
         var width = 0
         for (old, new) in succession.successors {
-            let before = HistorySlots(old, succession.source).preserved
-            let after = HistorySlots(new, succession.destination).preserved
+            let before = HistoryPropertyOrder(old, succession.source).preserved
+            let after = HistoryPropertyOrder(new, succession.destination).preserved
             width = max(width, after.count)
             let former = after.map { name in
                 succession.attribute(name, of: new).flatMap { before.firstIndex(of: $0.attribute.name) }
@@ -140,7 +140,7 @@ struct HistoryMigration {
 }
 
 /// The order in which persistent history counts an entity's properties.
-struct HistorySlots {
+struct HistoryPropertyOrder {
     struct Slot: Hashable {
         let property: String
         let isEntityNumber: Bool

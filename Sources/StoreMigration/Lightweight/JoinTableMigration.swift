@@ -5,7 +5,7 @@ import SQLiteStore
 /// What becomes of the many-to-many relationships, which are kept in tables of their own.
 struct JoinTableMigration {
     let store: StoreWriter
-    let succession: ModelSuccession
+    let succession: EntityMatching
     private let temporaries: TemporaryNames
     private var joins: [Join] = []
 
@@ -26,7 +26,7 @@ struct JoinTableMigration {
         }
     }
 
-    init(_ store: StoreWriter, _ succession: ModelSuccession, _ temporaries: TemporaryNames) {
+    init(_ store: StoreWriter, _ succession: EntityMatching, _ temporaries: TemporaryNames) {
         self.store = store
         self.succession = succession
         self.temporaries = temporaries

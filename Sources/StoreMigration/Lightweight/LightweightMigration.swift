@@ -10,7 +10,7 @@ import SQLiteStore
 /// name.
 struct LightweightMigration {
     let store: StoreWriter
-    let succession: ModelSuccession
+    let succession: EntityMatching
     let options: MigrationOptions
     let tables: [TableMigration]
     private let indexes: [StoreIndex]
@@ -21,7 +21,7 @@ struct LightweightMigration {
     /// What a person should know.
     private(set) var notes: [String] = []
     /// Links that found no place. Those of a way's first step `LossCount` has counted before.
-    private(set) var losses: [StoreLosses.Loss] = []
+    private(set) var losses: [RemovedContent.Loss] = []
 
     /// Throws `MigrationError` when the store isn't what its model says.
     init(
@@ -38,7 +38,7 @@ struct LightweightMigration {
         temporaries = TemporaryNames(schema)
         self.options = options
         self.progress = progress
-        succession = ModelSuccession(layout, StoreLayout(destination), mapping)
+        succession = EntityMatching(layout, StoreLayout(destination), mapping)
         indexes = try StoreIndex.all(store, schema)
         changes = TableChange.all(succession, schema, indexes)
         tables = changes.map(\.table)
@@ -58,7 +58,7 @@ struct LightweightMigration {
         try joins.collect()
         var references = ReferenceMigration(store, succession)
         try references.collect(tables)
-        var strays = StrayRows(store, indexes)
+        var strays = UnknownEntityRows(store, indexes)
         for change in changes {
             try strays.look(change)
             if case .kept = change.way { continue }
@@ -92,7 +92,7 @@ struct LightweightMigration {
 
     // MARK: Tables
 
-    private func migrate(_ change: TableChange, _ strays: inout StrayRows) throws {
+    private func migrate(_ change: TableChange, _ strays: inout UnknownEntityRows) throws {
         let table = change.table
         switch change.way {
         case .kept: break
@@ -160,9 +160,9 @@ extension MigrationManager {
         guard case .inferred(let mapping) = step.method else { return [] }
         let schema = try StoreSchema(reader)
         let source = StoreLayout(step.source).named(as: schema)
-        let succession = ModelSuccession(source, StoreLayout(step.destination), mapping)
+        let succession = EntityMatching(source, StoreLayout(step.destination), mapping)
         let indexes = try StoreIndex.all(reader, schema)
-        var strays = StrayRows(reader, indexes)
+        var strays = UnknownEntityRows(reader, indexes)
         for change in TableChange.all(succession, schema, indexes) {
             try strays.look(change, isRenumberingToCome: true)
         }

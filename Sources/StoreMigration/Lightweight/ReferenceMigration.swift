@@ -6,10 +6,10 @@ import SQLiteStore
 /// What becomes of the relationships that are kept in a column, where it doesn't come along with its table's others.
 struct ReferenceMigration {
     let store: StoreWriter
-    let succession: ModelSuccession
+    let succession: EntityMatching
     private var fills: [Fill] = []
     /// Links that find no place.
-    private(set) var losses: [StoreLosses.Loss] = []
+    private(set) var losses: [RemovedContent.Loss] = []
 
     /// A column of keys, of a relationship that was kept elsewhere.
     private struct Fill {
@@ -21,7 +21,7 @@ struct ReferenceMigration {
         let links: String
     }
 
-    init(_ store: StoreWriter, _ succession: ModelSuccession) {
+    init(_ store: StoreWriter, _ succession: EntityMatching) {
         self.store = store
         self.succession = succession
     }

@@ -7,7 +7,7 @@ import SQLiteStore
 struct SchemaMigration {
     private let store: StoreWriter
     private let schema: StoreSchema
-    private let succession: ModelSuccession
+    private let succession: EntityMatching
     private let indexes: [StoreIndex]
     private var droppedIndexes: Set<String> = []
     private var reindexedTables: Set<String> = []
@@ -17,7 +17,7 @@ struct SchemaMigration {
     private let expectedIndexes: Set<String>
 
     /// - Parameter indexes: Those that the store has.
-    init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: ModelSuccession, _ indexes: [StoreIndex]) {
+    init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: EntityMatching, _ indexes: [StoreIndex]) {
         self.store = store
         self.indexes = indexes
         self.schema = schema

@@ -14,7 +14,7 @@ import SystemPackage
 package struct StoreObstacles {
     private let store: SQLiteConnection
     private let schema: StoreSchema
-    private let succession: ModelSuccession
+    private let succession: EntityMatching
     private let tables: [TableMigration]
 
     /// Nil for a step that isn't inferred: a mapping model makes new objects.
@@ -22,10 +22,10 @@ package struct StoreObstacles {
         guard case .inferred(let mapping) = step.method else { return nil }
         let schema = try StoreSchema(reader)
         let source = StoreLayout(step.source).named(as: schema)
-        self.init(reader, schema, ModelSuccession(source, StoreLayout(step.destination), mapping))
+        self.init(reader, schema, EntityMatching(source, StoreLayout(step.destination), mapping))
     }
 
-    init(_ store: SQLiteConnection, _ schema: StoreSchema, _ succession: ModelSuccession) {
+    init(_ store: SQLiteConnection, _ schema: StoreSchema, _ succession: EntityMatching) {
         self.schema = schema
         self.succession = succession
         self.store = store

@@ -21,7 +21,7 @@ struct TableChange {
     let known: Set<Int64>
 
     /// Returns how each of the destination's tables comes about.
-    static func all(_ succession: ModelSuccession, _ schema: StoreSchema, _ indexes: [StoreIndex]) -> [TableChange] {
+    static func all(_ succession: EntityMatching, _ schema: StoreSchema, _ indexes: [StoreIndex]) -> [TableChange] {
         let tables = succession.tableMigrations.map { $0.makingUniqueColumnsAnew(schema) }
         let sharers = Dictionary(grouping: tables) { $0.source?.name ?? "" }.mapValues(\.count)
         return tables.map { table in
@@ -33,7 +33,7 @@ struct TableChange {
     ///   - sharers: Tables of the destination whose rows come from the same one.
     ///   - indexes: Those of the table as it is.
     init(
-        _ table: TableMigration, _ succession: ModelSuccession, _ schema: StoreSchema, _ indexes: [StoreIndex],
+        _ table: TableMigration, _ succession: EntityMatching, _ schema: StoreSchema, _ indexes: [StoreIndex],
         sharers: Int
     ) {
         self.table = table

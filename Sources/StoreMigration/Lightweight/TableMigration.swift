@@ -70,7 +70,7 @@ struct TableMigration {
     }
 }
 
-extension ModelSuccession {
+extension EntityMatching {
     /// One for each table of the destination.
     var tableMigrations: [TableMigration] { destination.tables.map(migration) }
 

@@ -17,7 +17,7 @@ protocol CarriedProperties {
 }
 
 /// The whole way of a store's objects and values, step by step.
-struct CarriedWay {
+struct MigrationSteps {
     private let steps: [(name: String, source: ManagedObjectModel, carried: any CarriedProperties)]
 
     /// Why something is lost.
@@ -39,7 +39,7 @@ struct CarriedWay {
         self.steps = try steps.map { step in
             switch step.method {
             case .inferred(let mapping):
-                let succession = ModelSuccession(StoreLayout(step.source), StoreLayout(step.destination), mapping)
+                let succession = EntityMatching(StoreLayout(step.source), StoreLayout(step.destination), mapping)
                 return (step.destinationName, step.source, InferredCarrying(succession))
             case .custom(let mapping):
                 let resolved = try mapping.resolved(from: step.source, to: step.destination)
@@ -76,9 +76,9 @@ struct CarriedWay {
 
 /// By an inferred mapping.
 struct InferredCarrying: CarriedProperties {
-    private let succession: ModelSuccession
+    private let succession: EntityMatching
 
-    init(_ succession: ModelSuccession) { self.succession = succession }
+    init(_ succession: EntityMatching) { self.succession = succession }
 
     func successors(of entity: String) -> [String]? { succession.successors[entity].map { [$0] } ?? [] }
 
@@ -116,7 +116,7 @@ struct InferredCarrying: CarriedProperties {
     }
 }
 
-extension ModelSuccession {
+extension EntityMatching {
     /// Whether something that the older relationship may lead to is something that the newer may lead to.
     fileprivate func canLead(_ old: RelationshipDescription, to new: RelationshipDescription) -> Bool {
         let reachable = Set(destination.numbers.family(of: new.destinationEntityName))

@@ -11,7 +11,7 @@ struct ChangedValues {
     private var toFraction: Set<Int64> = []
 
     /// Nil where each value stays what it is, or goes. `entity` declares the attribute.
-    init?(_ attribute: AttributeDescription, of entity: String, _ succession: ModelSuccession) {
+    init?(_ attribute: AttributeDescription, of entity: String, _ succession: EntityMatching) {
         let source = succession.source
         guard !attribute.isTransient, attribute.derivation == nil, attribute.type != .composite,
             let column = source.column(of: attribute.name, of: entity)

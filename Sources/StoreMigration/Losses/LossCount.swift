@@ -8,16 +8,16 @@ import SQLiteStore
 struct LossCount {
     private let store: SQLiteConnection
     private let layout: StoreLayout
-    private let way: CarriedWay
+    private let way: MigrationSteps
     private let first: MigrationStep
     /// Nil where the first step isn't inferred.
-    private let succession: ModelSuccession?
+    private let succession: EntityMatching?
     /// Entities of which all objects are removed.
-    private let removed: [String: CarriedWay.End]
+    private let removed: [String: MigrationSteps.End]
 
     /// A column that some entities' objects lose.
     private struct Candidate {
-        let loss: (Int64) -> StoreLosses.Loss
+        let loss: (Int64) -> RemovedContent.Loss
         /// Where it has a value, as SQL says it.
         let condition: String
     }
@@ -31,32 +31,32 @@ struct LossCount {
         let layout = StoreLayout(first.source).named(as: schema)
         self.layout = layout
         if case .inferred(let mapping) = first.method {
-            succession = ModelSuccession(layout, StoreLayout(first.destination), mapping)
+            succession = EntityMatching(layout, StoreLayout(first.destination), mapping)
         } else {
             succession = nil
         }
-        way = try CarriedWay(steps)
-        var removed: [String: CarriedWay.End] = [:]
+        way = try MigrationSteps(steps)
+        var removed: [String: MigrationSteps.End] = [:]
         for entity in first.source.entities { removed[entity.name] = way.end(of: entity.name) }
         self.removed = removed
     }
 
-    func losses() throws -> StoreLosses {
+    func losses() throws -> RemovedContent {
         // A store that lacks them can't be migrated; what is missing is told elsewhere.
         guard try StoreSchema(store).missing(of: layout).isEmpty else { return .none }
-        var values: [StoreLosses.Loss] = []
+        var values: [RemovedContent.Loss] = []
         for table in layout.tables { values += try count(candidates(of: table), in: table) }
-        var found: [StoreLosses.Loss] = []
+        var found: [RemovedContent.Loss] = []
         for entity in layout.numbers.entities {
             found += try objects(of: entity)
             let lost = values.filter { $0.entity == entity.name } + (try links(of: entity))
             found += lost.sorted { ($0.property ?? "").precedes($1.property ?? "") }
         }
-        return StoreLosses(found + (try narrowed()))
+        return RemovedContent(found + (try narrowed()))
     }
 
     /// Links that the first step has no place for.
-    private func narrowed() throws -> [StoreLosses.Loss] {
+    private func narrowed() throws -> [RemovedContent.Loss] {
         guard let succession else { return [] }
         return try succession.destination.tables.flatMap(\.columns).compactMap {
             try FilledReference($0, succession)?.loss(in: store)
@@ -65,16 +65,16 @@ struct LossCount {
 
     // MARK: Objects
 
-    private func objects(of entity: EntityDescription) throws -> [StoreLosses.Loss] {
+    private func objects(of entity: EntityDescription) throws -> [RemovedContent.Loss] {
         guard let table = layout.table(of: entity.name) else { return [] }
         let number = layout.numbers.number(of: entity.name)
-        func loss(_ condition: String, _ reason: String) throws -> [StoreLosses.Loss] {
+        func loss(_ condition: String, _ reason: String) throws -> [RemovedContent.Loss] {
             let count =
                 try store.integer(
                     "SELECT count(*) FROM \(table.name.sqlName) AS s NOT INDEXED WHERE s.Z_ENT = \(number) AND \(condition)"
                 )
                 ?? 0
-            return count > 0 ? [StoreLosses.Loss(entity: entity.name, .objects, count: count, reason: reason)] : []
+            return count > 0 ? [RemovedContent.Loss(entity: entity.name, .objects, count: count, reason: reason)] : []
         }
         let dropped = try droppings(of: entity.name)
         let remaining = dropped.map { "NOT (\($0))" }.joined(separator: " AND ")
@@ -125,7 +125,7 @@ struct LossCount {
     /// SQLite takes a thousand terms in one expression.
     private static let termsAtOnce = 250
 
-    private func count(_ candidates: [Candidate], in table: TableLayout) throws -> [StoreLosses.Loss] {
+    private func count(_ candidates: [Candidate], in table: TableLayout) throws -> [RemovedContent.Loss] {
         try stride(from: 0, to: candidates.count, by: Self.termsAtOnce).flatMap { start in
             let some = Array(candidates[start..<min(start + Self.termsAtOnce, candidates.count)])
             let sums = some.map { "sum(\($0.condition))" }.joined(separator: ", ")
@@ -146,7 +146,7 @@ struct LossCount {
         guard let succession, let changed = ChangedValues(attribute, of: entity.name, succession) else { return nil }
         return Candidate(
             loss: {
-                StoreLosses.Loss(
+                RemovedContent.Loss(
                     entity: entity.name, property: attribute.name, .changes, count: $0,
                     reason: "gets a type that can't hold all of its values")
             }, condition: changed.condition)
@@ -160,7 +160,7 @@ struct LossCount {
         let isThere = columns.map { "\($0.sqlName) IS NOT NULL" }.joined(separator: " OR ")
         return Candidate(
             loss: {
-                StoreLosses.Loss(
+                RemovedContent.Loss(
                     entity: entity.name, property: attribute.name, .values, count: $0,
                     reason: end.reason(ofObjects: false))
             }, condition: "((\(isThere)) AND Z_ENT IN (\(losing.list)))")
@@ -175,9 +175,11 @@ struct LossCount {
     }
 
     /// The numbers of those entities whose objects stay and lose the property.
-    private func losing(_ property: String, of entity: EntityDescription) -> (numbers: [Int64], end: CarriedWay.End)? {
+    private func losing(_ property: String, of entity: EntityDescription) -> (
+        numbers: [Int64], end: MigrationSteps.End
+    )? {
         var numbers: [Int64] = []
-        var last: CarriedWay.End?
+        var last: MigrationSteps.End?
         for member in layout.numbers.family(of: entity.name) where removed[member] == nil {
             guard let end = way.end(of: EntityProperty(entity: member, property: property)) else { continue }
             numbers.append(layout.numbers.number(of: member))
@@ -189,7 +191,7 @@ struct LossCount {
     // MARK: Links
 
     /// Of relationships whose links neither end keeps; each is told of once.
-    private func links(of entity: EntityDescription) throws -> [StoreLosses.Loss] {
+    private func links(of entity: EntityDescription) throws -> [RemovedContent.Loss] {
         try entity.relationships.compactMap { relationship in
             guard !relationship.isTransient, isTold(relationship, of: entity),
                 let (losing, end) = losing(relationship.name, of: entity),
@@ -200,7 +202,7 @@ struct LossCount {
             let count =
                 try store.integer("SELECT count(*) FROM (\(link.query)) AS l WHERE \(owner) IN (\(losing.list))") ?? 0
             guard count > 0 else { return nil }
-            return StoreLosses.Loss(
+            return RemovedContent.Loss(
                 entity: entity.name, property: relationship.name, .links, count: count,
                 reason: end.reason(ofObjects: false))
         }
@@ -227,7 +229,7 @@ extension SQLiteStatement {
 
 extension MigrationManager {
     /// What the whole way removes from a store that is of the first step's source. Throws `StoreError`.
-    package func losses(_ store: SQLiteConnection) throws -> StoreLosses {
+    package func losses(_ store: SQLiteConnection) throws -> RemovedContent {
         do { return try LossCount(store, steps)?.losses() ?? .none } catch let error as MappingModelError {
             throw MigrationError(CoreDataError.migration, "\(error)", remedy: error.remedy)
         }

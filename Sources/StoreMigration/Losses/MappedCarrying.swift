@@ -16,11 +16,11 @@ struct MappedCarrying: CarriedProperties {
         var consumed: Set<String> = []
         for one in mapping.entityMappings {
             if let filter = one.filter {
-                let read = ReadKeys(filter)
+                let read = ReferencedKeys(filter)
                 consumed.formUnion(read.first.union(read.others))
             }
             for property in one.attributeMappings + one.relationshipMappings {
-                if let expression = property.valueExpression { consumed.formUnion(ReadKeys(expression).others) }
+                if let expression = property.valueExpression { consumed.formUnion(ReferencedKeys(expression).others) }
             }
         }
         self.consumed = consumed
@@ -59,7 +59,7 @@ struct MappedCarrying: CarriedProperties {
             guard let destination = one.destinationEntityName else { continue }
             for mapped in one.attributeMappings + one.relationshipMappings {
                 guard let expression = mapped.valueExpression else { continue }
-                let read = ReadKeys(expression)
+                let read = ReferencedKeys(expression)
                 if read.isWholeObject { return nil }
                 guard read.first.contains(property.property) else { continue }
                 found.append(EntityProperty(entity: destination, property: mapped.name))

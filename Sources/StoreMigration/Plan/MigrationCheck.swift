@@ -27,7 +27,7 @@ public struct MigrationCheck: Sendable {
     /// In the order in which they are run.
     package let steps: [MigrationStep]
     /// What the steps remove from a store, where one was looked at.
-    package private(set) var losses = StoreLosses.none
+    package private(set) var losses = RemovedContent.none
     /// Entities of the older model whose hash is another one in the newer, or that are not there, by name.
     public let differingEntities: [DifferingEntity]
 
@@ -159,7 +159,7 @@ extension MigrationCheck {
     }
 
     /// The same, with what the steps remove from the store instead of what they would remove from any.
-    package func counting(_ losses: StoreLosses) -> MigrationCheck {
+    package func counting(_ losses: RemovedContent) -> MigrationCheck {
         guard !isRefused else { return self }
         let counted = losses.all.map { loss in
             MigrationFinding(

@@ -35,7 +35,7 @@ enum MigrationPath {
     /// step is inferred over versions between which a mapping model leads, where that can be
     /// helped: who wrote it meant its objects to be carried over as it says, and inference would let values go.
     static func shortest(
-        from old: Known, to new: Version, through intermediates: [Version], mappings: [MappingModelFile] = []
+        from old: KnownVersion, to new: Version, through intermediates: [Version], mappings: [MappingModelFile] = []
     ) throws(MigrationError) -> [Step]? {
         let versions = [old] + (intermediates + [new]).map { (name: $0.name, model: $0.model) }
         let led = mappings.isEmpty ? [] : ledPairs(versions, mappings)
@@ -43,10 +43,10 @@ enum MigrationPath {
         return led.isEmpty ? nil : try shortest(versions, mappings, [])
     }
 
-    typealias Known = (name: String?, model: ManagedObjectModel)
+    typealias KnownVersion = (name: String?, model: ManagedObjectModel)
 
     /// The pairs of versions, by their places, that a mapping model leads from and to.
-    private static func ledPairs(_ versions: [Known], _ mappings: [MappingModelFile]) -> [(from: Int, to: Int)] {
+    private static func ledPairs(_ versions: [KnownVersion], _ mappings: [MappingModelFile]) -> [(from: Int, to: Int)] {
         versions.indices.flatMap { from in
             versions.indices.dropFirst(from + 1).compactMap { to in
                 guard versions[from].model.entityVersionHashesByName != versions[to].model.entityVersionHashesByName,
@@ -59,7 +59,7 @@ enum MigrationPath {
 
     /// A breadth-first search: each version is reached first by the fewest steps.
     private static func shortest(
-        _ versions: [Known], _ mappings: [MappingModelFile], _ led: [(from: Int, to: Int)]
+        _ versions: [KnownVersion], _ mappings: [MappingModelFile], _ led: [(from: Int, to: Int)]
     ) throws(MigrationError) -> [Step]? {
         var waiting: [(place: Int, path: [Step])] = [(0, [])]
         // The last one first: the longest step that there is.
@@ -80,7 +80,7 @@ enum MigrationPath {
 
     /// Nil when neither a mapping model fits nor a mapping can be inferred.
     private static func step(
-        from old: Known, to new: Known, _ mappings: [MappingModelFile]
+        from old: KnownVersion, to new: KnownVersion, _ mappings: [MappingModelFile]
     ) throws(MigrationError) -> Step? {
         // Versions with the same hashes are one to a store: renaming identifiers of the one say nothing of the other.
         guard old.model.entityVersionHashesByName != new.model.entityVersionHashesByName else { return nil }

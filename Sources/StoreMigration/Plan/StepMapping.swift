@@ -14,7 +14,7 @@ struct StepMapping {
     /// Nil where no mapping model leads there. Those that a person has named go before those found beside the model. Throws
     /// `MigrationError` where two say different things of one entity.
     init?(
-        from old: MigrationPath.Known, to new: MigrationPath.Known, _ mappings: [MappingModelFile]
+        from old: MigrationPath.KnownVersion, to new: MigrationPath.KnownVersion, _ mappings: [MappingModelFile]
     ) throws(MigrationError) {
         let fitting = mappings.filter { $0.fits(from: old, to: new) }
         let named = fitting.filter(\.isNamed)

@@ -103,7 +103,7 @@ package struct MigrationTransform: StoreTransform {
         }
     }
 
-    package func losses(from store: StoreLocation) throws -> StoreLosses {
+    package func losses(from store: StoreLocation) throws -> RemovedContent {
         try failing({ $0.isOfTheStore }) {
             try StoreReader.read(store) { reader in
                 try StoreModel(reader).map { try manager(for: $0).losses(reader) } ?? .none
@@ -117,7 +117,7 @@ package struct MigrationTransform: StoreTransform {
                 guard let model = try StoreModel(reader) else { return nil }
                 let manager = try manager(for: model)
                 let losses = try manager.losses(reader)
-                let outcome = try MigrationRehearsal(manager)?.run(on: reader) ?? .none
+                let outcome = try MigrationDryRun(manager)?.run(on: reader) ?? .none
                 // Where the store is moved and kept, these files are in the archive only.
                 let leftFiles = isMoved && !losses.isEmpty ? nil : outcome.leftFiles
                 return TransformedStore(

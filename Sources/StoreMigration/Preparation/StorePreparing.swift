@@ -50,7 +50,7 @@ private struct StorePreparing: Sendable {
             FileLease.ignoreBreakSignal()
             // A migration that was killed may have left the store under another name.
             if let name = path.lastComponent.flatMap(StoreName.init) {
-                try RelocationEngine(request, isCancelled: isCancelled).finishInterrupted(of: name)
+                try Relocation(request, isCancelled: isCancelled).finishInterrupted(of: name)
             }
             if FileStatus(following: path) == nil, let created = try createUnlessMade() { return created }
             return try migrate()
@@ -145,7 +145,7 @@ private struct StorePreparing: Sendable {
                 remedy: "let the store be migrated automatically")
         }
         request.transform = transform
-        let engine = RelocationEngine(
+        let engine = Relocation(
             request, isCancelled: isCancelled,
             report: { event in
                 if case .transforming(let fraction, let doing) = event { progress(fraction, doing) }

@@ -69,7 +69,7 @@ struct FileCopy {
 
     /// What was written is read back right behind it, compared and hashed.
     private func copyAndVerify(from source: CInt, to target: CInt) throws -> String {
-        let verification = try ReadBack(descriptor: target, path: path)
+        let verification = try CopyVerifier(descriptor: target, path: path)
         var offset: Int64 = 0
         var isOnItsWay: Int64 = 0
         do {

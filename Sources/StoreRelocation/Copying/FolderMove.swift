@@ -5,7 +5,7 @@ import SystemPackage
 ///
 /// Such a folder is open for the moment of its move. It is one that the journal knows, and whoever ends the transfer
 /// closes it: killed in between, it has its mode again after the next run.
-extension TransferEnd {
+extension TransferCompletion {
     func moveFolder(
         _ name: FilePath.Component, in directory: Directory, to other: FilePath.Component, in target: Directory
     ) throws {

@@ -7,21 +7,21 @@ import SystemPackage
 
 /// A look at both places, and the plan that follows from it.
 struct RelocationDecision {
-    let places: RelocationPlaces
+    let places: RelocationEndpoints
     let request: RelocationRequest
-    let legacy: StoreSighting
-    let group: StoreSighting
+    let legacy: StoreSnapshot
+    let group: StoreSnapshot
     let plan: RelocationPlan
     /// Of two stores that both hold something.
     let comparison: RelocationEvidence.Comparison?
     /// What the change of its content that is asked for removes from the store that moves, or that is there already.
-    let losses: StoreLosses
+    let losses: RemovedContent
 
-    init(_ places: RelocationPlaces, _ request: RelocationRequest) throws {
+    init(_ places: RelocationEndpoints, _ request: RelocationRequest) throws {
         self.places = places
         self.request = request
-        legacy = try StoreSighting(places.legacy)
-        group = try StoreSighting(places.group)
+        legacy = try StoreSnapshot(places.legacy)
+        group = try StoreSnapshot(places.group)
         var evidence = RelocationEvidence(
             legacy: .nothing, group: .nothing, relation: places.relation(legacy, group), comparison: nil)
         if evidence.relation == .separate {
@@ -43,14 +43,14 @@ struct RelocationDecision {
 
     /// None where that can't be told: whoever changes the store looks again.
     private static func losses(
-        _ plan: RelocationPlan, _ places: RelocationPlaces, _ request: RelocationRequest
-    ) -> StoreLosses {
+        _ plan: RelocationPlan, _ places: RelocationEndpoints, _ request: RelocationRequest
+    ) -> RemovedContent {
         guard let transform = request.transform, plan.isOfTheChangedStore else { return .none }
         return (try? transform.losses(from: plan.movesLegacyStore ? places.legacy : places.group)) ?? .none
     }
 
     private static func side(
-        _ seen: StoreSighting, _ request: RelocationRequest, lookInside: Bool
+        _ seen: StoreSnapshot, _ request: RelocationRequest, lookInside: Bool
     ) throws -> RelocationEvidence.Side {
         // Without a database they are remains, and set aside unopened.
         if seen.status != nil, let name = seen.unusualPart { return .unusable(.unusualPart(name)) }
@@ -83,15 +83,15 @@ struct RelocationDecision {
     }
 
     /// Cold side files without a database hold nothing, but must not meet a store that is published beside them.
-    private static func remains(_ seen: StoreSighting) -> RelocationEvidence.Side {
+    private static func remains(_ seen: StoreSnapshot) -> RelocationEvidence.Side {
         seen.wal == nil && seen.journal == nil && seen.sharedMemory == nil && seen.support == nil
             ? .nothing : .zeroBytes
     }
 
     /// Nil where what they hold is not looked at.
     private static func compare(
-        _ content: RelocationEvidence.Content, _ legacy: StoreSighting, _ group: StoreSighting,
-        _ places: RelocationPlaces
+        _ content: RelocationEvidence.Content, _ legacy: StoreSnapshot, _ group: StoreSnapshot,
+        _ places: RelocationEndpoints
     ) throws -> RelocationEvidence.Comparison? {
         let isSame: Bool
         switch content {
@@ -205,14 +205,14 @@ struct RelocationPreconditions {
         }
     }
 
-    private func checkOwner(_ seen: StoreSighting) throws {
+    private func checkOwner(_ seen: StoreSnapshot) throws {
         guard let status = seen.status, geteuid() != 0, status.owner != geteuid() else { return }
         throw RelocationFailure(
             .notPermitted, code: "not_owner", "\(PrintablePath(seen.location.path)) belongs to user \(status.owner)",
             remedy: "run this as that user, or as root")
     }
 
-    private func checkFilesAreWritable(_ seen: StoreSighting) throws {
+    private func checkFilesAreWritable(_ seen: StoreSnapshot) throws {
         guard let file = try seen.unwritableFile() else { return }
         throw RelocationFailure(
             .notPermitted, code: "not_writable",
@@ -221,7 +221,7 @@ struct RelocationPreconditions {
     }
 
     /// Of external data: it is given another parent, or copied and emptied.
-    private func checkFolder(_ seen: StoreSighting) throws {
+    private func checkFolder(_ seen: StoreSnapshot) throws {
         let name = seen.location.name.support
         guard let status = seen.support, status.kind == .directory,
             let obstacle = try seen.location.directory.obstacle(toMoving: name, whatIsIn: decision.needsCopy)

@@ -89,7 +89,7 @@ extension RelocationDecision {
         return failure
     }
 
-    private func side(_ role: ConflictSide.Role, _ seen: StoreSighting) throws -> ConflictSide {
+    private func side(_ role: ConflictSide.Role, _ seen: StoreSnapshot) throws -> ConflictSide {
         let summary = try StoreContents.summary(seen)
         return ConflictSide(
             role: role, path: seen.location.path, modified: max(seen.status?.modified ?? 0, seen.wal?.modified ?? 0),

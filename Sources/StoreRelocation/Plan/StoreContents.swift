@@ -18,7 +18,7 @@ enum StoreContents {
     }
 
     /// Whether no table has a row; nil when `lookingForRows` is false, and then only the schema is read.
-    static func isSchemaOnly(_ store: StoreSighting, lookingForRows: Bool) throws -> Bool? {
+    static func isSchemaOnly(_ store: StoreSnapshot, lookingForRows: Bool) throws -> Bool? {
         if lookingForRows { return try read(store) { try StoreContent($0).isEmptyOrSchemaOnly() } }
         guard isQuickToRead(store) else { return nil }
         do {
@@ -29,7 +29,7 @@ enum StoreContents {
         return nil
     }
 
-    static func areEqual(_ one: StoreSighting, _ other: StoreSighting) throws -> Bool {
+    static func areEqual(_ one: StoreSnapshot, _ other: StoreSnapshot) throws -> Bool {
         try read(one) { reader in
             let content = try StoreContent(reader)
             return try read(other) { try content.difference(from: StoreContent($0)) == nil }
@@ -37,12 +37,12 @@ enum StoreContents {
     }
 
     /// Core Data's UUID of the store, when it is such a store.
-    static func storeUUID(_ store: StoreSighting) throws -> String? {
+    static func storeUUID(_ store: StoreSnapshot) throws -> String? {
         guard store.header != nil, isQuickToRead(store) else { return nil }
         return try read(store) { try CoreDataMetadata($0)?.uuid }
     }
 
-    static func summary(_ store: StoreSighting) throws -> Summary {
+    static func summary(_ store: StoreSnapshot) throws -> Summary {
         guard store.header != nil else { return Summary(rows: [], storeUUID: nil, modelIdentifiers: []) }
         return try read(store) { reader in
             let metadata = try CoreDataMetadata(reader)
@@ -53,7 +53,7 @@ enum StoreContents {
     }
 
     /// The hash that a receipt would have if the database were published as it is.
-    static func publishedHash(_ store: StoreSighting) throws -> String {
+    static func publishedHash(_ store: StoreSnapshot) throws -> String {
         let location = store.location
         let descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
@@ -74,11 +74,11 @@ enum StoreContents {
 
     /// Behind a hot journal a store is read from a private copy: not worth it for a large one, when the journal is
     /// about to be rolled back.
-    private static func isQuickToRead(_ store: StoreSighting) -> Bool {
+    private static func isQuickToRead(_ store: StoreSnapshot) -> Bool {
         !store.journalIsHot || store.bytes < 64 << 20
     }
 
-    private static func read<Result>(_ store: StoreSighting, _ body: (StoreReader) throws -> Result) throws -> Result {
+    private static func read<Result>(_ store: StoreSnapshot, _ body: (StoreReader) throws -> Result) throws -> Result {
         do {
             return try StoreReader.read(store.location, body)
         } catch let error as StoreError {

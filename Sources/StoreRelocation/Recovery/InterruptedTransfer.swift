@@ -41,12 +41,12 @@ package struct InterruptedTransfer: Sendable {
     }
 }
 
-extension RelocationEngine {
+extension Relocation {
     /// The group's transfers that were interrupted, nothing changed. One that is under way, in another process, looks the
     /// same: whoever does it holds the group's lock.
     package func interrupted() throws(RelocationFailure) -> [InterruptedTransfer] {
         do {
-            let container = try RelocationPlaces.container(request.group)
+            let container = try RelocationEndpoints.container(request.group)
             return try container.journals().map { try InterruptedTransfer($0, in: container) }
         } catch {
             throw RelocationFailure(error, request)
@@ -57,7 +57,7 @@ extension RelocationEngine {
     /// doesn't need them.
     package func finishInterrupted(of name: StoreName) throws(RelocationFailure) {
         do {
-            let container = try RelocationPlaces.container(request.group)
+            let container = try RelocationEndpoints.container(request.group)
             let store = StoreLocation(directory: container.directory, name: name)
             let isConcerned = try container.journals().contains {
                 $0.concerns(name.database, in: container.directory, of: container)
@@ -75,7 +75,7 @@ extension RelocationEngine {
         _ willDo: (InterruptedTransfer) -> Void
     ) throws(RelocationFailure) -> [InterruptedTransfer] {
         do {
-            let container = try RelocationPlaces.container(request.group)
+            let container = try RelocationEndpoints.container(request.group)
             guard try !container.journals().isEmpty else { return [] }
             return try exclusively(container) {
                 var found: [InterruptedTransfer] = []

@@ -17,7 +17,7 @@ package struct Recovery {
 
     /// Whether the commit point was passed, so that it is finished and not undone.
     func willFinish(_ journal: TransferJournal) throws -> Bool {
-        let (end, state) = try TransferEnd.interrupted(journal, container)
+        let (end, state) = try TransferCompletion.interrupted(journal, container)
         return try end.hasArrived(state)
     }
 
@@ -73,7 +73,7 @@ package struct Recovery {
     /// Finishes it when its commit point was passed, else undoes it. Nothing when none was interrupted.
     package func run() throws {
         guard let journal = try container.journal() else { return }
-        let (end, state) = try TransferEnd.interrupted(journal, container)
+        let (end, state) = try TransferCompletion.interrupted(journal, container)
         let store = PrintablePath(end.places.source.path)
         let notes: [String]
         if try end.hasArrived(state) {
@@ -92,12 +92,12 @@ package struct Recovery {
 
 /// Side files without their database, a file of zero bytes, or a support folder that no store has: out of the way
 /// before a store is published among them.
-struct Remains {
+struct LeftoverFiles {
     let container: GroupContainer
     let store: StoreLocation
     /// Of the archive.
     let id: TransferIdentifier
-    var drain = Drain.standard
+    var drain = OpenerGracePeriod.standard
     var assumeClosed = false
 
     private var names: [FilePath.Component] {
@@ -128,7 +128,7 @@ struct Remains {
     }
 
     /// Some program may be about to make a store of the file: it goes as stores do, while nobody has it open. Throws
-    /// `StoreTransfer.Setback`; the file has its name then.
+    /// `StoreTransfer.RetryReason`; the file has its name then.
     private func moveUnopened(_ file: FilePath.Component, _ identity: FileIdentity, to archive: Directory) throws {
         let descriptor = try store.directory.open(file, flags: O_RDWR)
         let path = store.directory.path.appending(file)
@@ -138,18 +138,18 @@ struct Remains {
             return found.size == 0 && found.identity == identity
         }
         try withLease(descriptor, identity) { isIntact in
-            guard try isStillEmpty() else { throw StoreTransfer.Setback.changed }
+            guard try isStillEmpty() else { throw StoreTransfer.RetryReason.changed }
             try store.directory.rename(file, to: file, in: archive, .refuse)
             guard isIntact() else {
                 try archive.rename(file, to: file, in: store.directory, .refuse)
-                throw StoreTransfer.Setback.held(identity)
+                throw StoreTransfer.RetryReason.held(identity)
             }
         }
         // Whoever had looked the name up before is through with opening it then.
         drain.perform()
         do {
             try withLease(descriptor, identity) { _ in
-                guard try isStillEmpty() else { throw StoreTransfer.Setback.changed }
+                guard try isStillEmpty() else { throw StoreTransfer.RetryReason.changed }
             }
         } catch {
             try archive.rename(file, to: file, in: store.directory, .refuse)
@@ -160,7 +160,7 @@ struct Remains {
     private func withLease(
         _ descriptor: borrowing Descriptor, _ identity: FileIdentity, _ body: (_ isIntact: () -> Bool) throws -> Void
     ) throws {
-        guard let lease = try StoreTransfer.lease(descriptor) else { throw StoreTransfer.Setback.held(identity) }
+        guard let lease = try StoreTransfer.lease(descriptor) else { throw StoreTransfer.RetryReason.held(identity) }
         let raw = descriptor.raw
         try withExtendedLifetime(lease) { _ in try body { FileLease.isIntact(raw) } }
     }

@@ -4,19 +4,19 @@ import SQLiteFormat
 import SystemPackage
 
 /// Takes the last relocation of a store back, from its receipt, while nobody has written to the store since.
-extension RelocationEngine {
+extension Relocation {
     /// Gives the store its legacy place again, with its external files, and takes the receipt away. What
     /// `--retire archive` has kept stays. Throws `RelocationFailure`; both places are then as they were.
     package func undo() throws(RelocationFailure) -> RelocationSummary {
         do {
-            let container = try RelocationPlaces.container(request.group, request.identifier)
-            let places = try UndoPlaces(request, container)
+            let container = try RelocationEndpoints.container(request.group, request.identifier)
+            let places = try UndoPaths(request, container)
             let engine = try claimed(places.group.name.database, in: container)
             defer { engine.claim?.end(published: false) }
             return try engine.locked(container, for: [places.group, places.legacy]) {
-                try engine.takeBack(UndoPlaces(request, container), container)
+                try engine.takeBack(UndoPaths(request, container), container)
             }
-        } catch is RelocationPlaces.NoLegacyDirectory {
+        } catch is RelocationEndpoints.NoLegacyDirectory {
             throw .noLegacyDirectory(request.source)
         } catch {
             // The store is where it was brought to.
@@ -26,7 +26,7 @@ extension RelocationEngine {
         }
     }
 
-    private func takeBack(_ places: UndoPlaces, _ container: GroupContainer) throws -> RelocationSummary {
+    private func takeBack(_ places: UndoPaths, _ container: GroupContainer) throws -> RelocationSummary {
         for store in [places.group, places.legacy] { opener?.relinquish(store.path) }
         defer { for store in [places.group, places.legacy] { opener?.reacquire(store.path) } }
         guard let receipt = try container.receipts(of: places.group.name.database).last,
@@ -42,7 +42,7 @@ extension RelocationEngine {
         report(.plan(sentence, bytesToCopy: 0))
         let done = try restoration(
             of: places.group, to: places.legacy, taken: receipt.id,
-            hadWAL: StoreSighting(places.group).header?.journalMode == .writeAhead, arrivesInWAL: receipt.hadWAL,
+            hadWAL: StoreSnapshot(places.group).header?.journalMode == .writeAhead, arrivesInWAL: receipt.hadWAL,
             container,
             isStillWanted: {
                 try places.checkNothingWritten(since: receipt)
@@ -58,12 +58,12 @@ extension RelocationEngine {
 }
 
 /// Where a relocated store is, and where it is to be again: under its own name, not where a link there leads.
-struct UndoPlaces {
+struct UndoPaths {
     let group: StoreLocation
     let legacy: StoreLocation
 
     init(_ request: RelocationRequest, _ container: GroupContainer) throws {
-        legacy = try RelocationPlaces.unresolved(request.source)
+        legacy = try RelocationEndpoints.unresolved(request.source)
         guard let name = request.name else {
             group = StoreLocation(directory: container.directory, name: legacy.name)
             return
@@ -90,7 +90,7 @@ struct UndoPlaces {
     }
 
     func checkNothingWritten(since receipt: RelocationReceipt) throws {
-        let seen = try StoreSighting(group)
+        let seen = try StoreSnapshot(group)
         guard let status = seen.status else {
             throw RelocationFailure(
                 .badData, code: "store_gone", "\(PrintablePath(group.path)) is not there any more",
@@ -111,21 +111,21 @@ struct UndoPlaces {
 }
 
 extension RelocationFailure {
-    static func noReceipt(_ places: UndoPlaces) -> RelocationFailure {
+    static func noReceipt(_ places: UndoPaths) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "no_receipt",
             "no receipt says that \(PrintablePath(places.group.path)) came from \(PrintablePath(places.legacy.path))",
             remedy: "see which there are: groupstore status GROUP_DIR")
     }
 
-    static func migratedOnTheWay(_ places: UndoPlaces) -> RelocationFailure {
+    static func migratedOnTheWay(_ places: UndoPaths) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "migrated",
             "\(PrintablePath(places.group.path)) was migrated when it was relocated: the old program can't open it",
             remedy: "relocate with --retire archive to keep the old store")
     }
 
-    static func setAside(_ places: UndoPlaces, _ archive: FilePath) -> RelocationFailure {
+    static func setAside(_ places: UndoPaths, _ archive: FilePath) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "set_aside",
             "\(PrintablePath(places.group.path)) is another store: the one that was relocated couldn't be migrated",

@@ -4,15 +4,15 @@ import SQLiteFormat
 import SystemPackage
 
 /// What a relocation has put into the archive to make room, until it is done itself.
-enum GivenUpSet {
+enum ArchivedSet {
     case store(TransferIdentifier, hadWAL: Bool)
     case remains(TransferIdentifier)
 }
 
-extension RelocationEngine {
+extension Relocation {
     /// What was put aside for a relocation that then failed has its place in the group container again: refusing
     /// changes nothing. When that fails too, it is said; the archive says what it is.
-    func restore(_ givenUp: [GivenUpSet], _ places: RelocationPlaces, after error: any Error) {
+    func restore(_ givenUp: [ArchivedSet], _ places: RelocationEndpoints, after error: any Error) {
         guard !(error is StoreTransfer.Unfinished) else { return }
         do {
             for set in givenUp.reversed() {
@@ -20,7 +20,8 @@ extension RelocationEngine {
                 guard try places.container.journal() == nil else { return }
                 switch set {
                 case .store(let id, let hadWAL): try restore(id, hadWAL: hadWAL, places)
-                case .remains(let id): try Remains(container: places.container, store: places.group, id: id).putBack()
+                case .remains(let id):
+                    try LeftoverFiles(container: places.container, store: places.group, id: id).putBack()
                 }
             }
         } catch {
@@ -28,9 +29,9 @@ extension RelocationEngine {
         }
     }
 
-    private func restore(_ archived: TransferIdentifier, hadWAL: Bool, _ places: RelocationPlaces) throws {
+    private func restore(_ archived: TransferIdentifier, hadWAL: Bool, _ places: RelocationEndpoints) throws {
         let archive = try places.container.archive(archived)
-        guard try archive.status(places.group.name.database) != nil, try StoreSighting(places.group).status == nil
+        guard try archive.status(places.group.name.database) != nil, try StoreSnapshot(places.group).status == nil
         else { return try places.container.removeEmptiedArchive(archived) }
         let source = StoreLocation(directory: archive, name: places.group.name)
         _ = try restoration(
@@ -44,8 +45,8 @@ extension RelocationEngine {
         arrivesInWAL: Bool? = nil, yields: Bool = true, _ container: GroupContainer,
         isStillWanted: @escaping () throws -> Bool = { true }
     ) throws -> StoreTransfer {
-        let seen = try StoreSighting(source)
-        guard let database = seen.status?.identity else { throw StoreTransfer.Setback.changed }
+        let seen = try StoreSnapshot(source)
+        guard let database = seen.status?.identity else { throw StoreTransfer.RetryReason.changed }
         try source.checkExternalDataIsItsOwn()
         var transfer = Transfer(
             id: TransferIdentifier(),

@@ -3,7 +3,7 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-extension TransferEnd {
+extension TransferCompletion {
     /// Brings back what was there before. Without `keepsCopies`, copies go even where the store that they were made of
     /// has not got its name again. Returns what a person should know.
     func undo(_ state: TransferState, keepsCopies: Bool = true) throws -> [String] {

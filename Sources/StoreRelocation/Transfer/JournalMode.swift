@@ -13,7 +13,7 @@ enum JournalMode {
     /// an opener waits for microseconds, where SQLite, asked for it, would answer others SQLITE_BUSY meanwhile.
     static func writeAhead(at store: StoreLocation) throws -> Bool {
         for _ in 0..<20 {
-            let seen = try StoreSighting(store)
+            let seen = try StoreSnapshot(store)
             // A second name may be somebody else's: what they have there is not written to.
             guard seen.status?.kind == .regular, seen.status?.links == 1, seen.unusualPart == nil else { return false }
             // A hot journal beside it may take this very change back: that is SQLite's to sort out.
@@ -69,7 +69,7 @@ enum JournalMode {
 
     /// A hot journal beside a header that says so is that very change, interrupted: SQLite would take it back.
     private static func isWriteAhead(_ store: StoreLocation) throws -> Bool {
-        let seen = try StoreSighting(store)
+        let seen = try StoreSnapshot(store)
         return seen.header?.journalMode == .writeAhead && !seen.journalIsHot
     }
 

@@ -56,11 +56,11 @@ enum PublishedContent {
     var reason: String? { if case .replaced(_, let reason) = self { reason } else { nil } }
 }
 
-extension RelocationEngine {
+extension Relocation {
     /// What is published in the place of a database; nil when it is the store itself, or when there is none. Throws
     /// `RelocationFailure` where it can't be changed and nothing is to replace it.
     func content(of store: StoreLocation) throws -> PublishedContent? {
-        guard let transform = request.transform, case .sqlite = try StoreSighting(store).database else { return nil }
+        guard let transform = request.transform, case .sqlite = try StoreSnapshot(store).database else { return nil }
         do {
             guard try transform.isNeeded(store) else { return nil }
             try checkPresenters(transform)
@@ -81,7 +81,7 @@ extension RelocationEngine {
     /// Gives the store the place that is asked for, with that content; and where it turns out that it can't be made of it,
     /// gives the place to what replaces it.
     func publish(
-        _ content: PublishedContent, _ store: StoreLocation, _ sighting: StoreSighting, _ decision: RelocationDecision,
+        _ content: PublishedContent, _ store: StoreLocation, _ sighting: StoreSnapshot, _ decision: RelocationDecision,
         inPlace: Bool = false
     ) throws -> StoreTransfer.Done {
         func run(_ content: PublishedContent) throws -> StoreTransfer.Done {
@@ -121,7 +121,7 @@ extension RelocationEngine {
     /// Whether the group's store is to be changed or replaced. Throws `RelocationFailure` where it can't be.
     package func isOutdated() throws(RelocationFailure) -> Bool {
         do {
-            let places = try RelocationPlaces(request)
+            let places = try RelocationEndpoints(request)
             relinquish(places)
             defer { reacquire(places) }
             return try content(of: places.group) != nil
@@ -155,7 +155,7 @@ extension RelocationEngine {
 
     /// What would come of the group's store, where there is no other.
     func prospectInPlace() throws -> RelocationSummary {
-        let places = try RelocationPlaces(request)
+        let places = try RelocationEndpoints(request)
         relinquish(places)
         defer { reacquire(places) }
         var summary = RelocationSummary(.nothingToDo, from: places.group.path, to: places.group.path)
@@ -192,7 +192,7 @@ extension RelocationEngine {
 
     /// Where there is no legacy directory, and so no legacy store: this engine, for the group's own, which may be of an
     /// older model. Nil where that isn't there, or isn't to be changed.
-    var forGroupsStore: RelocationEngine? {
+    var forGroupsStore: Relocation? {
         let path = request.group.appending(request.name ?? request.source.lastComponent ?? .currentDirectory)
         guard request.transform != nil, FileStatus(following: path) != nil else { return nil }
         var engine = self
@@ -204,7 +204,7 @@ extension RelocationEngine {
     /// Throws `RelocationFailure` where a registered presenter could not open the store afterwards.
     private func checkPresenters(_ transform: any StoreTransform) throws {
         guard let name = request.name ?? request.source.lastComponent else { return }
-        let item = try RelocationPlaces.container(request.group, request.identifier).item(name)
+        let item = try RelocationEndpoints.container(request.group, request.identifier).item(name)
         let lockedOut = registry.presenters(of: item).filter { presenter in
             presenter.versions.map { !transform.isOpenable(knowing: $0) } ?? false
         }

@@ -31,16 +31,16 @@ struct StagedSet {
 
     /// Makes the copies, in place of earlier ones. Throws when the source changed meanwhile, or on a full disk.
     init(
-        of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPlaces,
+        of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPaths,
         container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, content: PublishedContent,
-        losses: StoreLosses, isCancelled: @escaping () -> Bool,
+        losses: RemovedContent, isCancelled: @escaping () -> Bool,
         report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.fingerprint = fingerprint
         let writer = SetCopy(
             source: source, identity: fingerprint.identity, inRollbackMode: transfer.hadWAL && !opaque,
             hasSupport: transfer.support != nil, isCancelled: isCancelled, report: report)
-        func archive(_ losses: StoreLosses) throws {
+        func archive(_ losses: RemovedContent) throws {
             // A store that gets its own name again keeps its support folder: the archived one has a copy of its own.
             var writer = writer
             writer.hasSupport = try source.directory.status(source.name.support)?.kind == .directory
@@ -79,7 +79,7 @@ struct StagedSet {
     }
 }
 
-extension StoreLosses {
+extension RemovedContent {
     fileprivate var reasonToKeepTheStore: String {
         guard !isEmpty else { return "a copy of the store as it was when it was relocated" }
         let named = sentences.prefix(3).joined(separator: "; ")
@@ -89,7 +89,7 @@ extension StoreLosses {
 }
 
 /// Something among a store's parts that is neither a file nor a directory, where one of them belongs.
-struct UnusualFile: Error {
+struct UnsupportedFile: Error {
     let path: FilePath
 }
 
@@ -111,7 +111,9 @@ private struct SetCopy {
             + (hasSupport ? source.directory.bytes(under: source.name.support) : 0)
         var done: Int64 = 0
         let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
-        guard try descriptor.status(path: source.path).identity == identity else { throw StoreTransfer.Setback.changed }
+        guard try descriptor.status(path: source.path).identity == identity else {
+            throw StoreTransfer.RetryReason.changed
+        }
         let patch = inRollbackMode ? FileCopy.Patch(offset: 18, bytes: [1, 1]) : nil
         let database = try FileCopy(
             source: source.path, destination: target.directory, name: target.name.database, patch: patch,
@@ -155,7 +157,7 @@ private struct SetCopy {
                     source: directory.path.appending(child), destination: copy, name: child, patch: nil,
                     isCancelled: isCancelled, progress: { report(.copied(bytes: before + $0, of: total)) }
                 ).run(from: descriptor).bytes
-            case .symbolicLink, .other: throw UnusualFile(path: directory.path.appending(child))
+            case .symbolicLink, .other: throw UnsupportedFile(path: directory.path.appending(child))
             }
         }
         try copy.keepAttributes(of: directory)
@@ -198,7 +200,7 @@ extension StoreTransform {
 
 extension StoreLocation {
     fileprivate func identity() throws -> FileIdentity {
-        guard let identity = try directory.identity(name.database) else { throw StoreTransfer.Setback.changed }
+        guard let identity = try directory.identity(name.database) else { throw StoreTransfer.RetryReason.changed }
         return identity
     }
 

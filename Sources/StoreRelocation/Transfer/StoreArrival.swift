@@ -15,12 +15,12 @@ extension StoreTransfer {
                     try source.directory.status(source.name.wal) == nil,
                     try source.directory.status(source.name.journal) == nil,
                     try source.directory.identity(places.hidden) == transfer.database, isIntact()
-                else { throw Setback.changed }
+                else { throw RetryReason.changed }
                 try decide(withdrawn, receipt)
                 // Nobody has it open yet. Where this fails, `finish` tries.
                 if end.arrivesInWAL, !transfer.copies { try? setVersion(raw, writeAhead: true) }
             }
-        } catch let setback as Setback {
+        } catch let setback as RetryReason {
             // Somebody had looked the old name up before it was withdrawn, and uses the database: it has it again.
             try takeBack(raw, isClosed: false)
             throw setback
@@ -93,7 +93,7 @@ extension StoreTransfer {
         else { return }
         let staging = try places.staging()
         try end.moveFolder(
-            destination.name.support, in: destination.directory, to: TransferEnd.oldSupportName(transfer.id),
+            destination.name.support, in: destination.directory, to: TransferCompletion.oldSupportName(transfer.id),
             in: staging)
         try staging.synchronize()
         try destination.directory.synchronize()

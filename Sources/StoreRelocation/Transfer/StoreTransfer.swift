@@ -23,14 +23,14 @@ import SystemPackage
 final class StoreTransfer {
     struct Options {
         var deadline: Deadline
-        var drain: Drain
+        var drain: OpenerGracePeriod
         var assumeClosed: Bool
         /// Not a database as far as anybody can see: SQLite isn't asked.
         var opaque: Bool
         /// What is published, for a transfer that copies.
         var content = PublishedContent.same
         /// What is known to be missing in it: then the store is kept as it was, whatever becomes of the old place.
-        var losses = StoreLosses.none
+        var losses = RemovedContent.none
         /// Ends it while nothing has left its place.
         var isCancelled: () -> Bool = { false }
         /// Gives up before the deadline where the store stays open, so that somebody else may have the group's lock.
@@ -50,7 +50,7 @@ final class StoreTransfer {
     }
 
     /// Why an attempt ended without the store having moved; everything is where it was.
-    enum Setback: Error {
+    enum RetryReason: Error {
         /// Somebody has it open.
         case held(FileIdentity)
         /// It changed in the middle: look, and try again.
@@ -67,7 +67,7 @@ final class StoreTransfer {
 
     let container: GroupContainer
     var transfer: Transfer
-    let places: TransferPlaces
+    let places: TransferPaths
     let options: Options
     /// Whether what the plan rests on still holds, asked when the database is quiet.
     private let isStillWanted: () throws -> Bool
@@ -97,7 +97,7 @@ final class StoreTransfer {
         transfer.databaseBirth = source.directory.birth(source.name.database)
         // Before the archive's directory is made: undoing takes it away again.
         try container.write(TransferJournal(transfer: transfer, state: .intended))
-        self.places = try TransferPlaces(transfer, source: source, container: container)
+        self.places = try TransferPaths(transfer, source: source, container: container)
         transfer.destinationDirectory = places.destination?.directory.identity
         self.transfer = transfer
         self.options = options
@@ -107,16 +107,16 @@ final class StoreTransfer {
     }
 
     var source: StoreLocation { places.source }
-    var end: TransferEnd { TransferEnd(container: container, transfer: transfer, places: places) }
+    var end: TransferCompletion { TransferCompletion(container: container, transfer: transfer, places: places) }
 
-    /// Transfers the set, waiting until the deadline for those who have it open. Throws `Setback` when that passed,
+    /// Transfers the set, waiting until the deadline for those who have it open. Throws `RetryReason` when that passed,
     /// and whatever else went wrong; the set is then at its old place again, unless undoing it failed too, and then
     /// the journal stays for the next run.
     func run() throws -> Done {
         do {
             try prepare()
             var wait = Duration.microseconds(50)
-            var sightings = HolderSightings()
+            var sightings = HolderObservations()
             var obstructed: ContinuousClock.Instant?
             while true {
                 do {
@@ -128,7 +128,7 @@ final class StoreTransfer {
                     obstructed = since
                     // A copy that took long to make is not thrown away for a program that closes soon.
                     if options.yields, since.duration(to: .now) > max(Self.patience, stagingTime) { throw setback }
-                    if try source.directory.status(source.name.database) == nil { throw Setback.gone }
+                    if try source.directory.status(source.name.database) == nil { throw RetryReason.gone }
                     if options.deadline.hasPassed { throw setback }
                     if case .held(let identity) = setback, wait > .milliseconds(10) {
                         let holders = FileHolder.of(identity)
@@ -144,9 +144,9 @@ final class StoreTransfer {
         }
     }
 
-    private func setback(_ error: any Error) -> Setback? {
-        if let setback = error as? Setback { return setback }
-        guard PassingObstacle.caused(error) else { return nil }
+    private func setback(_ error: any Error) -> RetryReason? {
+        if let setback = error as? RetryReason { return setback }
+        guard TransientObstacle.caused(error) else { return nil }
         return (error as? SystemError)?.isOfALease == true ? .held(transfer.database) : .changed
     }
 
@@ -206,11 +206,11 @@ final class StoreTransfer {
         try descriptor.synchronize(path: source.path)
         let seen = try DatabaseFingerprint(descriptor, path: source.path)
         // Whoever may write to the directory may have put another file in its place.
-        guard seen.identity == transfer.database else { throw Setback.changed }
+        guard seen.identity == transfer.database else { throw RetryReason.changed }
         // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
-        guard try isStillWanted() else { throw Setback.changed }
+        guard try isStillWanted() else { throw RetryReason.changed }
         // Whoever was writing it when that was decided may have been killed since.
-        if case .publish = transfer.purpose, !options.opaque { try StoreSighting(source).checkWhole() }
+        if case .publish = transfer.purpose, !options.opaque { try StoreSnapshot(source).checkWhole() }
         let began = ContinuousClock.now
         try stage(seen)
         stagingTime = max(stagingTime, began.duration(to: .now))
@@ -226,7 +226,7 @@ final class StoreTransfer {
 }
 
 /// What was seen of those who have the set open, so that each change is told once.
-struct HolderSightings {
+struct HolderObservations {
     private var told: [FileHolder]?
     private var last: [FileHolder]?
 

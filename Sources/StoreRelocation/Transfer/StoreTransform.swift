@@ -10,11 +10,11 @@ package struct TransformedStore: Sendable, Equatable {
     package let before: String?
     package let after: String
     /// What the copy has no more: the store as it was goes to the archive then.
-    package let losses: StoreLosses
+    package let losses: RemovedContent
     /// What a person should know.
     package let notes: [String]
 
-    package init(before: String?, after: String, losses: StoreLosses = .none, notes: [String] = []) {
+    package init(before: String?, after: String, losses: RemovedContent = .none, notes: [String] = []) {
         self.before = before
         self.after = after
         self.losses = losses
@@ -36,7 +36,7 @@ package protocol StoreTransform: Sendable {
     func isNeeded(_ store: StoreLocation) throws -> Bool
 
     /// What it would remove from the store; nothing of it is changed. Throws `RelocationFailure`.
-    func losses(from store: StoreLocation) throws -> StoreLosses
+    func losses(from store: StoreLocation) throws -> RemovedContent
 
     /// Tries it on a private copy; nothing of the store is changed. Returns what `run` would; nil where the store isn't one to
     /// be changed. Throws `RelocationFailure` where it would not go through.
@@ -53,20 +53,20 @@ package protocol StoreTransform: Sendable {
 }
 
 extension StoreTransform {
-    package func losses(from store: StoreLocation) throws -> StoreLosses { .none }
+    package func losses(from store: StoreLocation) throws -> RemovedContent { .none }
     package func rehearse(_ store: StoreLocation, isMoved: Bool) throws -> TransformedStore? { nil }
 }
 
-extension RelocationEngine {
+extension Relocation {
     /// Changes the store at its place: a relocation whose destination is its own name. Throws `RelocationFailure`; the
     /// store is then as it was.
     package func transform() throws(RelocationFailure) -> RelocationSummary {
         do {
-            let places = try RelocationPlaces(request)
+            let places = try RelocationEndpoints(request)
             let engine = try claimed(places.group.name.database, in: places.container)
             defer { engine.claim?.end(published: false) }
             return try engine.locked(places.container, for: [places.group, places.legacy]) {
-                let places = try RelocationPlaces(request)
+                let places = try RelocationEndpoints(request)
                 engine.relinquish(places)
                 defer { engine.reacquire(places) }
                 var summary = RelocationSummary(.nothingToDo, from: places.group.path, to: places.group.path)
@@ -79,17 +79,17 @@ extension RelocationEngine {
     }
 
     /// Changes the group's store where that is needed, and says so in the summary.
-    func transformInPlace(_ places: RelocationPlaces, _ summary: inout RelocationSummary) throws {
+    func transformInPlace(_ places: RelocationEndpoints, _ summary: inout RelocationSummary) throws {
         // What was done before can't be said to have failed because of a look that nobody needs.
         guard request.transform != nil else { return }
-        let seen = try StoreSighting(places.group)
+        let seen = try StoreSnapshot(places.group)
         guard let content = try content(of: places.group) else { return }
         guard seen.status?.links == 1 else { throw RelocationFailure.severalNames(places.group.path) }
         var request = request
         request.source = places.group.path
         request.name = nil
         request.retirement = .delete
-        let decision = try RelocationDecision(RelocationPlaces(request), request)
+        let decision = try RelocationDecision(RelocationEndpoints(request), request)
         try RelocationPreconditions(decision).check()
         report(.plan(content.sentence(inPlace: places.group.path), bytesToCopy: decision.bytesToCopy))
         let done = try publish(content, places.group, seen, decision, inPlace: true)

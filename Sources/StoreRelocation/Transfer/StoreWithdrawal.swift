@@ -8,33 +8,33 @@ import SystemPackage
 extension StoreTransfer {
     /// Brings everything into the database.
     func quiesce() throws {
-        var seen = try StoreSighting(source)
-        guard seen.status?.identity == transfer.database else { throw Setback.changed }
+        var seen = try StoreSnapshot(source)
+        guard seen.status?.identity == transfer.database else { throw RetryReason.changed }
         guard seen.needsQuiescing, !options.opaque else { return }
         try proveClosed()
         // Whoever closed it last has often done it.
-        seen = try StoreSighting(source)
+        seen = try StoreSnapshot(source)
         guard seen.needsQuiescing else { return }
         do {
             try Quiescence.perform(source, transfer.id)
         } catch is Quiescence.CheckpointBusy {
-            throw Setback.held(transfer.database)
+            throw RetryReason.held(transfer.database)
         }
     }
 
     func readUUID() throws -> String? {
         do {
-            return try StoreContents.storeUUID(StoreSighting(source))
+            return try StoreContents.storeUUID(StoreSnapshot(source))
         } catch StoreError.busy {
-            throw Setback.held(transfer.database)
+            throw RetryReason.held(transfer.database)
         }
     }
 
-    /// Throws `Setback.held` unless nobody has the database open at this moment.
+    /// Throws `RetryReason.held` unless nobody has the database open at this moment.
     private func proveClosed() throws {
         guard !options.assumeClosed else { return }
         let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
-        guard let lease = try Self.lease(descriptor) else { throw Setback.held(transfer.database) }
+        guard let lease = try Self.lease(descriptor) else { throw RetryReason.held(transfer.database) }
         _ = consume lease
     }
 
@@ -72,7 +72,7 @@ extension StoreTransfer {
     func withdraw(_ descriptor: borrowing Descriptor, _ seen: DatabaseFingerprint) throws -> Withdrawn {
         let raw = descriptor.raw
         let fingerprint = try withLease(descriptor) { isIntact in
-            guard try isAsDecided(raw, seen) else { throw Setback.changed }
+            guard try isAsDecided(raw, seen) else { throw RetryReason.changed }
             try moveSideFilesAway()
             try setVersion(raw, writeAhead: false)
             do {
@@ -83,9 +83,9 @@ extension StoreTransfer {
                 guard try source.directory.identity(places.hidden) == transfer.database else {
                     // What was swapped is not what was proved closed: it goes back where it came from.
                     try exchange()
-                    throw Setback.changed
+                    throw RetryReason.changed
                 }
-                guard isIntact(), try keepsOther() else { throw Setback.changed }
+                guard isIntact(), try keepsOther() else { throw RetryReason.changed }
                 return fingerprint
             } catch {
                 try takeBack(raw, isClosed: isIntact())
@@ -121,7 +121,7 @@ extension StoreTransfer {
         _ descriptor: borrowing Descriptor, _ body: (_ isIntact: () -> Bool) throws -> Result
     ) throws -> Result {
         if options.assumeClosed { return try body { true } }
-        guard let lease = try Self.lease(descriptor) else { throw Setback.held(transfer.database) }
+        guard let lease = try Self.lease(descriptor) else { throw RetryReason.held(transfer.database) }
         let raw = descriptor.raw
         return try withExtendedLifetime(lease) { _ in try body { FileLease.isIntact(raw) } }
     }
@@ -132,14 +132,14 @@ extension StoreTransfer {
         let directory = source.directory
         for (suffix, name) in SideFile.kept(source.name) {
             guard let found = try directory.status(name) else { continue }
-            guard found.kind == .regular else { throw UnusualFile(path: directory.path.appending(name)) }
+            guard found.kind == .regular else { throw UnsupportedFile(path: directory.path.appending(name)) }
             let aside = transfer.id.hiddenName(suffix)
             try directory.rename(name, to: aside, in: directory, .replace)
             let size = try directory.status(aside)?.size ?? 0
             let isHot = suffix == "-journal" && size > 0 ? try RollbackJournal.isHot(aside, in: directory) : false
             if isHot || (suffix == "-wal" && size > 0) {
                 _ = try end.returnSideFiles()
-                throw Setback.changed
+                throw RetryReason.changed
             }
             try directory.removeFile(aside)
         }

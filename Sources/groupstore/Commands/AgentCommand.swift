@@ -66,7 +66,7 @@ struct AgentCommand: ParsableCommand {
                 "where to listen is not known: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set",
                 remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
         }
-        let lines = LogQueue(to: STDERR_FILENO)
+        let lines = StandardErrorLog(to: STDERR_FILENO)
         defer { lines.flush(within: .seconds(1)) }
         try Agent(
             configuration: configuration, socket: socket,
@@ -82,7 +82,7 @@ struct AgentCommand: ParsableCommand {
         if output.json { output.record(["type": "summary", "outcome": "stopped"], "") }
     }
 
-    private func log(_ lines: LogQueue, _ output: Output) -> Logger {
+    private func log(_ lines: StandardErrorLog, _ output: Output) -> Logger {
         var log = Logger(label: "groupstore") { StreamLogHandler(label: $0, stream: lines) }
         if output.quiet { log.logLevel = .warning }
         return log

@@ -110,7 +110,7 @@ struct RowFilterOptions: ParsableArguments {
     }
 
     fileprivate static func names(_ list: String?) -> Set<String>? {
-        list.map { Set(NameList.names($0).filter { !$0.isEmpty }) }
+        list.map { Set(EscapedNames.names($0).filter { !$0.isEmpty }) }
     }
 
     private static func operation(_ word: String) -> HistoryChange.Operation? {

@@ -78,7 +78,7 @@ struct MigrateCommand: ParsableCommand {
     /// What was done, or would be.
     private struct Done {
         var notes: [String]
-        var losses: StoreLosses
+        var losses: RemovedContent
         /// Where the store is kept as it was.
         var archive: FilePath?
     }
@@ -100,7 +100,7 @@ struct MigrateCommand: ParsableCommand {
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
         do throws(RelocationFailure) {
-            try RelocationEngine(request).finishInterrupted(of: location.name)
+            try Relocation(request).finishInterrupted(of: location.name)
         } catch {
             throw CommandFailure(error)
         }
@@ -137,7 +137,7 @@ struct MigrateCommand: ParsableCommand {
         request.transform = try modelOptions.transform(job)
         FileLease.ignoreBreakSignal()
         Interruption.isNotedFromNowOn(announcing: true)
-        let engine = RelocationEngine(
+        let engine = Relocation(
             request, isCancelled: { Interruption.wasAskedFor },
             report: { event in
                 switch event {

@@ -102,7 +102,7 @@ struct MigrationJob {
     let fromName: String?
     let manager: MigrationManager
     /// What the way removes from the store.
-    let losses: StoreLosses
+    let losses: RemovedContent
     /// What it would tell, where it was tried.
     let rehearsed: MigrationOutcome?
     let renamings: [ModelRenaming]
@@ -136,7 +136,7 @@ struct MigrationJob {
                 throw CommandFailure(renaming: fault)
             }
             try manager.check(reader)
-            let rehearsed = isDryRun ? try MigrationRehearsal(manager)?.run(on: reader) : nil
+            let rehearsed = isDryRun ? try MigrationDryRun(manager)?.run(on: reader) : nil
             return (bundle?.versionName(of: store), manager, try manager.losses(reader), rehearsed)
         }
     }

@@ -39,7 +39,7 @@ struct RecoverCommand: ParsableCommand {
         Interruption.isNotedFromNowOn(announcing: true)
         let found: [InterruptedTransfer]
         do throws(RelocationFailure) {
-            let engine = RelocationEngine(
+            let engine = Relocation(
                 request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
             found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
             if dryRun { for transfer in found { show(transfer, output) } }

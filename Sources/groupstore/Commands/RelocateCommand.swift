@@ -102,7 +102,7 @@ struct RelocateCommand: ParsableCommand {
                 }
             }
             FileLease.ignoreBreakSignal()
-            let engine = RelocationEngine(
+            let engine = Relocation(
                 request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
             if !dryRun { tellOfMissingFiles(summary.to, progress) }

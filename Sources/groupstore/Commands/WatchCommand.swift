@@ -65,7 +65,7 @@ struct WatchCommand: ParsableCommand {
     }
 
     private func tableNames(_ list: String) -> [String] {
-        NameList.names(list)
+        EscapedNames.names(list)
     }
 
     func run() throws {

@@ -117,7 +117,9 @@ import Testing
 
     @Test(
         .enabled(if: canVerify, "systemd-analyze is not installed"),
-        arguments: [samples + "groupstore.service", samples + "notes-widget.service", "Agent/systemd/groupstore.service"])
+        arguments: [
+            samples + "groupstore.service", samples + "notes-widget.service", "Agent/systemd/groupstore.service",
+        ])
     func systemdUnderstandsTheUnit(_ path: String) throws {
         // Under its own name: systemd-analyze looks for the others beside it.
         for sample in Set([Self.samples + "groupstore.service", Self.samples + "notes-widget.service", path]) {

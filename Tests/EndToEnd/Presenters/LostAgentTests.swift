@@ -28,7 +28,7 @@ import Testing
 
     /// Writes the item, notes it, and goes on when `log` has `go on`; the item has another name then, where that is
     /// asked for.
-    private func access(_ seats: PresenterSeats, _ log: Log, moving: Bool = false) -> Task<Void, any Error> {
+    private func access(_ seats: RegisteredPresenters, _ log: Log, moving: Bool = false) -> Task<Void, any Error> {
         let coordinator = FileCoordinator(in: container, seats: seats)
         return Task { [item, moved] in
             try await coordinator.coordinate(
@@ -46,7 +46,7 @@ import Testing
     /// of the move, and those of others hear that the item may have changed.
     @Test(arguments: [false, true]) func whatTheAgentDidNotHearOfIsTold(_ diesLate: Bool) async throws {
         let agent = try AgentProcess(places, legacy: [])
-        let (here, there) = (PresenterSeats(registry: registry()), PresenterSeats(registry: registry()))
+        let (here, there) = (RegisteredPresenters(registry: registry()), RegisteredPresenters(registry: registry()))
         let (neighbour, stranger) = (NotingPresenter(item), NotingPresenter(item))
         _ = try await here.add(neighbour, in: container)
         _ = try await there.add(stranger, in: container)
@@ -71,7 +71,7 @@ import Testing
     /// However long somebody is at work on it.
     @Test func anItemIsNotTakenBackBeforeItIsFree() async throws {
         let agent = try AgentProcess(places, legacy: [])
-        let (here, there) = (PresenterSeats(registry: registry()), PresenterSeats(registry: registry()))
+        let (here, there) = (RegisteredPresenters(registry: registry()), RegisteredPresenters(registry: registry()))
         let stranger = NotingPresenter(item)
         _ = try await there.add(stranger, in: container)
         let log = Log()
@@ -95,7 +95,7 @@ import Testing
     /// one.
     @Test func aPresenterThatGoesElsewhereTakesItsItemBack() async throws {
         let own = registry()
-        let (here, there) = (PresenterSeats(registry: own), PresenterSeats(registry: registry()))
+        let (here, there) = (RegisteredPresenters(registry: own), RegisteredPresenters(registry: registry()))
         let presenter = NotingPresenter(item)
         _ = try await here.add(presenter, in: container)
         let log = Log()
@@ -120,12 +120,12 @@ import Testing
     /// A claim that the agent refuses leaves nothing behind.
     @Test func aRefusedClaimIsForgotten() async throws {
         let agent = try AgentProcess(places, legacy: [])
-        let (here, there) = (registry(), PresenterSeats(registry: registry()))
+        let (here, there) = (registry(), RegisteredPresenters(registry: registry()))
         let presenter = NotingPresenter(item)
         presenter.refuse()
         _ = try await there.add(presenter, in: container)
         let error = await #expect(throws: FileCoordinationError.self) {
-            try await access(PresenterSeats(registry: here), Log()).value
+            try await access(RegisteredPresenters(registry: here), Log()).value
         }
         #expect(error?.code == .presenterFailed)
         #expect(here.state.withLock { $0.claims.isEmpty })

@@ -24,7 +24,9 @@ import Testing
     }
 
     /// What another process would have.
-    private func seats() -> PresenterSeats { PresenterSeats(registry: RemoteRegistry(container, socket: socket)) }
+    private func seats() -> RegisteredPresenters {
+        RegisteredPresenters(registry: RemoteRegistry(container, socket: socket))
+    }
 
     private func access(_ url: URL? = nil, deadline: Duration = .ample) async throws {
         try await FileCoordinator(in: container, seats: seats()).coordinate(
@@ -176,7 +178,7 @@ import Testing
         do {
             let made = RemoteRegistry(container, socket: socket)
             registry = made
-            let (presenter, seats) = (NotingPresenter(item), PresenterSeats(registry: made))
+            let (presenter, seats) = (NotingPresenter(item), RegisteredPresenters(registry: made))
             _ = try await seats.add(presenter, in: container)
             seats.remove(presenter)
         }

@@ -14,7 +14,7 @@ import Testing
         return row
     }
 
-    private func page(_ rows: [JSONObject], isOutdated: Bool = false) -> RowReading {
+    private func page(_ rows: [JSONObject], isOutdated: Bool = false) -> HistoryReadResult {
         .page(RowPage(rows: rows, token: place(rows.last?.integer("number") ?? 0), isOutdated: isOutdated))
     }
 
@@ -82,7 +82,9 @@ import Testing
         #expect(cursor.settle(page([]), credited: ["note"]) == .leftOut)
     }
 
-    @Test(arguments: [RowReading.none, .failed]) func withoutAHistoryAllIsTold(_ reading: RowReading) throws {
+    @Test(arguments: [HistoryReadResult.none, .failed]) func withoutAHistoryAllIsTold(_ reading: HistoryReadResult)
+        throws
+    {
         var cursor = try cursor(["GS_CHANGE", "note"])
         #expect(cursor.settle(reading) == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: nil))
         cursor.beginSettling()
@@ -91,7 +93,7 @@ import Testing
 
     @Test func gapsAndLostPlacesAreResets() throws {
         var one = try cursor(nil)
-        let gap = RowReading.page(RowPage(gaps: [(1, "note")], token: place(1)))
+        let gap = HistoryReadResult.page(RowPage(gaps: [(1, "note")], token: place(1)))
         #expect(one.settle(gap) == .reset(.historyGap))
         one = try cursor(nil, only: ["tag"])
         #expect(one.settle(gap) == .nothing && one.position == place(1))

@@ -18,10 +18,10 @@ final class RunningServer {
     let source = MemoryEventSource()
     let scheduler = RecordingScheduler()
     let logged = LogLines()
-    let hub: Hub
+    let hub: Publisher
     let feed: FeedControl
-    let watch: Watch
-    let presenters: PresenterDesk
+    let watch: FeedThread
+    let presenters: PresenterServer
     private let loop: EventLoop
     private let thread: SystemThread
     private let isStopping = Flag()
@@ -43,12 +43,12 @@ final class RunningServer {
         ])
         let log = Logger(label: "test") { [logged] _ in LogLines.Handler(lines: logged) }
         loop = try EventLoop()
-        hub = Hub(loop: loop, epoch: "e")
-        watch = Watch(source: source, descriptors: descriptors, log: log)
+        hub = Publisher(loop: loop, epoch: "e")
+        watch = FeedThread(source: source, descriptors: descriptors, log: log)
         feed = FeedControl(watch: watch)
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
-        let presenters = PresenterDesk(hub: hub, configuration: current)
+        let presenters = PresenterServer(hub: hub, configuration: current)
         self.presenters = presenters
         let listener = try UnixSocket.listen(at: socket).release()
         let started = Mutex<(any Error)?>(nil)
@@ -62,7 +62,7 @@ final class RunningServer {
                 let requests = RequestHandler(
                     hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
                     status: status,
-                    history: HistoryDesk(
+                    history: HistoryService(
                         hub: hub, configuration: current, states: states, feed: nil, program: nil, log: log),
                     version: "test", log: log)
                 let admission = Server.Admission(users: users, connectionsPerUser: connectionsPerUser)

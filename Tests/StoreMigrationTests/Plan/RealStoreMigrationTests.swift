@@ -60,7 +60,7 @@ struct RealStoreMigrationTests {
                         mapping.entityMappings.contains(where: { $0.kind != .copy })
                     else { continue }
                     let store = try StagedStore(copyOf: location, version.model)
-                    let succession = ModelSuccession(
+                    let succession = EntityMatching(
                         StoreLayout(version.model), StoreLayout(later.model), mapping)
                     let same =
                         version.model.entities.count == succession.successors.count

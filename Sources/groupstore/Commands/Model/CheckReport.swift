@@ -72,7 +72,7 @@ struct CheckReport {
             do {
                 let decided = try decide(check, reader)
                 if case .refused = decided.verdict { return decided }
-                _ = try MigrationRehearsal(MigrationManager(steps: check.steps))?.run(on: reader)
+                _ = try MigrationDryRun(MigrationManager(steps: check.steps))?.run(on: reader)
                 return try decided.counting(MigrationManager(steps: check.steps).losses(reader))
             } catch let error as MigrationError {
                 return check.refusing(error)

@@ -1,0 +1,88 @@
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// How far a log was read: the last frame of a commit, counted from 1; 0 before the first.
+struct WALPosition: Equatable, Sendable {
+    let salt: UInt64
+    let frame: UInt32
+    let checksum: FrameChecksum
+
+    init(salt: UInt64, frame: UInt32, checksum: FrameChecksum) {
+        self.salt = salt
+        self.frame = frame
+        self.checksum = checksum
+    }
+
+    static let none = WALPosition(salt: 0, frame: 0, checksum: .none)
+
+    init(_ index: WriteAheadIndex) {
+        self.init(salt: index.salt, frame: index.lastFrame, checksum: index.checksum)
+    }
+}
+
+/// An open write-ahead log (https://sqlite.org/fileformat2.html, §4.1). It can be read to its end after it has lost its
+/// name. Reading with `pread` moves nothing, so threads may share it.
+final class WALFile: Sendable {
+    static let headerLength = 32
+    static let frameHeaderLength = 24
+    private let descriptor: Descriptor
+
+    /// Nil when there is none.
+    init?(_ name: FilePath.Component, in directory: Directory) throws {
+        do throws(SystemError) {
+            descriptor = try directory.open(name, flags: O_RDONLY)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+    }
+
+    static func offset(ofFrame frame: UInt32, _ pageSize: Int) -> Int64 {
+        Int64(headerLength) + Int64(frame - 1) * Int64(frameHeaderLength + pageSize)
+    }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(SystemError) -> Int {
+        try descriptor.read(into: buffer, at: offset)
+    }
+
+    func read(count: Int, at offset: Int64) throws(SystemError) -> [UInt8] {
+        try descriptor.read(count: count, at: offset)
+    }
+
+    /// Whether the log, which began anew once since, had got no frame behind `last` before: the frame still stands
+    /// there, unlike those that the new log has overwritten, and none of the old log's behind it.
+    func ended(at last: WALPosition, before index: WriteAheadIndex) throws(SystemError) -> Bool {
+        guard last.frame > index.lastFrame, Self.isNext(index.salt, after: last.salt) else { return false }
+        let frame = try read(count: Self.frameHeaderLength, at: Self.offset(ofFrame: last.frame, index.pageSize))
+        let behind = try read(count: Self.frameHeaderLength, at: Self.offset(ofFrame: last.frame + 1, index.pageSize))
+        guard frame.count == Self.frameHeaderLength else { return false }
+        let stands = frame.withUnsafeBytes {
+            $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == last.salt
+                && FrameChecksum($0.word(16), $0.word(20)) == last.checksum
+        }
+        // One without a salt may be of any log: SQLite before 3.46 leaves such ones, see `WALFrames.transactions`.
+        let goesOn = behind.withUnsafeBytes { header in
+            guard header.count == Self.frameHeaderLength else { return false }
+            let salt = header.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
+            return salt == last.salt || salt == 0
+        }
+        return stands && !goesOn
+    }
+
+    /// Each time a log begins anew, the first half of its salt is one more, and the second is random.
+    static func isNext(_ salt: UInt64, after former: UInt64) -> Bool {
+        func count(_ salt: UInt64) -> UInt32 { withUnsafeBytes(of: salt) { $0.word(0) } }
+        return count(salt) == count(former) &+ 1
+    }
+
+    /// Whether it is the log of that commit's index, which has the salt of its header.
+    func belongs(to commit: WriteAheadIndex) throws(SystemError) -> Bool {
+        let header = try read(count: Self.headerLength, at: 0)
+        return header.withUnsafeBytes { bytes in
+            bytes.count == Self.headerLength && bytes.word(0) & ~1 == 0x377F_0682
+                && bytes.loadUnaligned(fromByteOffset: 16, as: UInt64.self) == commit.salt
+        }
+    }
+}

@@ -1,0 +1,44 @@
+/// What a change of a store's content removes from it, counted before it is made.
+package struct RemovedContent: Equatable, Sendable {
+    package struct Loss: Equatable, Sendable {
+        package enum Unit: String, Sendable {
+            case objects, values, links
+            /// Values that become others, since their new type can't hold them.
+            case changes
+        }
+
+        /// The older version's; the newer one's where its relationship has no place for links.
+        package let entity: String
+        /// Nil where whole objects are removed.
+        package let property: String?
+        package let unit: Unit
+        package let count: Int64
+        /// Why, behind the name of what is removed: `is not in the newer model`.
+        package let reason: String
+
+        package init(entity: String, property: String? = nil, _ unit: Unit, count: Int64, reason: String) {
+            self.entity = entity
+            self.property = property
+            self.unit = unit
+            self.count = count
+            self.reason = reason
+        }
+
+        /// `3 values are removed`, `1 value is changed`.
+        package var words: String {
+            guard unit != .changes else { return count == 1 ? "1 value is changed" : "\(count) values are changed" }
+            return count == 1 ? "1 \(unit.rawValue.dropLast()) is removed" : "\(count) \(unit.rawValue) are removed"
+        }
+
+        package var sentence: String { entity + (property.map { "." + $0 } ?? "") + " \(reason): \(words)" }
+    }
+
+    package static let none = RemovedContent([])
+
+    package let all: [Loss]
+
+    package init(_ all: [Loss]) { self.all = all }
+
+    package var isEmpty: Bool { all.isEmpty }
+    package var sentences: [String] { all.map(\.sentence) }
+}

@@ -1,0 +1,95 @@
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// The directories and names that a transfer works between.
+struct TransferPaths {
+    /// The old place.
+    let source: StoreLocation
+    /// The new one; nil when the set is discarded.
+    let destination: StoreLocation?
+    /// What the database is called beside its old name while it is withdrawn.
+    let hidden: FilePath.Component
+    private let container: GroupContainer
+    private let id: TransferIdentifier
+    private let stagesBesideDestination: Bool
+
+    /// For a transfer of this process's own.
+    init(_ transfer: Transfer, source: StoreLocation, container: GroupContainer) throws {
+        try self.init(transfer, source: source, container: container) { try Directory($0) }
+    }
+
+    private init(
+        _ transfer: Transfer, source: StoreLocation, container: GroupContainer, open: (FilePath) throws -> Directory
+    ) throws {
+        self.source = source
+        self.container = container
+        id = transfer.id
+        hidden = transfer.id.hiddenName()
+        if case .restore = transfer.purpose { stagesBesideDestination = true } else { stagesBesideDestination = false }
+        destination =
+            switch transfer.purpose {
+            case .publish(let name): StoreLocation(directory: container.directory, name: try Self.name(name))
+            case .archive: StoreLocation(directory: try container.archive(transfer.id), name: source.name)
+            case .discard: nil
+            case .restore(let directory, let name, _):
+                StoreLocation(directory: try open(directory.path), name: try Self.name(name))
+            }
+    }
+
+    /// Whether the set gets its own name again, with other content.
+    var isInPlace: Bool {
+        destination?.directory.identity == source.directory.identity && destination?.name == source.name
+    }
+
+    /// From the journal alone, after a crash. Throws `UntrustedJournal`.
+    init(_ journal: TransferJournal, container: GroupContainer) throws {
+        let transfer = journal.transfer
+        let source = StoreLocation(
+            directory: try journal.directory(transfer.directory.path), name: try Self.name(transfer.name))
+        try self.init(transfer, source: source, container: container) { try journal.directory($0) }
+    }
+
+    /// Where copies are made before they get their names: on the file system where they are to be.
+    func staging() throws(SystemError) -> Directory {
+        guard stagesBesideDestination, let destination else { return try container.staging(id) }
+        return try GroupContainer.child(id.hiddenName("-staging"), of: destination.directory)
+    }
+
+    /// The same, where it is there; looking makes nothing.
+    func existingStaging() throws(SystemError) -> Directory? {
+        guard stagesBesideDestination, let destination else { return try container.existingStaging(id) }
+        let name = id.hiddenName("-staging")
+        return try destination.directory.status(name) == nil ? nil : try destination.directory.directory(name)
+    }
+
+    func removeStaging() throws(SystemError) {
+        guard stagesBesideDestination, let destination else { return try container.removeStaging(id) }
+        try destination.directory.removeTree(id.hiddenName("-staging"))
+        try destination.directory.synchronize()
+    }
+
+    /// Whether these are the directories that the transfer began in, and not copies of them, as from a backup: there,
+    /// what was known of files by their numbers is worth nothing.
+    func isSourceKnown(to transfer: Transfer) -> Bool {
+        transfer.sourceDirectory.map { $0 == source.directory.identity } ?? true
+    }
+
+    func isDestinationKnown(to transfer: Transfer) -> Bool {
+        guard let known = transfer.destinationDirectory, let destination else { return true }
+        return known == destination.directory.identity
+    }
+
+    private static func name(_ stored: StoredPath) throws(SystemError) -> StoreName {
+        guard stored.path.components.count == 1, let component = stored.path.lastComponent,
+            let name = StoreName(component)
+        else { throw SystemError("open", .invalidArgument, path: stored.path) }
+        return name
+    }
+}
+
+extension Directory {
+    /// Which file goes by the name; nil when none does.
+    func identity(_ name: FilePath.Component) throws(SystemError) -> FileIdentity? { try status(name)?.identity }
+}

@@ -1,0 +1,48 @@
+import GroupStoreAgent
+import Glibc
+import TestSupport
+import Testing
+
+@Suite struct StandardErrorLogTests {
+    /// Reads whole lines from the pipe until `isEnough`.
+    private func read(_ descriptor: CInt, until isEnough: ([Substring]) -> Bool) throws -> [Substring] {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            if bytes.last == UInt8(ascii: "\n") {
+                let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+                if isEnough(lines) { return lines }
+            }
+            var one = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard poll(&one, 1, 10_000) > 0 else { throw Unexpected("no more lines") }
+            let count = Glibc.read(descriptor, &buffer, buffer.count)
+            guard count > 0 else { throw Unexpected("the pipe has ended") }
+            bytes += buffer[..<count]
+        }
+    }
+
+    /// How many lines there are, and how many it is said were left out.
+    private func count(_ lines: [Substring]) -> (written: Int, dropped: Int) {
+        let said = lines.filter { $0.hasPrefix("groupstore: ") }
+        let dropped = said.compactMap { Int($0.split(separator: " ")[1]) }.reduce(0, +)
+        return (lines.count - said.count, dropped)
+    }
+
+    @Test func nobodyWaitsForALogThatIsNotRead() throws {
+        var pipe: [CInt] = [0, 0]
+        try #require(Glibc.pipe(&pipe) == 0)
+        defer { for end in pipe { close(end) } }
+        let log = StandardErrorLog(to: pipe[1], capacity: 100)
+        // Sixty times what a pipe holds: without a queue, this would never end.
+        let line = String(repeating: "x", count: 999) + "\n"
+        for _ in 0..<4000 { log.write(line) }
+        #expect(!log.flush(within: .zero))
+        let lines = try read(pipe[0]) { count($0).written + count($0).dropped == 4000 }
+        // A pipe's 64, and twice what the queue takes: what is being written, and what waits.
+        #expect(count(lines).written <= 400)
+        // It goes on as if nothing had been.
+        log.write("the next\n")
+        #expect(try read(pipe[0]) { $0.last == "the next" } == ["the next"])
+        #expect(log.flush(within: .ample))
+    }
+}

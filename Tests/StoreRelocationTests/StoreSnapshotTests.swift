@@ -1,0 +1,52 @@
+import Foundation
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreRelocation
+
+@Suite struct StoreSnapshotTests {
+    private let root: TemporaryDirectory
+    private let store: StoreLocation
+
+    init() throws {
+        root = try TemporaryDirectory()
+        store = StoreLocation(
+            directory: try Directory(root.path), name: try #require(StoreName("Notes.sqlite")))
+    }
+
+    /// A program's last connection removes them between our look and our question.
+    @Test func aSideFileThatIsGoneIsNotCalledUnwritable() throws {
+        for file in [store.name.database, store.name.wal, store.name.sharedMemory] {
+            try Data([1]).write(to: URL(filePath: store.directory.path.appending(file).string))
+        }
+        let seen = try StoreSnapshot(store)
+        #expect(seen.wal != nil)
+        try store.directory.removeFile(store.name.wal)
+        try store.directory.removeFile(store.name.sharedMemory)
+        #expect(try seen.unwritableFile() == nil)
+    }
+
+    @Test func missingPagesAreNoticed() throws {
+        try run("sqlite3", [Word(store.path), "CREATE TABLE note (text)"])
+        try StoreSnapshot(store).checkWhole()
+        let size = try #require(try store.directory.status(store.name.database)?.size)
+        truncate(store.path.string, off_t(size) - 1)
+        #expect(throws: StoreContents.Unreadable.self) { try StoreSnapshot(store).checkWhole() }
+    }
+
+    /// Its header may be there before its last pages.
+    @Test(arguments: ["DELETE", "WAL"]) func aStoreThatIsJustMadeMissesNothing(_ mode: String) throws {
+        let script = """
+            for i in $(seq 200); do
+                sqlite3 Notes.sqlite 'PRAGMA synchronous = OFF; PRAGMA journal_mode = \(mode); CREATE TABLE note (text)' && rm Notes.sqlite
+            done
+            """
+        let maker = try RunningProcess("sh", ["-c", Word("cd '\(root.path)' && \(script)")])
+        while try !maker.hasEnded(within: .zero) { try StoreSnapshot(store).checkWhole() }
+        #expect(try maker.wait().status == 0)
+    }
+}

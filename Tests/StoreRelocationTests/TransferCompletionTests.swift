@@ -1,0 +1,169 @@
+import GRDB
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreRelocation
+
+/// What the walks of `script/torture` found, each made by hand.
+@Suite struct TransferCompletionTests {
+    private let rig: TransferRig
+    private var container: GroupContainer { rig.container }
+    private var legacy: StoreLocation { rig.legacy }
+
+    init() throws { rig = try TransferRig() }
+
+    private func makeStore(at store: StoreLocation, _ more: String = "") throws {
+        let queue = try DatabaseQueue(path: store.path.string)
+        try queue.writeWithoutTransaction {
+            try $0.execute(sql: "CREATE TABLE note (text TEXT); INSERT INTO note VALUES ('one'); \(more)")
+        }
+        try queue.close()
+    }
+
+    private func transfer(_ purpose: Transfer.Purpose) throws -> Transfer {
+        Transfer(
+            id: TransferIdentifier(), purpose: purpose, directory: legacy.directory.path, name: legacy.name.database,
+            database: try #require(try legacy.directory.identity(legacy.name.database)), support: nil, copies: false,
+            retirement: .delete, hadWAL: false)
+    }
+
+    /// A crash between the archive's directory and the journal left an archive of nothing behind.
+    @Test func anArchiveThatWasBegunIsGoneWhenItIsUndone() throws {
+        try makeStore(at: legacy)
+        _ = try StoreTransfer(
+            transfer(.archive(reason: "a test")), source: legacy, container: container,
+            options: .init(
+                deadline: Deadline(after: .zero), drain: OpenerGracePeriod(quiet: .zero, longest: .zero),
+                assumeClosed: false,
+                opaque: false, published: {}),
+            isStillWanted: { true }, report: { _ in })
+        #expect(try container.journal() != nil)
+        try Recovery(container: container, report: { _ in }).run()
+        #expect(try container.bookkeeping().directory("archive").names().isEmpty)
+        #expect(try container.journal() == nil)
+    }
+
+    /// Two that each take away what the other one keeps: whoever comes later finds it gone, and puts its own back.
+    @Test func aStoreWhoseOtherIsGoneKeepsItsName() throws {
+        try makeStore(at: legacy)
+        let before = try legacy.directory.identity(legacy.name.database)
+        #expect(throws: StoreTransfer.RetryReason.self) {
+            _ = try StoreTransfer(
+                transfer(.discard), source: legacy, container: container,
+                options: .init(
+                    deadline: Deadline(after: .zero), drain: OpenerGracePeriod(quiet: .zero, longest: .zero),
+                    assumeClosed: false,
+                    opaque: false, published: {}),
+                isStillWanted: { true }, keepsOther: { false }, report: { _ in }
+            ).run()
+        }
+        #expect(try legacy.directory.identity(legacy.name.database) == before)
+        #expect(try legacy.directory.names() == ["Notes.sqlite"])
+        #expect(try container.journal() == nil)
+    }
+
+    /// The support folder had arrived, and undoing it was interrupted too: it stayed behind in the group container.
+    @Test func aSupportFolderComesBackHoweverOftenUndoingIsInterrupted() throws {
+        try makeStore(at: legacy)
+        try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
+        let support = try legacy.directory.identity(legacy.name.support)
+        let transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
+        let places = try TransferPaths(transfer, source: legacy, container: container)
+        try legacy.directory.rename(legacy.name.database, to: places.hidden, in: legacy.directory, .refuse)
+        try legacy.directory.makeDirectory(legacy.name.database, mode: 0o700)
+        try legacy.directory.rename(legacy.name.support, to: legacy.name.support, in: container.directory, .refuse)
+        try container.write(
+            TransferJournal(
+                transfer: transfer,
+                state: .committing(database: transfer.database, support: support, receipt: nil)))
+
+        // Something stands in the way of the first attempt.
+        try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
+        let recovery = Recovery(container: container, report: { _ in })
+        #expect(throws: SystemError.self) { try recovery.run() }
+        try legacy.directory.removeDirectory(legacy.name.support)
+        try recovery.run()
+        #expect(try legacy.directory.identity(legacy.name.support) == support)
+        #expect(try legacy.directory.identity(legacy.name.database) == transfer.database)
+        #expect(try container.directory.names() == [".groupstore"])
+    }
+
+    /// Killed while a closed folder was open for its move, before that or behind it; the boot may number devices anew.
+    @Test(arguments: [false, true], [UInt64(0), 1000])
+    func aFolderThatWasOpenedIsClosed(hasArrived: Bool, renumberedBy: UInt64) throws {
+        try makeStore(at: legacy)
+        try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
+        var transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
+        transfer.support = try legacy.directory.identity(legacy.name.support)
+        transfer.sourceDirectory = legacy.directory.identity
+        transfer.destinationDirectory = container.directory.identity
+        transfer.sourceDirectory?.device += renumberedBy
+        transfer.destinationDirectory?.device += renumberedBy
+        transfer.database.device += renumberedBy
+        transfer.support?.device += renumberedBy
+        transfer.closedSupport = transfer.support
+        let group = container.directory
+        let name = legacy.name
+        if hasArrived {
+            for part in [name.support, name.database] {
+                try legacy.directory.rename(part, to: part, in: group, .refuse)
+            }
+        }
+        try container.write(
+            TransferJournal(
+                transfer: transfer,
+                state: .committing(database: transfer.database, support: transfer.support, receipt: nil)))
+        try Recovery(container: container, report: { _ in }).run()
+        let place = hasArrived ? group : legacy.directory
+        #expect(try place.status(name.support)?.permissions == 0o555)
+        #expect(try place.identity(name.database)?.inode == transfer.database.inode)
+        #expect(try container.journal() == nil)
+    }
+
+    /// Whatever has the name meanwhile: what the journal doesn't know keeps its mode.
+    @Test func aFolderThatNobodyOpenedStaysOpen() throws {
+        try makeStore(at: legacy)
+        for name in [legacy.name.support, "other"] { try legacy.directory.makeDirectory(name, mode: 0o755) }
+        var transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
+        transfer.sourceDirectory = legacy.directory.identity
+        transfer.destinationDirectory = container.directory.identity
+        transfer.closedSupport = try legacy.directory.identity("other")
+        try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
+        try Recovery(container: container, report: { _ in }).run()
+        #expect(try legacy.directory.status(legacy.name.support)?.permissions == 0o755)
+        #expect(try legacy.directory.status("other")?.permissions == 0o755)
+    }
+
+    /// SQLite was interrupted while it turned write-ahead logging on: the header says so already, and the journal
+    /// beside it takes that back when the next program opens the store.
+    @Test func aHeaderBesideAHotJournalIsNotBelieved() throws {
+        try makeStore(at: legacy)
+        let working = StoreLocation(directory: legacy.directory, name: try #require(StoreName("Other.sqlite")))
+        try makeStore(at: working)
+        let queue = try DatabaseQueue(path: working.path.string)
+        try queue.writeWithoutTransaction { database in
+            try database.execute(sql: "PRAGMA journal_mode = PERSIST; PRAGMA cache_size = 1; BEGIN")
+            try database.execute(sql: "CREATE TABLE more (x); INSERT INTO note VALUES (zeroblob(100000))")
+            for (from, to) in [
+                (working.name.database, legacy.name.database), (working.name.journal, legacy.name.journal),
+            ] {
+                let bytes = try DurableFile.read(from, in: legacy.directory) ?? []
+                try DurableFile.write(bytes, as: to, in: legacy.directory, mode: 0o644)
+            }
+            try database.execute(sql: "ROLLBACK")
+        }
+        try queue.close()
+        let file = try legacy.directory.open(legacy.name.database, flags: O_RDWR)
+        try file.write([2, 2], at: 18)
+        try #require(try StoreSnapshot(legacy).journalIsHot)
+
+        #expect(try JournalMode.writeAhead(at: legacy))
+        #expect(try StoreSnapshot(legacy).journal == nil)
+        #expect(try StoreSnapshot(legacy).header?.journalMode == .writeAhead)
+    }
+}
