@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A client of the groupstore agent in one file, with Python's standard library alone (3.9 or later). Copy it.
+"""A client of the groupstore agent in one file that needs only Python's standard library (3.9 or later). Copy it.
 
 Blocking:
 
@@ -11,18 +11,18 @@ With asyncio:
 
     async for event in groupstore.AsyncChanges("group.com.example.notes/Notes.sqlite", tables=["ZNOTE"]): ...
 
-Of a store that keeps a history (`groupstore history enable`) only what others wrote, with the rows where they are few:
+Only other writers' changes, with the rows if they are few, of a store that keeps a history (`groupstore history enable`):
 
     for event in groupstore.Changes("group.com.example.notes/Notes.sqlite", except_authors=["me"], rows=True): ...
 
-Without `since` the first event is a Reset (reason "subscribed"): whoever reads the store from then on misses nothing.
-Both stay subscribed whatever becomes of the agent: a connection that ends is made anew, at first at once, later every
-two seconds, and goes on from the last event that was handed out. What happened meanwhile is told as one change, or as a
-Reset: then what you know is stale. To go on in another process, keep an event's token once you have done what it asks
-for, and give it as `since`: each change is told at least once.
+Without `since`, the first event is a Reset (reason "subscribed"): a program that reads the store after it misses nothing.
+Both classes stay subscribed across restarts of the agent. They reopen a lost connection, first at once, later every two
+seconds, and continue after the last event that was returned. Changes in between arrive as one change or as a Reset; after
+a Reset, everything you know is stale. To continue in another process, save an event's token once you have handled the
+event, and pass it as `since`: each change is then delivered at least once.
 
-Run as a program, it prints one JSON object an event: groupstore.py [--async] [--since TOKEN] [--tables A,B] STORE,
-and what else --help shows.
+Run as a program, it prints one JSON object per event: groupstore.py [--async] [--since TOKEN] [--tables A,B] STORE.
+See --help for more options.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ import time
 from dataclasses import asdict, dataclass
 from typing import List, Optional, Union
 
-LONGEST_LINE = 32768
-CONNECT_TIME = 5.0
+MAX_LINE_LENGTH = 32768
+CONNECT_TIMEOUT = 5.0
 
 
-# --- What a subscriber is told ------------------------------------------------------------------------------------
+# --- Events -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that has a store open. `pid` is 0 where it isn't known."""
+    """A process that has a store open. `pid` is 0 if it isn't known."""
 
     pid: int
     program: str
@@ -55,9 +55,10 @@ class Holder:
 
 @dataclass(frozen=True)
 class Changed:
-    """Something was committed, and whoever reads the store now finds it. `complete`: no other table was written.
+    """A transaction was committed, and is visible to a reader from now on.
 
-    `rows`: all rows that changed and are wanted; None where that wasn't asked for, or isn't known, or they are many.
+    `tables`: the changed tables, or None if they aren't known. `complete`: no other table was changed.
+    `rows`: all changed rows that the subscription selects. None if they weren't requested, aren't known or are too many.
     """
 
     token: str
@@ -68,7 +69,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Relocating:
-    """A legacy store is about to become this one. Lasts until Relocated, Abandoned, Reset or Disconnected."""
+    """A legacy store is about to become this one. The state lasts until Relocated, Abandoned, Reset or Disconnected."""
 
     token: str
     waiting_for: List[Holder]
@@ -76,7 +77,7 @@ class Relocating:
 
 @dataclass(frozen=True)
 class Relocated:
-    """The store is at `to` now: open it there."""
+    """The store was relocated: open it at `to`."""
 
     token: str
     origin: str
@@ -85,16 +86,16 @@ class Relocated:
 
 @dataclass(frozen=True)
 class Migrated:
-    """The store is of another version of its model: read everything anew, if this program knows that version."""
+    """The store has another model version now: read everything again, if this program knows that version."""
 
     token: str
-    from_model: Optional[str]  # None where it was of no known version
+    from_model: Optional[str]  # None if the former version is unknown
     to_model: str
 
 
 @dataclass(frozen=True)
 class Abandoned:
-    """What Relocating announced is over, and moved nothing."""
+    """The relocation announced by Relocating ended and moved nothing."""
 
     token: str
     outcome: str
@@ -103,7 +104,7 @@ class Abandoned:
 
 @dataclass(frozen=True)
 class Reset:
-    """What you know is stale: read everything anew."""
+    """Everything you know is stale: read it again."""
 
     token: str
     reason: str
@@ -111,15 +112,15 @@ class Reset:
 
 @dataclass(frozen=True)
 class Disconnected:
-    """There is no agent. It is looked for; nothing that happens meanwhile is missed without a Reset.
+    """There is no agent. The client keeps trying to connect; no later change is missed without a Reset.
 
-    Lasts until Connected or Reset.
+    The state lasts until Connected or Reset.
     """
 
 
 @dataclass(frozen=True)
 class Connected:
-    """What Disconnected told of is over: what happened meanwhile comes next, as a Changed or as a Reset."""
+    """The agent is back. Whatever happened meanwhile comes next, as a Changed or as a Reset."""
 
     token: str
 
@@ -128,7 +129,7 @@ Event = Union[Changed, Relocating, Relocated, Migrated, Abandoned, Reset, Discon
 
 
 class Refused(Exception):
-    """The agent answered with an error: asking again won't help."""
+    """The agent replied with an error; repeating the request won't help."""
 
     def __init__(self, error):
         self.code = error.get("code", "unknown")
@@ -139,7 +140,7 @@ class Refused(Exception):
 
 
 class NoAgent(Exception):
-    """No agent answers there, or what answers is none."""
+    """No agent answers at the socket, or the program that answers isn't an agent."""
 
 
 def _holders(values):
@@ -147,14 +148,14 @@ def _holders(values):
 
 
 def _path(message, key):
-    """A path that isn't UTF-8 travels in base64, and comes out as os.fsdecode writes it."""
+    """Returns a path. One that isn't UTF-8 is sent in base64, and is returned as os.fsdecode writes it."""
     if key + "_b64" in message:
         return os.fsdecode(base64.b64decode(message[key + "_b64"]))
     return message.get(key, "")
 
 
 def _event(message) -> Optional[Event]:
-    """None for what a later agent may send and this client doesn't know."""
+    """Returns an event, or None for a message of a later agent that this client doesn't know."""
     kind, token = message.get("type"), message.get("token")
     if token is None:
         return None
@@ -173,11 +174,11 @@ def _event(message) -> Optional[Event]:
     return None
 
 
-# --- What both forms share: no input, no output --------------------------------------------------------------------
+# --- Shared by both forms: no input, no output ---------------------------------------------------------------------
 
 
 def socket_path() -> str:
-    """Where the agent listens. Raises NoAgent when the environment doesn't say."""
+    """Returns the agent's socket. Raises NoAgent if the environment doesn't name it."""
     explicit = os.environ.get("GROUPSTORE_SOCKET")
     if explicit:
         return explicit
@@ -192,10 +193,10 @@ def _line(message) -> bytes:
 
 
 class _NotUnderstood(ConnectionError):
-    """What was said is not this protocol."""
+    """The peer doesn't speak this protocol."""
 
     def __init__(self):
-        super().__init__("what answers is no agent")
+        super().__init__("the program that answers isn't an agent")
 
 
 def _parse(line: bytes):
@@ -210,10 +211,10 @@ def _parse(line: bytes):
     return message
 
 
-def _understood(take, message):
-    """What `take` makes of it. It looks for what an agent says, and finds anything else by stumbling over it."""
+def _understood(parse, message):
+    """Returns the result of `parse`. Any error while parsing means that the message is malformed."""
     try:
-        return take(message)
+        return parse(message)
     except (AttributeError, LookupError, TypeError, ValueError):
         raise _NotUnderstood from None
 
@@ -223,21 +224,21 @@ def _refusal(message):
 
 
 class _Subscription:
-    """What is to be asked, and what answers mean."""
+    """The request, and the interpretation of replies."""
 
     FILTERS = ("tables", "entities", "operations", "authors", "except_authors")
-    WISHES = ("rows", "durable")
-    REFUSALS = ("detail",)
+    FLAGS = ("rows", "durable")
+    NEGATED_FLAGS = ("detail",)
 
-    def __init__(self, store, since, tables, path, wishes):
-        unknown = set(wishes).difference(self.FILTERS, self.WISHES, self.REFUSALS)
+    def __init__(self, store, since, tables, path, options):
+        unknown = set(options).difference(self.FILTERS, self.FLAGS, self.NEGATED_FLAGS)
         if unknown:
             raise TypeError(f"unknown: {', '.join(sorted(unknown))}")
         self.store = os.fsencode(store)
         self.token = since
-        self.wishes = {**wishes, "tables": tables}
+        self.options = {**options, "tables": tables}
         self.path = path or socket_path()
-        self.is_told = False  # that there is no agent
+        self.has_reported_loss = False
         self.failures = 0
 
     def request(self) -> bytes:
@@ -249,63 +250,63 @@ class _Subscription:
         if self.token is not None:
             message["since"] = self.token
         for name in self.FILTERS:
-            if self.wishes.get(name) is not None:
-                message[name] = list(self.wishes[name])
-        for name in self.WISHES:
-            if self.wishes.get(name):
+            if self.options.get(name) is not None:
+                message[name] = list(self.options[name])
+        for name in self.FLAGS:
+            if self.options.get(name):
                 message[name] = True
-        for name in self.REFUSALS:
-            if not self.wishes.get(name, True):
+        for name in self.NEGATED_FLAGS:
+            if not self.options.get(name, True):
                 message[name] = False
         return _line(message)
 
-    def take(self, message) -> Optional[Event]:
-        """The event to hand out, if any. Raises Refused."""
+    def receive(self, message) -> Optional[Event]:
+        """Returns the event to deliver, if any. Raises Refused."""
         if message.get("ok") is False:
             raise _understood(_refusal, message)
         if not isinstance(message.get("token", ""), (str, type(None))):
             raise _NotUnderstood
         if message.get("ok") is True:
-            was_told = self.is_told
-            self.is_told, self.failures = False, 0
+            had_reported_loss = self.has_reported_loss
+            self.has_reported_loss, self.failures = False, 0
             if self.token is not None:
-                return Connected(self.token) if was_told else None
+                return Connected(self.token) if had_reported_loss else None
             self.token = message.get("token", "")
             return Reset(self.token, "subscribed")
         event = _understood(_event, message)
-        # A bookmark is no event, and moves the token all the same.
+        # A bookmark isn't an event, but it advances the token.
         if message.get("token") is not None:
             self.token = message["token"]
         return event
 
     def lost(self) -> Optional[Disconnected]:
-        if self.is_told:
+        if self.has_reported_loss:
             return None
-        self.is_told = True
+        self.has_reported_loss = True
         return Disconnected()
 
     def pause(self) -> float:
-        """Seconds until the next try: many clients of one agent don't come back in the same instant."""
-        longest = min(2.0, 0.05 * 2 ** min(self.failures, 10))
+        """Returns the seconds until the next attempt, randomized so that an agent's clients don't reconnect all at once."""
+        maximum = min(2.0, 0.05 * 2 ** min(self.failures, 10))
         self.failures += 1
-        return random.uniform(longest / 2, longest)
+        return random.uniform(maximum / 2, maximum)
 
 
 # --- Blocking ----------------------------------------------------------------------------------------------------
 
 
 class Changes:
-    """A store's events, one after the other; iterating ends only with `close`, which any thread may call.
+    """A store's events, one after another. Iteration ends only with `close`, which any thread may call.
 
-    `store`: GROUP_ID/NAME. `since`: a token, to be told first of what happened after it; without one the first event is a
-    Reset. `tables`: leave out changes that are known to be of other tables. `detail=False`: which tables change need not be
-    found out, and a change is told sooner. Where the store keeps a history, `entities`,
-    `operations` (insert, update, delete), `authors` and `except_authors` leave out changes by their rows, `rows=True` asks
-    for these, and `durable=True` for tokens that are good with any agent. Raises Refused when the agent refuses.
+    `store`: GROUP_ID/NAME. `since`: a token after which to begin; without it, the first event is a Reset.
+    `tables`: leaves out changes that are known to affect only other tables. `detail=False`: the agent doesn't determine
+    which tables changed, and publishes sooner. If the store keeps a history, `entities`, `operations` (insert, update,
+    delete), `authors` and `except_authors` leave out changes by their rows, `rows=True` adds the rows, and `durable=True`
+    requests tokens that are valid with any agent. Raises Refused if the agent refuses the subscription.
     """
 
-    def __init__(self, store, since=None, tables=None, path=None, **wishes):
-        self._subscription = _Subscription(store, since, tables, path, wishes)
+    def __init__(self, store, since=None, tables=None, path=None, **options):
+        self._subscription = _Subscription(store, since, tables, path, options)
         self._socket = None
         self._unread = None
         self._is_closed = False
@@ -313,7 +314,7 @@ class Changes:
 
     @property
     def token(self) -> Optional[str]:
-        """Of the last event that was handed out, or further where what followed is left out."""
+        """The token of the last event that was returned, or a later one if the following events are left out."""
         return self._subscription.token
 
     def __iter__(self):
@@ -332,7 +333,7 @@ class Changes:
         return event
 
     def next(self, timeout: Optional[float] = None) -> Optional[Event]:
-        """The next event; None when none came in that many seconds, or after `close`."""
+        """Returns the next event, or None if none came within `timeout` seconds, or after `close`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._is_closed:
             left = None if deadline is None else deadline - time.monotonic()
@@ -345,7 +346,7 @@ class Changes:
                 event = self._receive(left)
             except socket.timeout:
                 if self._unread is None:
-                    self._drop()  # before all of the request was sent
+                    self._drop()  # before the whole request was sent
                 return None
             except (OSError, ValueError):
                 if self._is_closed:
@@ -356,7 +357,7 @@ class Changes:
                 raise
             if event is not None:
                 return event
-        # Closed while it was being connected.
+        # Closed while it was connecting.
         self._drop()
         return None
 
@@ -368,8 +369,8 @@ class Changes:
     def _connect(self, left):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket = connection
-        # With a time-out it never waits: an agent that takes nobody is tried again, and close() ends that.
-        connection.settimeout(CONNECT_TIME if left is None else min(left, CONNECT_TIME))
+        # With a timeout, connect doesn't block: if the agent accepts nobody it is retried, and close() ends that.
+        connection.settimeout(CONNECT_TIMEOUT if left is None else min(left, CONNECT_TIMEOUT))
         connection.connect(self._subscription.path)
         connection.sendall(self._subscription.request())
         self._unread = bytearray()
@@ -379,10 +380,10 @@ class Changes:
         connection, unread = self._socket, self._unread
         if connection is None or unread is None or self._is_closed:
             raise ConnectionError("closed")
-        # A line in two parts may take two time-outs: what came of it is kept.
+        # A line may arrive in parts across several timeouts, so the parts are kept.
         end = unread.find(b"\n")
         if end < 0:
-            if len(unread) >= LONGEST_LINE:
+            if len(unread) >= MAX_LINE_LENGTH:
                 raise ConnectionError("the agent sent a line without an end")
             connection.settimeout(left)
             more = connection.recv(65536)
@@ -392,7 +393,7 @@ class Changes:
             return None
         line = bytes(unread[: end + 1])
         del unread[: end + 1]
-        return self._subscription.take(_parse(line))
+        return self._subscription.receive(_parse(line))
 
     def _lost(self, deadline):
         self._drop()
@@ -408,7 +409,7 @@ class Changes:
         connection, self._socket, self._unread = self._socket, None, None
         if connection is not None:
             try:
-                # Whoever waits in another thread hears of the end.
+                # Wakes a thread that waits on the connection.
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
@@ -416,7 +417,7 @@ class Changes:
 
 
 def ask(operation, timeout=30.0, path=None, **members):
-    """Asks once: the reply, and the rows before it, as dictionaries. Raises Refused, NoAgent.
+    """Sends one request. Returns the reply, and the rows before it, as dictionaries. Raises Refused, NoAgent.
 
     reply, rows = groupstore.ask("status")
     """
@@ -426,7 +427,7 @@ def ask(operation, timeout=30.0, path=None, **members):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
 
         def receive():
-            # All of it has one time-out, however slowly its parts come.
+            # One timeout applies to the whole reply, however slowly its parts arrive.
             if deadline is not None:
                 connection.settimeout(max(0.001, deadline - time.monotonic()))
             more = connection.recv(65536)
@@ -442,7 +443,7 @@ def ask(operation, timeout=30.0, path=None, **members):
             connection.sendall(_line({"id": 1, "op": operation, **members}))
             while True:
                 end = unread.find(b"\n")
-                if end < 0 and len(unread) >= LONGEST_LINE:
+                if end < 0 and len(unread) >= MAX_LINE_LENGTH:
                     raise ConnectionError("the agent sent a line without an end")
                 if end < 0:
                     unread += receive()
@@ -465,20 +466,20 @@ def ask(operation, timeout=30.0, path=None, **members):
 
 
 class AsyncChanges:
-    """As `Changes`, for `async for`. `aclose`, or leaving an `async with`, ends it.
+    """Like `Changes`, for `async for`. `aclose`, or leaving an `async with`, ends it.
 
-    An `__anext__` that is cancelled, as by a time-out, ends nothing: the next one goes on.
+    Cancelling an `__anext__`, for example by a timeout, ends nothing: the next one continues.
     """
 
-    def __init__(self, store, since=None, tables=None, path=None, **wishes):
+    def __init__(self, store, since=None, tables=None, path=None, **options):
         self._reader = None
         self._writer = None
-        self._subscription = _Subscription(store, since, tables, path, wishes)
+        self._subscription = _Subscription(store, since, tables, path, options)
         self._is_closed = False
 
     @property
     def token(self) -> Optional[str]:
-        """Of the last event that was handed out, or further where what followed is left out."""
+        """The token of the last event that was returned, or a later one if the following events are left out."""
         return self._subscription.token
 
     def __aiter__(self):
@@ -512,13 +513,13 @@ class AsyncChanges:
         try:
             if self._reader is None:
                 self._reader, self._writer = await asyncio.wait_for(
-                    asyncio.open_unix_connection(self._subscription.path, limit=2 * LONGEST_LINE), CONNECT_TIME
+                    asyncio.open_unix_connection(self._subscription.path, limit=2 * MAX_LINE_LENGTH), CONNECT_TIMEOUT
                 )
                 if self._is_closed:
                     self._drop()
                     return None
                 self._writer.write(self._subscription.request())
-            return self._subscription.take(_parse(await self._reader.readline()))
+            return self._subscription.receive(_parse(await self._reader.readline()))
         except (OSError, ValueError, asyncio.TimeoutError):
             self._drop()
             if self._is_closed:
@@ -534,19 +535,19 @@ class AsyncChanges:
             try:
                 writer.close()
             except RuntimeError:
-                pass  # the event loop has gone, and the connection with it
+                pass  # the event loop is closed, and the connection with it
 
 
 # --- As a program --------------------------------------------------------------------------------------------------
 
 
-def _say(event):
+def _print_event(event):
     print(json.dumps({"event": type(event).__name__, **asdict(event)}), flush=True)
 
 
-async def _say_all(changes):
+async def _print_events(changes):
     async for event in changes:
-        _say(event)
+        _print_event(event)
 
 
 def main():
@@ -557,22 +558,22 @@ def main():
     parser.add_argument("--since", metavar="TOKEN")
     for name in _Subscription.FILTERS:
         parser.add_argument("--" + name.replace("_", "-"), metavar="A,B")
-    for name in _Subscription.WISHES:
+    for name in _Subscription.FLAGS:
         parser.add_argument("--" + name, action="store_true")
-    for name in _Subscription.REFUSALS:
+    for name in _Subscription.NEGATED_FLAGS:
         parser.add_argument("--no-" + name, action="store_false", dest=name)
     parser.add_argument("--async", action="store_true", dest="is_async", help="use asyncio")
-    words = parser.parse_args()
-    wishes = {name: getattr(words, name) for name in _Subscription.WISHES + _Subscription.REFUSALS}
+    arguments = parser.parse_args()
+    options = {name: getattr(arguments, name) for name in _Subscription.FLAGS + _Subscription.NEGATED_FLAGS}
     for name in _Subscription.FILTERS:
-        names = getattr(words, name)
-        wishes[name] = names.split(",") if names else None
+        names = getattr(arguments, name)
+        options[name] = names.split(",") if names else None
     try:
-        if words.is_async:
-            asyncio.run(_say_all(AsyncChanges(words.store, words.since, **wishes)))
+        if arguments.is_async:
+            asyncio.run(_print_events(AsyncChanges(arguments.store, arguments.since, **options)))
         else:
-            for event in Changes(words.store, words.since, **wishes):
-                _say(event)
+            for event in Changes(arguments.store, arguments.since, **options):
+                _print_event(event)
     except (Refused, NoAgent) as error:
         sys.exit(f"groupstore.py: {error}")
     except KeyboardInterrupt:

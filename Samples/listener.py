@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Hears of every change of a shared store, with Python's standard library alone.
+"""Prints every change of a shared store, with Python's standard library alone.
 
 usage: listener.py GROUP_ID/NAME
 
-Stays subscribed across restarts of the agent: it gives the last token it was sent, and is told by a "reset" when
-what happened in between can't be known.
+Stays subscribed across restarts of the agent: it sends the last token that it received, and the agent sends a "reset" if
+it can't tell what happened in between.
 """
 
 import base64
@@ -16,7 +16,7 @@ import time
 
 
 class Refused(Exception):
-    """The agent answered with an error; asking again won't help."""
+    """The agent replied with an error; repeating the request won't help."""
 
 
 def socket_path():
@@ -29,7 +29,7 @@ def subscribe_request(store, token):
     try:
         request["store"] = store.decode("utf-8")
     except UnicodeDecodeError:
-        # JSON is UTF-8: a name that isn't travels as base64.
+        # JSON is UTF-8: a name that isn't is sent in base64.
         request["store_b64"] = base64.b64encode(store).decode("ascii")
     if token:
         request["since"] = token
@@ -78,7 +78,7 @@ def listen(store):
                     print(text, flush=True)
         except (ConnectionError, FileNotFoundError) as error:
             print(f"no agent: {error}", file=sys.stderr, flush=True)
-        # There is nothing to wait on while no agent is there; ask seldom.
+        # No event announces a new agent, so retry with increasing pauses.
         time.sleep(pause)
         pause = min(pause * 2, 10)
 

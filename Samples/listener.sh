@@ -1,13 +1,13 @@
 #!/bin/sh
-# Hears of every change of a shared store, with nc and jq.
+# Prints every change of a shared store, with nc and jq.
 # usage: listener.sh GROUP_ID/NAME
 set -eu
 
 store=${1:?"usage: listener.sh GROUP_ID/NAME"}
 socket=${GROUPSTORE_SOCKET:-${XDG_RUNTIME_DIR:?"set GROUPSTORE_SOCKET or XDG_RUNTIME_DIR"}/groupstore/agent.sock}
 
-# nc stays connected after its input has ended. jq -n with inputs ends when the agent does; the agent's refusal
-# ends it at once, with status 5.
+# nc stays connected after the end of its input. jq -n with inputs ends when the agent does; a refusal by the agent ends
+# it at once, with status 5.
 jq -nc --arg store "$store" '{id: 1, op: "subscribe", store: $store}' |
     nc -U "$socket" |
     jq -nr --unbuffered '

@@ -6,7 +6,7 @@ import StoreMigration
 import StoreRelocation
 import SystemPackage
 
-/// What the agent was told to serve.
+/// The agent's configuration: the stores that it serves.
 package struct Configuration: Sendable, Equatable {
     package struct Group: Sendable, Equatable {
         package var identifier: GroupIdentifier
@@ -23,9 +23,9 @@ package struct Configuration: Sendable, Equatable {
         package func store(named name: FilePath.Component) -> Store? { stores.first { $0.name.database == name } }
     }
 
-    /// Row changes are recorded, as `groupstore history enable` does it.
+    /// The settings for recording row changes, as `groupstore history enable` does.
     package struct History: Sendable, Equatable {
-        /// Older ones are purged unless a named subscriber needs them; nil: all are kept.
+        /// Older changes are purged unless a named subscriber needs them; nil keeps all.
         package var keep: Duration?
 
         package init(keep: Duration? = nil) { self.keep = keep }
@@ -33,17 +33,17 @@ package struct Configuration: Sendable, Equatable {
 
     package struct Store: Sendable, Equatable {
         package var name: StoreName
-        /// Where it may have been until now, absolute paths.
+        /// The absolute paths at which it may still be.
         package var legacy: [FilePath]
         package var onConflict: RelocationRequest.ConflictPolicy
         package var retirement: Transfer.Retirement
-        /// Nil: the agent doesn't see to it; what was enabled stays.
+        /// The history settings; nil if the agent doesn't manage the history. A history that was enabled stays.
         package var history: History?
-        /// How long no part of a store that is being copied in may have come before it counts as whole.
+        /// The time without a new file after which a store that is being copied in counts as whole.
         package var settle: Duration
-        /// A store of an older version of its model is migrated, when it is relocated or where it is; nil for none.
+        /// The migration of a store of an older model version, when it is relocated or in place; nil for none.
         package var migration: MigrationRequest?
-        /// How a store that arrives keeps its log; nil: as it did.
+        /// The journal mode of an arriving store; nil leaves it unchanged.
         package var journalMode: DatabaseHeader.JournalMode?
 
         package init(
@@ -61,14 +61,14 @@ package struct Configuration: Sendable, Equatable {
         }
     }
 
-    /// Nil: the place that `AgentSocket` finds.
+    /// The socket's path; nil for the one that `AgentSocket` finds.
     package var socket: FilePath?
-    /// What users may ask for besides the agent's own and root, who may ask for everything.
+    /// The roles of users other than the agent's own and root, who may request everything.
     package var allowed: [uid_t: Set<Role>]
-    /// How many connections one user may have at a time.
+    /// The maximum number of connections per user.
     package var connectionsPerUser: Int
     package var subscriptions = SubscriptionLimits()
-    /// How long presenters get to let go of a store.
+    /// The time that presenters get to release a store.
     package var claimDeadline: Duration
     package var groups: [Group]
 
@@ -84,16 +84,17 @@ package struct Configuration: Sendable, Equatable {
         self.groups = groups
     }
 
-    /// A thousand subscribers, and some who look at them.
+    /// Enough for a thousand subscribers, and some programs that monitor them.
     package static let defaultConnectionsPerUser = 1100
 
-    /// What a store is migrated to that is at `path`, in a group's directory or at a legacy place; nil when nothing is said.
+    /// Returns the migration of the store at `path`, in a group's directory or at a legacy path; nil if none is
+    /// configured.
     package func migration(of path: FilePath) -> MigrationRequest? {
         guard let identity = FileStatus(following: path)?.identity else { return nil }
         for group in groups {
             for store in group.stores {
-                let places = [group.directory.appending(store.name.database)] + store.legacy
-                guard places.contains(where: { FileStatus(following: $0)?.identity == identity }) else {
+                let paths = [group.directory.appending(store.name.database)] + store.legacy
+                guard paths.contains(where: { FileStatus(following: $0)?.identity == identity }) else {
                     continue
                 }
                 return store.migration
@@ -105,18 +106,18 @@ package struct Configuration: Sendable, Equatable {
     package func group(_ identifier: String) -> Group? { groups.first { $0.identifier.rawValue == identifier } }
 }
 
-/// What is wrong with a configuration, and where.
+/// An error in a configuration, and its place.
 package struct ConfigurationError: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable {
         case invalid
-        /// It is as it should be, but this user may not do what it asks for.
+        /// It is valid, but this user may not do what it requires.
         case notPermitted
     }
 
     package let kind: Kind
     /// The file, or `command line`.
     package let source: String
-    /// Counted from 1; nil when the whole file is meant.
+    /// The line, counted from 1; nil for the whole file.
     package let line: Int?
     package let message: String
     package let remedy: String

@@ -4,8 +4,8 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// Puts a configuration together, and refuses what contradicts itself: one file that two entries claim, one directory
-/// for two groups, a place where no directory can be.
+/// Assembles a configuration, and rejects contradictions: a file that two entries claim, a directory of two groups, a
+/// path where no directory can be.
 package struct ConfigurationBuilder {
     package var configuration = Configuration()
     private let source: String
@@ -21,11 +21,11 @@ package struct ConfigurationBuilder {
         _ identifier: GroupIdentifier, directory: FilePath, isExplicit: Bool, line: Int?
     ) throws(ConfigurationError) {
         if configuration.group(identifier.rawValue) != nil {
-            throw error(line, "the group \(identifier) is there twice", "put all its stores into one entry")
+            throw error(line, "the group \(identifier) is configured twice", "put all its stores into one entry")
         }
         if let other = directories.updateValue(identifier.rawValue, forKey: Self.resolved(directory)) {
             throw error(
-                line, "\(PrintablePath(directory)) is the directory of \(other) too", "give each group its own")
+                line, "\(PrintablePath(directory)) is already the directory of \(other)", "give each group its own")
         }
         lines[identifier] = line
         if isExplicit { explicit.insert(identifier) }
@@ -33,7 +33,7 @@ package struct ConfigurationBuilder {
             Configuration.Group(identifier: identifier, directory: directory, stores: []))
     }
 
-    /// Adds it to the group that was added last.
+    /// Adds the store to the group that was added last.
     package mutating func add(_ store: Configuration.Store, line: Int?) throws(ConfigurationError) {
         guard let group = configuration.groups.last else { return }
         let path = group.directory.appending(store.name.database)
@@ -41,7 +41,7 @@ package struct ConfigurationBuilder {
         configuration.groups[configuration.groups.count - 1].stores.append(store)
     }
 
-    /// Adds it to the store that was added last.
+    /// Adds the path to the store that was added last.
     package mutating func add(legacy path: FilePath, line: Int?) throws(ConfigurationError) {
         guard let group = configuration.groups.indices.last,
             let store = configuration.groups[group].stores.indices.last
@@ -53,14 +53,14 @@ package struct ConfigurationBuilder {
         configuration.groups[group].stores[store].legacy.append(path)
     }
 
-    private mutating func claim(_ path: FilePath, _ what: String, _ line: Int?) throws(ConfigurationError) {
-        guard let other = files.updateValue(what, forKey: Self.resolved(path)) else { return }
+    private mutating func claim(_ path: FilePath, _ owner: String, _ line: Int?) throws(ConfigurationError) {
+        guard let other = files.updateValue(owner, forKey: Self.resolved(path)) else { return }
         throw error(
-            line, "two stores for one file: \(PrintablePath(path)) is \(other) and \(what)", "remove one of the two")
+            line, "two stores for one file: \(PrintablePath(path)) is \(other) and \(owner)", "remove one of the two")
     }
 
-    /// The same place by the name that it has when all symbolic links on the way to it are followed; the last
-    /// component, which may be a link that a relocation left, is not.
+    /// Returns the path with all symbolic links resolved except in the last component, which may be a link that a
+    /// relocation left.
     private static func resolved(_ path: FilePath) -> FilePath {
         guard let name = path.lastComponent else { return path }
         let parent = path.removingLastComponent()
@@ -69,7 +69,7 @@ package struct ConfigurationBuilder {
         return FilePath(platformString: real).appending(name)
     }
 
-    /// The whole, its directories looked at.
+    /// Checks the directories and returns the configuration.
     package func finished() throws(ConfigurationError) -> Configuration {
         guard !configuration.groups.isEmpty else {
             throw error(nil, "no group to serve", "add one to groups:, or name it with --group ID=DIR")
@@ -81,7 +81,7 @@ package struct ConfigurationBuilder {
     private func check(_ group: Configuration.Group) throws(ConfigurationError) {
         let line = lines[group.identifier] ?? nil
         let path = PrintablePath(group.directory)
-        switch Self.look(group.directory) {
+        switch Self.entry(at: group.directory) {
         case .directory:
             let moves = group.stores.contains { !$0.legacy.isEmpty }
             guard group.directory.withPlatformString({ access($0, moves ? R_OK | W_OK | X_OK : R_OK | X_OK) }) == 0
@@ -94,7 +94,7 @@ package struct ConfigurationBuilder {
             throw error(line, "\(path) is not a directory", "name a directory")
         case .nothing where explicit.contains(group.identifier):
             let parent = group.directory.removingLastComponent()
-            switch Self.look(parent) {
+            switch Self.entry(at: parent) {
             case .directory: break
             case .nothing:
                 throw error(
@@ -107,9 +107,9 @@ package struct ConfigurationBuilder {
         }
     }
 
-    private enum Sight { case directory, somethingElse, nothing }
+    private enum Entry { case directory, somethingElse, nothing }
 
-    private static func look(_ path: FilePath) -> Sight {
+    private static func entry(at path: FilePath) -> Entry {
         var found = stat()
         guard path.withPlatformString({ stat($0, &found) }) == 0 else {
             return errno == ENOTDIR ? .somethingElse : .nothing

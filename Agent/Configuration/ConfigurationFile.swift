@@ -6,8 +6,8 @@ import StoreRelocation
 import SystemPackage
 import Yams
 
-/// The configuration file: YAML, strict. An unknown key, a value of the wrong type or a store that two entries claim
-/// is an error with its line; nothing is guessed.
+/// The configuration file: strict YAML. An unknown key, a value of the wrong type or a store that two entries claim is
+/// an error with its line. Nothing is guessed.
 package struct ConfigurationFile {
     package let path: FilePath
     let environment: [String: String]
@@ -18,8 +18,8 @@ package struct ConfigurationFile {
         self.environment = environment
     }
 
-    /// The file that is used when none is named: `groupstore/config.yaml` under `$XDG_CONFIG_HOME` (else
-    /// `~/.config`), else `/etc/groupstore/config.yaml`; nil when neither is there.
+    /// Returns the default file: `groupstore/config.yaml` under `$XDG_CONFIG_HOME` (else `~/.config`), else
+    /// `/etc/groupstore/config.yaml`; nil if neither exists.
     package static func standardPath(environment: [String: String]) -> FilePath? {
         let home = environment["HOME"].map { FilePath($0).appending(".config") }
         let user = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? FilePath($0) : nil } ?? home
@@ -31,7 +31,7 @@ package struct ConfigurationFile {
 
     private func text() throws(ConfigurationError) -> String {
         do {
-            // Without waiting for a FIFO's other end.
+            // Opened without waiting for the other end of a FIFO.
             let file = try Descriptor(opening: path, flags: O_RDONLY | O_NONBLOCK)
             let bytes = try file.read(count: 1 << 20, at: 0, path: path)
             if let text = String(validating: bytes, as: UTF8.self) { return text }
@@ -68,11 +68,11 @@ package struct ConfigurationFile {
         } catch YamlError.scanner(_, let problem, let mark, _), YamlError.parser(_, let problem, let mark, _),
             YamlError.composer(_, let problem, let mark, _)
         {
-            throw invalid(mark.line, "not YAML: \(problem)", "mend the line; a tab can't indent")
+            throw invalid(mark.line, "not YAML: \(problem)", "fix the line; tabs can't indent")
         } catch YamlError.duplicatedKeysInMapping(let keys, let context) {
             throw invalid(
                 context.mark.line,
-                "\(keys.sorted().joined(separator: ", ")) is there twice in the entry that begins here", "keep one")
+                "duplicate key \(keys.sorted().joined(separator: ", ")) in the entry that begins here", "keep one")
         } catch {
             throw invalid(nil, "not YAML: \(error)", "see config.example.yaml")
         }
@@ -95,7 +95,8 @@ extension ConfigurationFile {
         if let path = section["path"] { builder.configuration.socket = try absolute(path) }
         if let node = section["connections-per-user"] {
             guard let count = Int(try string(node, "connections-per-user")), (1...1_000_000).contains(count) else {
-                throw invalid(node.line, "connections-per-user is no number of connections", "write 1 to 1000000")
+                throw invalid(
+                    node.line, "connections-per-user is not a valid number of connections", "write 1 to 1000000")
             }
             builder.configuration.connectionsPerUser = count
         }
@@ -117,7 +118,7 @@ extension ConfigurationFile {
             let section = try section(entry, "an entry of allow", keys: ["uid", "may"])
             let uid = try user(section.required("uid"), "uid")
             guard builder.configuration.allowed[uid] == nil else {
-                throw invalid(entry.line, "user \(uid) is there twice", "put all that they may into one entry")
+                throw invalid(entry.line, "user \(uid) is listed twice", "put all roles of the user into one entry")
             }
             var roles: Set<Role> = section["may"] == nil ? [.subscribe] : []
             if let may = section["may"] {
@@ -130,14 +131,14 @@ extension ConfigurationFile {
 
     private func user(_ node: Node, _ key: String) throws(ConfigurationError) -> uid_t {
         guard let uid = uid_t(try string(node, key)), uid != .max else {
-            throw invalid(node.line, "\(key) holds something that is no user's number", "write numbers: id -u")
+            throw invalid(node.line, "\(key) contains a value that is not a user ID", "write numbers: id -u")
         }
         return uid
     }
 
     private func count(_ node: Node, _ key: String) throws(ConfigurationError) -> Int {
         guard let count = Int(try string(node, key)), (1...1_000_000).contains(count) else {
-            throw invalid(node.line, "\(key) is no number of subscriptions", "write 1 to 1000000")
+            throw invalid(node.line, "\(key) is not a valid number of subscriptions", "write 1 to 1000000")
         }
         return count
     }
@@ -148,7 +149,7 @@ extension ConfigurationFile {
         let id = try string(idNode, "id")
         guard let identifier = GroupIdentifier(id) else {
             throw invalid(
-                idNode.line, "\(id) is no group identifier",
+                idNode.line, "\(id) is not a group identifier",
                 "letters, digits, '.', '-' and '_', such as group.com.example.notes")
         }
         let directory: FilePath

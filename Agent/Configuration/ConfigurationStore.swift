@@ -4,7 +4,7 @@ import StoreRelocation
 import SystemPackage
 import Yams
 
-/// What a configuration says of one store.
+/// Parses the entry of one store.
 extension ConfigurationFile {
     private static let storeKeys: Set<String> = [
         "name", "legacy", "on-conflict", "retire", "settle", "journal-mode", "history", "model", "mappings",
@@ -15,7 +15,7 @@ extension ConfigurationFile {
         let section = try section(node, "a store", keys: Self.storeKeys)
         let nameNode = try section.required("name")
         let text = try string(nameNode, "name")
-        guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.given) else {
+        guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.validated) else {
             throw invalid(
                 nameNode.line, "\(text) can't be a store's name",
                 "the name only, without a directory, and not -wal, -shm or -journal at its end")
@@ -32,7 +32,7 @@ extension ConfigurationFile {
         for path in try list(legacy, "legacy") { try builder.add(legacy: absolute(path), line: path.line) }
     }
 
-    /// What is done to stores of another version than the model's. Keys that mean nothing without it are errors.
+    /// Parses the keys about migration. Without `model` they are errors.
     private func migration(_ section: Section) throws(ConfigurationError) -> MigrationRequest? {
         guard let model = section["model"] else {
             for key in ["mappings", "on-incompatible", "default-store"] {
@@ -63,7 +63,7 @@ extension ConfigurationFile {
         return mode
     }
 
-    /// `true`, `false`, or a mapping with `keep`.
+    /// Parses `true`, `false`, or a mapping with `keep`.
     private func history(_ node: Node) throws(ConfigurationError) -> Configuration.History? {
         if node.scalar != nil {
             switch try string(node, "history") {

@@ -2,9 +2,9 @@ import Glibc
 import SystemPackage
 import Yams
 
-/// The values that a configuration is made of, and what is said of those that are none.
+/// Parses the values of a configuration, and reports invalid ones.
 extension ConfigurationFile {
-    /// A mapping whose keys were all known.
+    /// A mapping whose keys are all known.
     struct Section {
         let name: String
         let values: [String: Node]
@@ -47,7 +47,7 @@ extension ConfigurationFile {
 
     func string(_ node: Node, _ key: String) throws(ConfigurationError) -> String {
         guard let scalar = node.scalar, node.null == nil, !scalar.string.isEmpty else {
-            throw invalid(node.line, "\(key) is not a text", "write one value behind \(key):")
+            throw invalid(node.line, "\(key) is not a string", "write one value after \(key):")
         }
         return scalar.string
     }
@@ -66,16 +66,17 @@ extension ConfigurationFile {
     func duration(_ node: Node) throws(ConfigurationError) -> Duration {
         let text = try string(node, "the duration")
         guard let duration = Duration(configuration: text) else {
-            throw invalid(node.line, "\(text) is no duration", "a number with ms, s, m, h or d behind it, such as 30s")
+            throw invalid(node.line, "\(text) is not a duration", "a number followed by ms, s, m, h or d, such as 30s")
         }
         return duration
     }
 
-    /// `~` is the user's home; everything else begins at the root.
+    /// Returns an absolute path. `~` is the user's home directory; every other path must begin at the root.
     func absolute(_ node: Node) throws(ConfigurationError) -> FilePath {
         let text = try string(node, "the path")
         guard text.utf8.count < PATH_MAX else {
-            throw invalid(node.line, "the path has \(text.utf8.count) bytes, \(PATH_MAX - 1) at most", "shorten it")
+            throw invalid(
+                node.line, "the path has \(text.utf8.count) bytes; at most \(PATH_MAX - 1) are allowed", "shorten it")
         }
         if text == "~" || text.hasPrefix("~/") {
             guard let home = environment["HOME"], home.hasPrefix("/") else {
@@ -95,7 +96,8 @@ extension Node {
 }
 
 extension Duration {
-    /// A whole number with its unit: `500ms`, `30s`, `1m`, `2h`, `7d`. Nil for anything else, and beyond 366 days.
+    /// Parses a whole number with its unit: `500ms`, `30s`, `1m`, `2h`, `7d`. Returns nil for anything else, and beyond
+    /// 366 days.
     init?(configuration text: String) {
         let digits = text.prefix { $0.isASCII && $0.isNumber }
         guard let count = Int64(digits), count <= 31_622_400_000 else { return nil }

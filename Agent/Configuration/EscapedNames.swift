@@ -1,16 +1,16 @@
-/// Names as one option of the command line has them: separated by commas; a comma that belongs to a name has a backslash before
-/// it, and so has a backslash that stands before one of the two.
+/// A list of names in one command-line option: separated by commas, with a backslash before a comma in a name, and
+/// before a backslash that precedes a comma or a backslash.
 package enum EscapedNames {
     package static func names(_ text: String) -> [String] {
         var names: [String] = []
         var name = ""
-        var rest = text[...]
-        while let character = rest.popFirst() {
+        var remaining = text[...]
+        while let character = remaining.popFirst() {
             switch character {
             case ",":
                 names.append(name)
                 name = ""
-            case "\\" where rest.first == "," || rest.first == "\\": name.append(rest.removeFirst())
+            case "\\" where remaining.first == "," || remaining.first == "\\": name.append(remaining.removeFirst())
             default: name.append(character)
             }
         }

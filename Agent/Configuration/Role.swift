@@ -1,21 +1,21 @@
 import Glibc
 import LinuxSystem
 
-/// What a user other than the agent's own may ask for. None of them gives a right to a file: whatever is asked for, its user
-/// must have that by the file system's permissions (`Requester`).
+/// A kind of request that a user other than the agent's own may make. No role gives access to a file: the user needs
+/// that by the file system's permissions (`Requester`).
 package enum Role: String, Sendable, CaseIterable {
-    /// Hear of changes, read histories and the status, of stores that the user may read.
+    /// Receive changes, and read histories and the status, of stores that the user may read.
     case subscribe
     /// Present stores, and claim them.
     case present
-    /// Have configured stores relocated.
+    /// Request the relocation of configured stores.
     case relocate
 }
 
 extension Configuration {
-    /// What the user may ask for; nil: nothing, not even to connect.
+    /// Returns the user's roles; nil if the user may not even connect.
     ///
-    /// The agent's own user may ask for everything, and so may root: both could do all of it without the agent.
+    /// The agent's own user and root have all roles: both could do everything without the agent.
     package func roles(of user: uid_t, agent: uid_t = geteuid()) -> Set<Role>? {
         user == agent || user == 0 ? Set(Role.allCases) : allowed[user]
     }

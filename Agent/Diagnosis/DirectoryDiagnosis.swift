@@ -3,7 +3,7 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Whether stores can be relocated from or to a directory, and watched in it.
+/// Checks whether stores can be relocated from or to a directory, and watched in it.
 package struct DirectoryDiagnosis {
     private let path: FilePath
 
@@ -11,7 +11,7 @@ package struct DirectoryDiagnosis {
 
     private var name: String { PrintablePath(path).description }
 
-    /// Leaves nothing in the directory.
+    /// Returns the findings. Leaves nothing in the directory.
     package func findings() -> [Finding] {
         do throws(SystemError) {
             let directory = try Directory(path)
@@ -29,7 +29,7 @@ package struct DirectoryDiagnosis {
         switch error.errno {
         case .noSuchFileOrDirectory:
             Finding(
-                "directory", .warning, "\(name): not there yet; the agent waits for it",
+                "directory", .warning, "\(name): does not exist yet; the agent waits for it",
                 remedy: "if it should be there: mkdir -p -m 0700 DIRECTORY")
         case .permissionDenied, .notPermitted:
             Finding("directory", .problem(.notPermitted), "\(error)", remedy: "run this as the directory's owner")
@@ -54,7 +54,7 @@ package struct DirectoryDiagnosis {
         }
         if status.owner != geteuid(), geteuid() != 0 {
             return Finding(
-                "directory", .warning, "\(owner); a lease on a store takes its owner, and this is user \(geteuid())",
+                "directory", .warning, "\(owner); only a store's owner can lease it, and this is user \(geteuid())",
                 remedy: "run the agent as the stores' owner")
         }
         if status.permissions & 0o022 != 0, status.permissions & 0o1000 == 0 {
@@ -66,21 +66,21 @@ package struct DirectoryDiagnosis {
     }
 
     static func reach(_ fileSystem: FileSystem, _ name: String) -> Finding {
-        let place = "\(name): on \(fileSystem.name)"
+        let prefix = "\(name): on \(fileSystem.name)"
         return switch fileSystem.reach {
-        case .local: Finding("file_system", .fine, "\(place), of this machine")
+        case .local: Finding("file_system", .fine, "\(prefix), a local file system")
         case .network:
             Finding(
                 "file_system", .problem(.configuration),
-                "\(place), a network file system: other machines' programs are neither seen nor held off",
-                remedy: "keep shared stores on a file system of this machine")
+                "\(prefix), a network file system: programs on other machines are neither seen nor kept out",
+                remedy: "keep shared stores on a local file system")
         case .userSpace:
             Finding(
-                "file_system", .warning, "\(place), served by a program: leases and inotify may be missing",
-                remedy: "close all programs and relocate with --assume-closed; or use a file system of the kernel's")
+                "file_system", .warning, "\(prefix), served by a program: leases and inotify may be missing",
+                remedy: "close all programs and relocate with --assume-closed; or use a kernel file system")
         case .overlay:
             Finding(
-                "file_system", .warning, "\(place): whoever uses one of its layers directly isn't seen",
+                "file_system", .warning, "\(prefix): programs that use one of its layers directly aren't seen",
                 remedy: "use a volume for shared stores; or relocate with --assume-closed when nobody has them open")
         }
     }
@@ -96,7 +96,7 @@ package struct DirectoryDiagnosis {
         guard !fileSystem.isReadOnly, faccessat(directory.raw, ".", W_OK | X_OK, AT_EACCESS) == 0 else { return nil }
         do {
             let descriptor = try Self.probe(directory)
-            // It may be refused for an instant; then again.
+            // It may be refused for an instant, and is then retried.
             for _ in 0..<20 {
                 if try FileLease(descriptor) != nil {
                     return Finding("lease", .fine, "\(name): a write lease was granted")
@@ -105,16 +105,16 @@ package struct DirectoryDiagnosis {
             }
             return Finding(
                 "lease", .problem(.inputOutput), "\(name): a write lease on a new file was refused",
-                remedy: "something opens new files at once, a virus scanner perhaps: except this directory")
+                remedy: "a program opens new files at once, perhaps a virus scanner: exclude this directory from it")
         } catch {
             return Finding(
                 "lease", .problem(.inputOutput),
-                "\(name): no leases (\(error)), so it can't be proved that a store is closed",
+                "\(name): no leases (\(error)), so nothing can prove that a store is closed",
                 remedy: "use a local file system, or relocate with --assume-closed when nobody has the store open")
         }
     }
 
-    /// A file without a name; where there is no such thing, one that loses its name at once.
+    /// Opens an unnamed file or, if the file system has none, a file that is unlinked at once.
     private static func probe(_ directory: Directory) throws(SystemError) -> Descriptor {
         do throws(SystemError) {
             return try directory.open(.currentDirectory, flags: gs_o_tmpfile | O_RDWR, mode: 0o600)

@@ -1,10 +1,10 @@
-/// What one check of `groupstore doctor` found.
+/// The finding of one check of `groupstore doctor`.
 package struct Finding: Equatable, Sendable {
     package enum Verdict: Equatable, Sendable {
         case fine
         /// It works, but not always or not well.
         case warning
-        /// Something that groupstore does can't work.
+        /// A function of groupstore can't work.
         case problem(Cause)
     }
 
@@ -16,9 +16,9 @@ package struct Finding: Equatable, Sendable {
     package let check: String
     package let verdict: Verdict
     package let message: String
-    /// What to do about it, in a line.
+    /// The remedy, in one line.
     package let remedy: String?
-    /// The processes that have the store open that this is about.
+    /// The processes that have the store in question open.
     package let holders: [StoreHolder]
 
     package init(

@@ -7,9 +7,9 @@ import SystemPackage
 /// A process that has a store open, and the SQLite that it runs.
 package struct StoreHolder: Equatable, Sendable {
     package let process: FileHolder
-    /// One of its descriptors allows it. groupstore's agent only reads.
+    /// True if one of its descriptors allows writing. groupstore's agent only reads.
     package let canWrite: Bool
-    /// Nil where it can't be told.
+    /// The version of its SQLite; nil if unknown.
     package let version: SQLiteVersion?
 
     package init(process: FileHolder, canWrite: Bool, version: SQLiteVersion?) {
@@ -21,17 +21,17 @@ package struct StoreHolder: Equatable, Sendable {
     var sentence: String { "\(process), SQLite \(version.map(\.description) ?? "unknown")" }
 }
 
-/// Which processes have the stores in a directory open, and with which SQLite.
+/// Finds the processes that have the stores in a directory open, and their SQLite versions.
 package struct HolderDiagnosis {
     private let path: FilePath
 
     package init(_ path: FilePath) { self.path = path }
 
-    /// One for each store that somebody has open, as far as this process may look.
+    /// Returns one finding per open store, as far as this process may look.
     package func findings() -> [Finding] {
         guard let directory = try? Directory(path), let names = try? directory.names() else { return [] }
         var files: [FileIdentity: FilePath.Component] = [:]
-        for name in names where StoreName.given(name) != nil {
+        for name in names where StoreName.validated(name) != nil {
             guard let status = try? directory.status(name), status.kind == .regular else { continue }
             files[status.identity] = name
         }
@@ -44,18 +44,18 @@ package struct HolderDiagnosis {
                     process: FileHolder(process: pid), canWrite: canWrite,
                     version: LoadedSQLite.version(inProcess: pid))
             }
-            return Self.finding(path.appending(name), header.journalMode, holders)
+            return Self.finding(path.appending(name), mode: header.journalMode, holders: holders)
         }
     }
 
-    /// Nobody has a lease on a file that somebody has open: none is broken by opening it.
+    /// Reads the header. The file is open elsewhere, so nobody has a lease on it that this would break.
     private func header(_ name: FilePath.Component, in directory: Directory) -> DatabaseHeader? {
         guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return nil }
         return (try? descriptor.read(count: DatabaseHeader.length, at: 0)).flatMap { DatabaseHeader($0) }
     }
 
     static func finding(
-        _ store: FilePath, _ mode: DatabaseHeader.JournalMode, _ holders: [StoreHolder]
+        _ store: FilePath, mode: DatabaseHeader.JournalMode, holders: [StoreHolder]
     ) -> Finding {
         let message = "\(PrintablePath(store)): open in " + holders.map(\.sentence).joined(separator: "; ")
         let writers = holders.filter(\.canWrite)
@@ -73,12 +73,12 @@ package struct HolderDiagnosis {
 
 /// The files that processes have open, by their descriptors.
 private enum OpenFiles {
-    /// Which processes have which of the files open, and whether for writing; our own left out.
+    /// Returns which processes have which of the files open, and whether for writing, without this process.
     static func of(_ files: Set<FileIdentity>) -> [FileIdentity: [Int32: Bool]] {
         guard !files.isEmpty, let names = try? Directory("/proc").names() else { return [:] }
         var found: [FileIdentity: [Int32: Bool]] = [:]
         for pid in names.compactMap({ Int32($0.string) }) where pid != getpid() {
-            // A process may end, and another user's can't be looked at.
+            // A process may exit, and another user's can't be inspected.
             guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let open = try? directory.names() else {
                 continue
             }
@@ -94,7 +94,7 @@ private enum OpenFiles {
         return found
     }
 
-    /// `flags` of `/proc/PID/fdinfo/N` (proc(5)): what open(2) was given, in octal.
+    /// Returns true if `flags` of `/proc/PID/fdinfo/N` allow writing (proc(5)): the flags of open(2), in octal.
     private static func isWritable(_ descriptor: String, of pid: Int32) -> Bool {
         let text = ProcFile.text(FilePath("/proc/\(pid)/fdinfo/\(descriptor)")) ?? ""
         let line = text.split(separator: "\n").first { $0.hasPrefix("flags:") }

@@ -2,18 +2,18 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// The kernel's limits on inotify(7), and how much of them is used.
+/// The kernel's limits on inotify(7), and their present use.
 package struct InotifyDiagnosis: Equatable, Sendable {
-    /// Instances that one user may have; the agent takes one.
+    /// The maximum number of instances per user; the agent needs one.
     package var instances: Int?
-    /// Watches that one user may have; the agent takes one a directory.
+    /// The maximum number of watches per user; the agent needs one per directory.
     package var watches: Int?
-    /// Events that wait at most until they are read; beyond it the kernel drops them and says so.
+    /// The maximum number of unread events; the kernel drops further ones and reports an overflow.
     package var queuedEvents: Int?
-    /// Of this user, in processes that can be seen; nil without `/proc`.
+    /// The instances in use by this user, in processes that can be seen; nil without `/proc`.
     package var usedInstances: Int?
     package var usedWatches: Int?
-    /// Why no instance can be had; nil when one can.
+    /// The reason why no instance can be created; nil if one can.
     package var refusal: Errno?
 
     package init() {
@@ -28,7 +28,7 @@ package struct InotifyDiagnosis: Equatable, Sendable {
 
     private static func limit(_ name: String) -> Int? { ProcFile.integer(FilePath("/proc/sys/fs/inotify/\(name)")) }
 
-    /// Each watch is a line of the descriptor's fdinfo (proc(5)).
+    /// Counts the use. Each watch is a line of the descriptor's fdinfo (proc(5)).
     private static func usage() -> (instances: Int?, watches: Int?) {
         guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return (nil, nil) }
         var used = (instances: 0, watches: 0)
@@ -55,15 +55,15 @@ package struct InotifyDiagnosis: Equatable, Sendable {
         ]
     }
 
-    private func finding(_ what: String, limit: Int?, used: Int?, least: Int, better: Int) -> Finding {
-        let check = "inotify_\(what)"
-        let remedy = "raise it: sysctl -w fs.inotify.max_user_\(what)=\(max(better, 2 * (limit ?? 0)))"
+    private func finding(_ resource: String, limit: Int?, used: Int?, least: Int, better: Int) -> Finding {
+        let check = "inotify_\(resource)"
+        let remedy = "raise it: sysctl -w fs.inotify.max_user_\(resource)=\(max(better, 2 * (limit ?? 0)))"
         guard let limit else {
-            return Finding(check, .warning, "the limit on inotify \(what) can't be read", remedy: "mount /proc")
+            return Finding(check, .warning, "the limit on inotify \(resource) can't be read", remedy: "mount /proc")
         }
         let usage = used.map { ", \($0) seen in use by this user" } ?? ""
-        let message = "fs.inotify.max_user_\(what) is \(limit)\(usage)"
-        if what == "instances", let refusal {
+        let message = "fs.inotify.max_user_\(resource) is \(limit)\(usage)"
+        if resource == "instances", let refusal {
             return Finding(check, .problem(.configuration), "\(message); no further one: \(refusal)", remedy: remedy)
         }
         let isTight = limit < least || (used ?? 0) * 5 >= limit * 4
@@ -83,7 +83,7 @@ package struct InotifyDiagnosis: Equatable, Sendable {
     }
 }
 
-/// Small files of `/proc`.
+/// Reads small files of `/proc`.
 enum ProcFile {
     static func text(_ path: FilePath) -> String? {
         guard let name = path.lastComponent, let directory = try? Directory(path.removingLastComponent()),

@@ -3,7 +3,7 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Whether an agent answers at its socket.
+/// Checks whether an agent answers at its socket.
 package struct SocketDiagnosis {
     private let path: FilePath
 
@@ -12,10 +12,10 @@ package struct SocketDiagnosis {
     private var name: String { PrintablePath(path).description }
 
     package func finding() -> Finding {
-        guard path.bytes.count <= UnixSocket.longestPath else {
+        guard path.bytes.count <= UnixSocket.maxPathLength else {
             return Finding(
                 "socket", .problem(.configuration),
-                "\(name): longer than the \(UnixSocket.longestPath) bytes that a socket's path may have",
+                "\(name): longer than the \(UnixSocket.maxPathLength) bytes allowed for a socket's path",
                 remedy: "set GROUPSTORE_SOCKET to a shorter path")
         }
         do throws(SystemError) {
@@ -44,7 +44,7 @@ package struct SocketDiagnosis {
         }
     }
 
-    /// The agent's first line says who it is.
+    /// Reads the agent's first line, which identifies it.
     private func answer(_ socket: borrowing Descriptor) throws(SystemError) -> Finding {
         let deadline = Deadline(after: .seconds(2))
         var line: [UInt8] = []
@@ -61,14 +61,14 @@ package struct SocketDiagnosis {
             if let end = line.firstIndex(of: 0x0A) { return hello(Array(line[..<end])) }
         }
         return Finding(
-            "socket", .problem(.inputOutput), "\(name): something listens and says nothing",
+            "socket", .problem(.inputOutput), "\(name): something listens but sends nothing",
             remedy: "restart the agent")
     }
 
     private func hello(_ line: [UInt8]) -> Finding {
         guard case .hello(_, let version, _)? = try? AgentMessage(parsing: line) else {
             return Finding(
-                "socket", .problem(.configuration), "\(name): what answers is no groupstore agent",
+                "socket", .problem(.configuration), "\(name): the program that answers is not a groupstore agent",
                 remedy: "set GROUPSTORE_SOCKET to the agent's socket")
         }
         return Finding("socket", .fine, "\(name): agent \(version) answers")

@@ -3,7 +3,7 @@ import LinuxSystem
 import SQLiteStore
 import SystemPackage
 
-/// What this program runs on.
+/// Checks the system that this program runs on.
 package enum SystemDiagnosis {
     package static func findings() -> [Finding] {
         [proc, descriptors, leases, sqlite, library("inotify_library", "libinotifytools"), swift, kernel]
@@ -12,20 +12,21 @@ package enum SystemDiagnosis {
     private static var proc: Finding {
         guard (try? Directory("/proc/self/fd")) != nil else {
             return Finding(
-                "proc", .problem(.configuration), "/proc isn't mounted: who has a store open can't be named",
+                "proc", .problem(.configuration),
+                "/proc isn't mounted: processes that have a store open can't be found",
                 remedy: "mount -t proc proc /proc")
         }
         guard ProcFile.text("/proc/1/comm") != nil else {
             return Finding(
-                "proc", .warning, "/proc hides other users' processes: those that have a store open can't be named",
+                "proc", .warning, "/proc hides other users' processes: those that have a store open can't be found",
                 remedy: "mount it without hidepid, or run this as root")
         }
         return Finding("proc", .fine, "/proc is mounted")
     }
 
-    /// The agent raises its soft limit to the hard one.
+    /// The limit on open files. The agent raises its soft limit to the hard one.
     private static var descriptors: Finding {
-        let limit = ResourceLimit.mostDescriptors
+        let limit = ResourceLimit.maxDescriptors
         let message = "a process may have \(limit) files open: an agent takes up to four for each store that it follows"
         guard limit < 4096 else { return Finding("descriptors", .fine, message) }
         return Finding(
@@ -38,10 +39,10 @@ package enum SystemDiagnosis {
         else { return Finding("leases", .warning, "the settings of leases can't be read", remedy: "mount /proc") }
         guard enabled != 0 else {
             return Finding(
-                "leases", .problem(.configuration), "leases are switched off",
+                "leases", .problem(.configuration), "leases are disabled",
                 remedy: "sysctl -w fs.leases-enable=1")
         }
-        let message = "leases are on; an opener waits for one at most \(seconds) s (fs.lease-break-time)"
+        let message = "leases are enabled; an opener waits for one at most \(seconds) s (fs.lease-break-time)"
         guard seconds > 0 else {
             return Finding("leases", .problem(.configuration), message, remedy: "sysctl -w fs.lease-break-time=45")
         }
@@ -85,9 +86,10 @@ package enum SystemDiagnosis {
         return Finding("kernel", .fine, "Linux \(release), \(machine)")
     }
 
-    /// The file that a library was loaded from, as the kernel mapped it: its name ends in the library's version.
+    /// Returns the file that a library was loaded from, as the kernel mapped it: its name ends in the library's
+    /// version.
     static func loaded(_ library: String) -> String? {
-        // Longer than a small file of ours, but of this process alone.
+        // Longer than other `/proc` files that are read here, but of this process alone.
         guard let maps = try? Directory("/proc/self"),
             let bytes = try? DurableFile.read("maps", in: maps, limit: 8 << 20)
         else { return nil }

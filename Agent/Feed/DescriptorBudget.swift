@@ -1,45 +1,46 @@
 import LinuxSystem
 import Synchronization
 
-/// How many files this process may have open, shared out before they are opened: a store that is followed can be followed
-/// to its end, and what there is no room for is refused at once.
+/// Divides this process's descriptors in advance: a store that is followed stays followable, and what exceeds the
+/// budget is refused at once.
 package final class DescriptorBudget: Sendable {
     package enum Use: Sendable {
-        /// Its directory, its database, its log and the log's index.
+        /// A store: its directory, its database, its log and the log's index.
         case store
         case connection
 
         var count: Int { self == .store ? 4 : 1 }
     }
 
-    private let taken = Mutex<[Use: Int]>([:])
-    /// Of this process.
+    private let reserved = Mutex<[Use: Int]>([:])
+    /// The process's limit on open files.
     package let limit: Int
 
     package init(limit: Int = ResourceLimit.descriptors) { self.limit = limit }
 
-    /// Without end, for tests.
+    /// A budget without a limit, for tests.
     package static var unlimited: DescriptorBudget { DescriptorBudget(limit: 1 << 30) }
 
-    /// For all else: the agent's own files, a relocation, the reading of a history.
+    /// The descriptors for stores and connections. The rest is for the agent's own files, relocations and reading
+    /// histories.
     private var shared: Int { max(0, limit - min(128, max(32, limit / 8))) }
 
-    /// False when there is no room for one more. Neither stores nor connections take all of it.
-    func take(_ use: Use) -> Bool {
-        taken.withLock { taken in
-            let own = taken[use, default: 0] + use.count
-            let all = taken.values.reduce(use.count, +)
+    /// Reserves descriptors; false if there is no room. Neither stores nor connections can use up the whole budget.
+    func reserve(_ use: Use) -> Bool {
+        reserved.withLock { reserved in
+            let own = reserved[use, default: 0] + use.count
+            let all = reserved.values.reduce(use.count, +)
             guard all <= shared, own <= shared / 4 * 3 else { return false }
-            taken[use] = own
+            reserved[use] = own
             return true
         }
     }
 
-    func giveBack(_ use: Use) { taken.withLock { $0[use, default: 0] -= use.count } }
+    func release(_ use: Use) { reserved.withLock { $0[use, default: 0] -= use.count } }
 
-    /// What to say where there is no room.
+    /// The message for a use that is refused.
     var shortage: String {
-        "this process may have \(limit) files open, and there is no room for more (EMFILE); "
+        "this process may have \(limit) files open, and no more are free (EMFILE); "
             + "raise LimitNOFILE= of the agent's unit, or ulimit -Hn before it is started"
     }
 }

@@ -4,57 +4,56 @@ import FoundationEssentials
 import LinuxSystem
 import Synchronization
 
-/// The feed as relocations see it. Any thread but the watch's may call it.
+/// The change feed as relocations see it. Any thread but the feed thread may call it.
 package final class FeedControl: Sendable {
-    /// The thread that watches did not come to it in time.
+    /// The feed thread did not release the store within the deadline.
     package struct NotReleased: Error, CustomStringConvertible {
         package let store: StoreAddress
-        package var description: String { "the agent's own feed did not let go of the store in time" }
+        package var description: String { "the agent's change feed did not release the store in time" }
     }
 
-    private let watch: FeedThread
+    private let feedThread: FeedThread
 
-    package init(watch: FeedThread) { self.watch = watch }
+    package init(feedThread: FeedThread) { self.feedThread = feedThread }
 
-    /// Closes every descriptor that the feed has of the store, and opens none until `resume`; returns when that is
-    /// done. What was committed before is told before. Each `release` wants one `resume`, unless it throws.
+    /// Closes every descriptor that the feed has of the store, opens none until `resume`, and returns when that is
+    /// done. Commits made before are published first. Each `release` needs one `resume`, unless it throws.
     package func release(_ store: StoreAddress, within duration: Duration = .seconds(5)) throws(NotReleased) {
         let promise = Promise()
-        watch.perform { stores in
-            promise.fulfil { stores.release(store) }
+        feedThread.perform { stores in
+            promise.fulfill { stores.release(store) }
         }
         guard promise.wait(duration) else { throw NotReleased(store: store) }
     }
 
-    /// Follows the store again, then tells `event`. Where that doesn't say that the store is another one now
-    /// (`relocated` or `reset`), a change comes first if it is there: somebody may have written it meanwhile.
+    /// Follows the store again, then publishes `event`. If that doesn't say that the store is a different one now
+    /// (`relocated` or `reset`), a change comes first if the store is there: it may have been written meanwhile.
     package func resume(_ store: StoreAddress, announcing event: StoreEvent? = nil) {
-        watch.perform { $0.resume(store, announcing: event) }
+        feedThread.perform { $0.resume(store, announcing: event) }
     }
 
-    /// Returns when all that was committed before was told; false when that takes too long.
+    /// Returns once all earlier commits were published; false if the deadline passes first.
     func catchUp(_ store: StoreAddress, within duration: Duration = .seconds(5)) -> Bool {
         let promise = Promise()
-        watch.perform { stores in
-            promise.fulfil { stores.catchUp(store) }
+        feedThread.perform { stores in
+            promise.fulfill { stores.catchUp(store) }
         }
         return promise.wait(duration)
     }
 
-    /// Tells the subscribers, after what was committed until now; after `resume` while the store is released, except
-    /// for `relocating`.
+    /// Publishes the event after earlier commits; after `resume` while the store is released, except for `relocating`.
     package func announce(_ event: StoreEvent, of store: StoreAddress) {
-        watch.perform { $0.announce(event, of: store) }
+        feedThread.perform { $0.announce(event, of: store) }
     }
 }
 
-/// Work that another thread does unless nobody waits for it any more.
+/// Work that another thread does unless the caller has stopped waiting for it.
 private final class Promise: Sendable {
     private enum State { case open, done, abandoned }
     private let state = Mutex(State.open)
     private let signal = DispatchSemaphore(value: 0)
 
-    func fulfil(_ work: () -> Void) {
+    func fulfill(_ work: () -> Void) {
         state.withLock { state in
             guard state == .open else { return }
             work()
@@ -72,9 +71,9 @@ private final class Promise: Sendable {
     }
 }
 
-/// The configuration that holds now.
+/// The configuration in effect.
 package final class CurrentConfiguration: Sendable {
-    /// Why the last one that was read did not replace it.
+    /// The reason why the last configuration that was read was rejected.
     package struct Rejection: Sendable {
         package let message: String
         package let remedy: String
@@ -89,7 +88,7 @@ package final class CurrentConfiguration: Sendable {
 
     package func replace(with new: Configuration) { current.withLock { $0 = (new, nil) } }
 
-    /// Nil when the last one that was read holds.
+    /// The rejection of the last configuration that was read; nil if it is in effect.
     package var rejection: Rejection? { current.withLock { $0.rejection } }
 
     func reject(_ message: String, remedy: String) {

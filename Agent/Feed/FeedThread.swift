@@ -5,8 +5,8 @@ import LinuxSystem
 import Logging
 import Synchronization
 
-/// The thread that waits for file events, and does all work on the stores that are followed, in order. Other threads
-/// leave work for it.
+/// The thread that waits for file events and does all work on followed stores, in order. Other threads queue work for
+/// it.
 package final class FeedThread: Sendable {
     typealias Work = @Sendable (FollowedStores) -> Void
 
@@ -15,11 +15,11 @@ package final class FeedThread: Sendable {
         var isStopping = false
     }
 
-    /// All but `wake`, which any thread may call, is called by the watch's thread alone once it runs.
+    /// Once the thread runs, only that thread calls the source, except for `wake`, which any thread may call.
     nonisolated(unsafe) private let source: any EventSource
     private let mailbox = Mutex(Mailbox())
     private let thread = Mutex<SystemThread?>(nil)
-    private let surveyor = PageMapScanner()
+    private let scanner = PageMapScanner()
     private let descriptors: DescriptorBudget
     private let log: Logger
 
@@ -29,42 +29,44 @@ package final class FeedThread: Sendable {
         self.log = log
     }
 
-    /// Work for the thread, done after what was left before it, and not before `start`.
+    /// Queues work for the thread. It runs after earlier work, and not before `start`.
     func perform(_ work: @escaping Work) {
         mailbox.withLock { $0.work.append(work) }
         source.wake()
     }
 
-    /// Makes the thread, and returns when all that is configured is followed. `failed` is called on it when no more events can be had.
+    /// Starts the thread, and returns once all configured stores are followed. `failed` is called on it when the source
+    /// fails.
     package func start(
-        configuration: Configuration, hub: Publisher, scheduler: (any RelocationScheduling)?, states: FollowingStates,
+        configuration: Configuration, publisher: Publisher, scheduler: (any RelocationScheduling)?,
+        states: FollowingStates,
         onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void = { _, _ in },
         failed: @escaping @Sendable (any Error) -> Void
     ) throws {
         let isConfigured = DispatchSemaphore(value: 0)
         let started = try SystemThread(name: "gs-watch") { [self] in
-            wakeExactly()
+            reduceTimerSlack()
             let stores = FollowedStores(
-                source: source, hub: hub, surveyor: surveyor, scheduler: scheduler, states: states,
+                source: source, publisher: publisher, scanner: scanner, scheduler: scheduler, states: states,
                 descriptors: descriptors, log: log, onEvent: onEvent,
                 perform: { [weak self] work in self?.perform(work) })
             stores.configure(configuration)
             isConfigured.signal()
             do { try run(stores) } catch { failed(error) }
-            stores.letGoOfAll()
+            stores.releaseAll()
         }
         thread.withLock { $0 = started }
         isConfigured.wait()
     }
 
-    private static let workTime = Duration.milliseconds(5)
+    private static let workSlice = Duration.milliseconds(5)
 
     private func run(_ stores: FollowedStores) throws {
-        var pace = PollingThrottle()
+        var throttle = PollingThrottle()
         var arrived: ContinuousClock.Instant?
-        let written: (Int) -> Void = { mark in
+        let written: (Int) -> Void = { index in
             arrived = .now
-            stores.tellAhead(mark)
+            stores.publishFastPath(index)
         }
         var work: ArraySlice<Work> = []
         while true {
@@ -74,34 +76,34 @@ package final class FeedThread: Sendable {
                 return mailbox.isStopping
             }
             let hadWork = !work.isEmpty
-            let end = ContinuousClock.now.advanced(by: Self.workTime)
-            // Then the events that came meanwhile: whoever asks much must not keep others from hearing of commits.
+            let end = ContinuousClock.now.advanced(by: Self.workSlice)
+            // Then the events that came meanwhile: a client with many requests must not delay the reporting of commits.
             while isStopping || ContinuousClock.now < end, let item = work.popFirst() { item(stores) }
             if isStopping { return }
             arrived = nil
-            // Work reads ahead of itself: it may have taken in the wake-up for what was left meanwhile.
+            // Work reads events itself, and may have read the wake-up for work queued meanwhile.
             let began = ContinuousClock.now
-            let notices = try source.next(timeout: hadWork ? .zero : stores.timeUntilNextLook(), written: written)
+            let notices = try source.next(timeout: hadWork ? .zero : stores.timeUntilNextPoll(), onFastPath: written)
             let waited = began.duration(to: arrived ?? .now)
-            let before = stores.toldCount
+            let before = stores.publishedCount
             stores.handle(notices)
-            // What was written in a rest was written without an event.
-            if notices.isEmpty, arrived == nil, stores.toldCount == before {
-                pace.waited(waited)
-            } else if let rest = pace.rest(
+            // Writes during a suspension raise no event.
+            if notices.isEmpty, arrived == nil, stores.publishedCount == before {
+                throttle.recordIdleRound(waited)
+            } else if let pause = throttle.pause(
                 afterWaiting: waited, isBacklogged: notices.count >= InotifySource.batch)
             {
-                try stores.rest(rest)
+                try stores.suspendModifyEvents(for: pause)
             }
         }
     }
 
-    /// Ends the thread once the work left so far is done; false when that takes too long.
+    /// Stops the thread once the queued work is done; false if the deadline passes first.
     @discardableResult
     package func stop(within duration: Duration = .seconds(5)) -> Bool {
         mailbox.withLock { $0.isStopping = true }
         source.wake()
-        defer { surveyor.stop() }
+        defer { scanner.stop() }
         return thread.withLock { $0.take() }?.join(within: duration) ?? true
     }
 }

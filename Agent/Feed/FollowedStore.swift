@@ -6,25 +6,25 @@ import SQLiteFormat
 import Synchronization
 import SystemPackage
 
-/// How it stands with the following of one store.
+/// The state of following one store.
 package enum FollowingState: String, Sendable {
     case following
-    /// Nothing is there by that name; it is waited for.
+    /// Nothing has that name; the agent waits for it.
     case absent
-    /// A program uses it in exclusive mode, or it may not be read.
+    /// A program uses it in exclusive mode, or the agent may not read it.
     case unreadable
-    /// Its directory can't be watched, because of a limit or a missing right: commits go unnoticed. Tried again.
+    /// Its directory can't be watched, because of a limit or a missing permission: commits go unnoticed. Retried.
     case unwatched
-    /// Let go of, for the time of a relocation.
+    /// Released for the time of a relocation.
     case released
 }
 
-/// The states, for those who ask from another thread.
+/// The states of all followed stores, readable from any thread.
 package final class FollowingStates: Sendable {
     private let states = Mutex<[StoreAddress: FollowingState]>([:])
-    /// Why stores are not followed, and what would help.
+    /// The reasons why stores are not followed, with the remedies.
     private let details = Mutex<[StoreAddress: String]>([:])
-    /// Why directories can't be watched.
+    /// The reasons why directories can't be watched.
     private let directories = Mutex<[FilePath: String]>([:])
 
     package init() {}
@@ -33,7 +33,7 @@ package final class FollowingStates: Sendable {
 
     func detail(_ store: StoreAddress) -> String? { details.withLock { $0[store] } }
 
-    /// Why the directory can't be watched; nil when it is, or need not be.
+    /// Returns why the directory can't be watched; nil if it is watched, or needn't be.
     func unwatchable(_ directory: FilePath) -> String? { directories.withLock { $0[directory] } }
 
     func setUnwatchable(_ reason: String?, _ directory: FilePath) {
@@ -53,20 +53,21 @@ final class FollowedStore {
     let name: StoreName
     private let observer: StoreObserver
     private(set) var state = FollowingState.absent
-    /// When to look although no event may come.
-    private(set) var lookAt: ContinuousClock.Instant?
-    /// A commit may be on its way.
-    private var isUnderWay = false
-    /// Of the change before, which mostly is about the same tables.
+    /// The time of the next poll even if no event arrives.
+    private(set) var pollAt: ContinuousClock.Instant?
+    /// True while a commit may be in progress.
+    private var isCommitUnderWay = false
+    /// The tables of the previous change, as found and as encoded. Consecutive changes are mostly about the same
+    /// tables.
     private var last: (found: TableChanges, wire: ChangedTables)?
-    /// Its number among those whose log's writes end the wait for events.
-    var writeMark: Int?
+    /// Its fast-path index: the source reports a write to this store's log by this number.
+    var fastPathIndex: Int?
 
-    private var noted: [FileStatus?]?
+    private var recordedStatuses: [FileStatus?]?
 
     var path: FilePath { directory.appending(name.database) }
 
-    /// The files whose events mean something to it.
+    /// The files whose events concern the store.
     var files: [(FilePath.Component, StorePart)] {
         [
             (name.database, .database), (name.wal, .wal), (name.sharedMemory, .sharedMemory),
@@ -74,7 +75,7 @@ final class FollowedStore {
         ]
     }
 
-    /// All but that which is written most.
+    /// All files but the log, which is written most often.
     var filesBesideLog: [FilePath.Component] { files.compactMap { file, part in part == .wal ? nil : file } }
 
     init(_ address: StoreAddress, directory: FilePath, name: StoreName) {
@@ -84,83 +85,84 @@ final class FollowedStore {
         observer = StoreObserver(directory: directory, name: name)
     }
 
-    /// Takes what is there now as known.
+    /// Takes the store's present content as the baseline.
     func attach() {
         observer.attach()
         state = observer.isReadable ? current : .unreadable
-        lookAt = observer.retryDelay.map { ContinuousClock.now.advanced(by: $0) }
+        pollAt = observer.retryDelay.map { ContinuousClock.now.advanced(by: $0) }
     }
 
-    /// The limit that keeps the store from being read.
+    /// The resource limit that makes the store unreadable.
     var limit: ResourceLimit? { observer.failure.flatMap(ResourceLimit.init) }
 
-    /// Why it isn't followed.
+    /// The reason why it isn't followed.
     var detail: String? {
         guard state == .unreadable else { return nil }
         return observer.failure?.advice ?? "a program uses it in exclusive mode, or its name is a symbolic link's"
     }
 
-    func letGo() {
-        observer.letGo()
-        lookAt = nil
-        isUnderWay = false
+    func release() {
+        observer.close()
+        pollAt = nil
+        isCommitUnderWay = false
         state = .released
     }
 
-    /// Notes what the files are, for `isAsNoted`. To be called before the last look: what is written after it is noted
-    /// then, or told.
-    func noteFiles() { noted = fingerprint }
+    /// Records the files' status for `filesAreUnchanged`. Call it before the last poll: a later write is then in the
+    /// recorded status, or published.
+    func recordFileStatuses() { recordedStatuses = fingerprint }
 
-    /// Whether nobody has written the store since its files were noted. To be asked when it is followed again, for the
-    /// same reason.
-    var isAsNoted: Bool { noted != nil && noted == fingerprint }
+    /// True if nobody has written the store since `recordFileStatuses`. Ask it after the store is followed again, for
+    /// the same reason.
+    var filesAreUnchanged: Bool { recordedStatuses != nil && recordedStatuses == fingerprint }
 
-    /// Nil where a write from now on could leave it as it is.
+    /// The files' status; nil if a write from now on could leave it unchanged.
     private var fingerprint: [FileStatus?]? {
         let found = [name.database, name.wal, name.journal].map { FileStatus(following: directory.appending($0)) }
         return found.allSatisfy { $0.map { FileTime.isSettled($0.changed) } ?? true } ? found : nil
     }
 
-    /// False when that can't mean anything to the store.
-    func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) -> Bool {
+    /// Records a file event. Returns false if the event can't concern the store.
+    func record(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) -> Bool {
         let created = !kinds.isDisjoint(with: .arrived)
         let removed = !kinds.isDisjoint(with: .departed)
-        // A close is no write, though it was open for writing. Attributes: it may be readable now.
+        // A close is no write, even of a descriptor open for writing. A change of attributes may make the store
+        // readable.
         let modified = kinds.contains(.modified)
         let mayMatter = kinds.contains(.closedAfterWriting) || kinds.contains(.attributes)
         guard created || modified || removed || mayMatter else { return false }
-        observer.note(
+        observer.recordEvent(
             part, created: created, modified: modified, removed: removed,
             closed: kinds.contains(.closedAfterWriting))
         return true
     }
 
-    /// How the observer gets at what the kernel has queued.
-    func readsAhead(_ unnoted: @escaping () -> SideFileEventCounts?) { observer.unnotedEvents = unnoted }
+    /// Sets how the observer reads the events that the kernel has queued.
+    func setEventReader(_ unnoted: @escaping () -> SideFileEventCounts?) { observer.unrecordedEvents = unnoted }
 
-    /// Events were lost.
-    func lostEvents() { observer.lostEvents() }
+    /// Tells the observer that events were lost.
+    func lostEvents() { observer.recordLostEvents() }
 
-    /// What subscribers are to be told first, after a write to the log and nothing else; `look` is to follow.
-    func lookAhead() -> StoreEvent? {
-        guard state == .following, let tables = observer.lookAhead() else { return nil }
+    /// Returns the event to publish first, after a write to the log and nothing else. `poll` must follow.
+    func pollWALIndex() -> StoreEvent? {
+        guard state == .following, let tables = observer.pollWALIndex() else { return nil }
         return .change(wire(tables))
     }
 
-    /// What subscribers are to be told; nil when nothing was committed.
-    func look() -> StoreEvent? {
-        let observation = observer.look()
-        isUnderWay = observation.lookAgain != nil
-        let delay = [observation.lookAgain, observation.makeSure].compactMap { $0 }.min()
-        lookAt = delay.map { ContinuousClock.now.advanced(by: $0) }
+    /// Returns the event to publish; nil if nothing was committed.
+    func poll() -> StoreEvent? {
+        let observation = observer.poll()
+        isCommitUnderWay = observation.nextPollDelay != nil
+        let delay = [observation.nextPollDelay, observation.recheckDelay].compactMap { $0 }.min()
+        pollAt = delay.map { ContinuousClock.now.advanced(by: $0) }
         switch observation.finding {
-        case .unchanged: return lookWithoutStore()
+        case .unchanged: return pollMissingStore()
         case .changed:
             state = .following
             return .change(wire(observation.tables))
         case .discontinued(let reason):
             state = Self.state(after: reason)
-            return lookWithoutStore() ?? .reset(Self.wireReason(reason))
+            return pollMissingStore() ?? .reset(Self.wireReason(reason))
         }
     }
 
@@ -171,8 +173,8 @@ final class FollowedStore {
         return wire
     }
 
-    /// For the observer nothing is there: it may be a link, or a link that is gone.
-    private func lookWithoutStore() -> StoreEvent? {
+    /// Handles a store that the observer takes for absent: it may be a link, or a link that is gone.
+    private func pollMissingStore() -> StoreEvent? {
         switch (state, state == .following ? nil : current) {
         case (.absent, .unreadable):
             state = .unreadable
@@ -184,32 +186,32 @@ final class FollowedStore {
         }
     }
 
-    /// The database, where hard links lead to it too; and of which it is watched.
+    /// The database's identity if it has several hard links, and the identity that is being watched.
     var sharedDatabase: FileIdentity? { observer.sharedDatabase }
     var watchedDatabase: FileIdentity?
 
     // MARK: Which tables
 
-    /// Whether somebody wants to know.
+    /// True while a subscriber wants to know which tables change.
     var wantsTables: Bool {
         get { observer.wantsTables }
         set { if newValue != observer.wantsTables { observer.wantsTables = newValue } }
     }
 
-    /// Whether it is being found out; a change that comes first can't say it.
-    var isSurveying: Bool { observer.isSurveying }
+    /// True while the page map is being made; a change that comes first can't name its tables.
+    var isScanning: Bool { observer.isScanning }
 
-    /// What another thread is to do now so that changes can say which tables; nil when there is nothing to do, or it
-    /// is to be done later.
-    func survey() -> PageMapScan? {
-        // What is on its way is told first.
-        guard !isUnderWay else { return nil }
-        let survey = observer.survey()
-        if survey == nil, let due = observer.surveyDue { lookAt = lookAt.map { min($0, due) } ?? due }
-        return survey
+    /// Returns the scan that another thread must run so that changes can name their tables; nil if there is nothing to
+    /// scan, or not yet.
+    func beginScan() -> PageMapScan? {
+        // A commit in progress is published first.
+        guard !isCommitUnderWay else { return nil }
+        let scan = observer.beginScan()
+        if scan == nil, let due = observer.scanDue { pollAt = pollAt.map { min($0, due) } ?? due }
+        return scan
     }
 
-    func adopt(_ survey: PageMapScan) { observer.adopt(survey) }
+    func adopt(_ scan: PageMapScan) { observer.adopt(scan) }
 
     private static func state(after reason: Observation.Reason) -> FollowingState {
         switch reason {
@@ -232,7 +234,7 @@ final class FollowedStore {
     private var current: FollowingState {
         do throws(SystemError) {
             guard let found = try Directory(directory).status(name.database) else { return .absent }
-            // What is written through a symbolic link is written elsewhere.
+            // Writes through a symbolic link go to a different directory.
             return found.kind == .regular ? .following : .unreadable
         } catch {
             return [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) ? .absent : .unreadable

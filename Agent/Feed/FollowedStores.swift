@@ -7,68 +7,68 @@ import SQLiteFormat
 import Synchronization
 import SystemPackage
 
-/// The stores that are configured or subscribed to, and what is known of each. The watch's thread's alone.
+/// The configured and subscribed stores, and their state. Only the feed thread uses it.
 final class FollowedStores {
     let source: any EventSource
-    /// Notices that were taken in early, and are still to be handled.
+    /// Notices that were read early and are still to be handled.
     var unhandled: [Notice] = []
-    let hub: Publisher
-    let surveyor: PageMapScanner
-    /// Leaves work for the watch's thread.
+    let publisher: Publisher
+    let scanner: PageMapScanner
+    /// Queues work for the feed thread.
     let perform: @Sendable (@escaping FeedThread.Work) -> Void
     private let scheduler: (any RelocationScheduling)?
     let states: FollowingStates
     let descriptors: DescriptorBudget
-    /// Stores that are configured or subscribed to, and that there are no descriptors for.
+    /// Configured or subscribed stores for which the process has no descriptors left.
     var starved: Set<StoreAddress> = []
-    /// When it was logged last that a subscription was refused for want of descriptors.
+    /// The time of the last log line about a subscription refused for lack of descriptors.
     var shortageLoggedAt: ContinuousClock.Instant?
-    /// Hears of what subscribers are told, after them.
+    /// Called with each event after subscribers were sent it.
     let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
     let log: Logger
     private var configuration = Configuration()
     private(set) var stores: [StoreAddress: FollowedStore] = [:]
-    /// Which stores a file's name may mean something to.
+    /// The stores that each file name belongs to, by directory.
     private(set) var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
-    /// By the number that the source has for writes to their logs.
-    var marked: [FollowedStore?] = []
-    /// Of whose log's write alone is known that it was the first thing to come, and what was told for it.
-    var ahead: (store: FollowedStore, told: StoreEvent?)?
+    /// The stores by fast-path index, the number that the source reports for a write to their log.
+    var fastPathStores: [FollowedStore?] = []
+    /// The store whose log write was the first event to arrive, and the event that was published for it.
+    var pendingFastPath: (store: FollowedStore, published: StoreEvent?)?
     var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     private(set) var legacyDirectories: Set<FilePath> = []
-    /// When what can't be watched is tried again.
+    /// The time to retry the watches that failed, and the delay before it.
     var watchRetry: (at: ContinuousClock.Instant, wait: Duration)?
     /// The directories that can't be watched, and why.
     var unwatchable: [FilePath: String] = [:]
-    /// The stores whose files have other names, and can't be watched by themselves; and why.
-    var unheardDatabases: [StoreAddress: String] = [:]
-    /// Those that the log names as such, until they are watched.
+    /// The stores whose database has other hard links and can't be watched by itself, and why.
+    var unwatchableDatabases: [StoreAddress: String] = [:]
+    /// The unwatchable directories that were logged, until they are watched again.
     var loggedUnwatchable: Set<FilePath> = []
-    /// The stores that are to be looked at although no event may come.
-    var expecting: Set<StoreAddress> = []
-    /// Those that a limit keeps from being read, as far as it was logged.
+    /// The stores with a poll scheduled, whether or not an event arrives.
+    var pollScheduled: Set<StoreAddress> = []
+    /// The stores that a resource limit makes unreadable, as already logged.
     var limited: Set<StoreAddress> = []
-    /// Let go of until `resume`, with what is to be told then.
+    /// The stores that are released until `resume`, with the events to publish then.
     var released: [StoreAddress: [StoreEvent]] = [:]
-    /// Of what looks found.
-    private(set) var toldCount = 0
-    /// Those that something happened to when notices were handled last.
+    /// The number of events that polls have published.
+    private(set) var publishedCount = 0
+    /// The stores that the last batch of notices was about.
     var busy: Set<StoreAddress> = []
-    /// Subscriptions that wait for a survey, so that the first change after the answer can say which tables.
-    var waiting: [StoreAddress: PendingAnswers] = [:]
+    /// Subscriptions whose answer waits for a page map, so that the first change after it can name its tables.
+    var pendingAnswers: [StoreAddress: PendingAnswers] = [:]
 
     init(
-        source: any EventSource, hub: Publisher, surveyor: PageMapScanner, scheduler: (any RelocationScheduling)?,
+        source: any EventSource, publisher: Publisher, scanner: PageMapScanner, scheduler: (any RelocationScheduling)?,
         states: FollowingStates, descriptors: DescriptorBudget, log: Logger,
         onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void,
         perform: @escaping @Sendable (@escaping FeedThread.Work) -> Void
     ) {
         self.source = source
         self.descriptors = descriptors
-        self.surveyor = surveyor
+        self.scanner = scanner
         self.onEvent = onEvent
         self.perform = perform
-        self.hub = hub
+        self.publisher = publisher
         self.scheduler = scheduler
         self.states = states
         self.log = log
@@ -78,21 +78,21 @@ final class FollowedStores {
 // MARK: - Notices
 
 extension FollowedStores {
-    /// Nil: only a notice brings news.
-    func timeUntilNextLook() -> Duration? {
+    /// The time until the next scheduled poll or retry; nil if there is none.
+    func timeUntilNextPoll() -> Duration? {
         if !unhandled.isEmpty { return .zero }
-        var times = expecting.compactMap { stores[$0]?.lookAt } + waiting.values.map(\.until)
+        var times = pollScheduled.compactMap { stores[$0]?.pollAt } + pendingAnswers.values.map(\.until)
         if let watchRetry { times.append(watchRetry.at) }
         guard let next = times.min() else { return nil }
         return max(.zero, ContinuousClock.now.duration(to: next))
     }
 
-    /// Sorts all notices first and looks afterwards, once a store: a burst costs one look.
-    func handle(_ more: [Notice]) {
-        let notices = unhandled + more
+    /// Sorts all notices first and polls afterwards, once per store, so that a burst costs one poll.
+    func handle(_ newNotices: [Notice]) {
+        let notices = unhandled + newNotices
         unhandled = []
         var touched: Set<StoreAddress> = []
-        takeAhead(&touched)
+        finishFastPath(&touched)
         var overflowed = false
         for notice in notices {
             switch notice {
@@ -102,81 +102,81 @@ extension FollowedStores {
                     store.lostEvents()
                     touched.insert(store.address)
                 }
-                scheduler?.notice(notice)
+                scheduler?.receive(notice)
             case .directoryChanged(let directory):
-                for store in stores.values where store.directory == directory && store.note(.database, .attributes) {
+                for store in stores.values where store.directory == directory && store.record(.database, .attributes) {
                     touched.insert(store.address)
                 }
             case .unwatchable(let directory, let error):
-                lose(directory, error)
-                scheduler?.notice(notice)
+                recordWatchFailure(directory, error)
+                scheduler?.receive(notice)
             case .overflow:
                 overflowed = true
-                scheduler?.notice(notice)
+                scheduler?.receive(notice)
             case .woken: break
             }
         }
-        if overflowed { log.warning("the kernel's queue of file events overflowed; all stores are looked at anew") }
+        if overflowed { log.warning("the inotify event queue overflowed; polling all stores again") }
         let now = ContinuousClock.now
-        for address in overflowed ? Set(stores.keys) : touched.union(expecting) {
+        for address in overflowed ? Set(stores.keys) : touched.union(pollScheduled) {
             guard let store = stores[address] else { continue }
             if overflowed {
                 store.lostEvents()
-                // The source watches it no longer.
+                // The source no longer watches it.
                 store.watchedDatabase = nil
                 watchDatabase(of: store)
-                look(store, atLeast: .reset(unheardReason(of: store) == nil ? .overflow : .unreadable))
-            } else if touched.contains(address) || store.lookAt.map({ $0 <= now }) == true {
-                look(store)
+                poll(store, atLeast: .reset(unwatchedReason(of: store) == nil ? .overflow : .unreadable))
+            } else if touched.contains(address) || store.pollAt.map({ $0 <= now }) == true {
+                poll(store)
             }
         }
-        for (address, waiting) in waiting where waiting.until <= now { answer(address) }
-        if let watchRetry, watchRetry.at <= now { watchAgain(watchRetry.wait) }
+        for (address, pending) in pendingAnswers where pending.until <= now { sendPendingAnswers(of: address) }
+        if let watchRetry, watchRetry.at <= now { retryWatches(watchRetry.wait) }
         busy = touched
     }
 
     private func sort(_ event: DirectoryEvent, _ touched: inout Set<StoreAddress>) {
-        for (store, part) in parts[event.directory]?[event.name] ?? [] where store.note(part, event.kinds) {
+        for (store, part) in parts[event.directory]?[event.name] ?? [] where store.record(part, event.kinds) {
             touched.insert(store.address)
         }
         if legacyDirectories.contains(event.directory), !event.kinds.isDisjoint(with: Self.legacyKinds) {
-            scheduler?.notice(.event(event))
+            scheduler?.receive(.event(event))
         }
     }
 
-    /// `event`: published when the look alone brings nothing worse.
-    func look(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
+    /// Polls the store. Publishes `event` unless the poll finds a reset.
+    func poll(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
         guard released[store.address] == nil else { return }
-        let found = store.look()
+        let found = store.poll()
         if case .reset? = found {
             publish(found, of: store)
             // It isn't followed, whatever is there now.
-            if unheardReason(of: store) != nil { publish(.reset(.unreadable), of: store) }
+            if unwatchedReason(of: store) != nil { publish(.reset(.unreadable), of: store) }
         } else {
             publish(event ?? found, of: store)
         }
         watchDatabase(of: store)
-        survey(store)
+        scanTables(of: store)
     }
 
     func publish(_ event: StoreEvent?, of store: FollowedStore) {
-        // First: who hears the event may ask for the status at once.
-        report(store)
+        // First: a subscriber that gets the event may ask for the status at once.
+        reportState(of: store)
         guard let event else { return }
-        toldCount &+= 1
-        hub.publish(event, of: store.address)
+        publishedCount &+= 1
+        publisher.publish(event, of: store.address)
         onEvent(event, store.address)
     }
 
-    /// Why commits to it may go unnoticed; nil when none does.
-    func unheardReason(of store: FollowedStore) -> String? {
-        unwatchable[store.directory] ?? unheardDatabases[store.address]
+    /// Returns why commits to the store may go unnoticed; nil if they don't.
+    func unwatchedReason(of store: FollowedStore) -> String? {
+        unwatchable[store.directory] ?? unwatchableDatabases[store.address]
     }
 
-    /// What is known of the store to those who ask.
-    func report(_ store: FollowedStore) {
-        noteLimit(of: store)
-        if let reason = unheardReason(of: store), store.state != .released {
+    /// Updates the state that `status` shows for the store.
+    func reportState(of store: FollowedStore) {
+        logLimit(of: store)
+        if let reason = unwatchedReason(of: store), store.state != .released {
             states.set(.unwatched, of: store.address, because: reason)
         } else {
             states.set(store.state, of: store.address, because: store.detail)
@@ -184,10 +184,10 @@ extension FollowedStores {
     }
 }
 
-// MARK: - Who is followed
+// MARK: - Followed stores
 
 extension FollowedStores {
-    /// Follows what is configured from now on, and no longer what was.
+    /// Follows the stores of the new configuration, and stops following those that are no longer in it.
     func configure(_ new: Configuration) {
         configuration = new
         for address in starved { states.set(nil, of: address) }
@@ -196,24 +196,24 @@ extension FollowedStores {
             new.groups.flatMap(\.stores).flatMap(\.legacy).map { $0.removingLastComponent() })
         loggedUnwatchable.formIntersection(legacyDirectories.union(new.groups.map(\.directory)))
         for store in stores.values where new.group(store.address.group)?.directory != store.directory {
-            hub.publish(.reset(.unconfigured), of: store.address)
+            publisher.publish(.reset(.unconfigured), of: store.address)
             forget(store)
-            _ = hub.close(store.address)
+            _ = publisher.close(store.address)
         }
         let configured = new.groups.flatMap { group in
             group.stores.compactMap {
                 StoreAddress(group: group.identifier.rawValue, name: $0.name.database.bytes)
             }
         }
-        for store in hub.subscribedStores().union(configured) { follow(store, wasSubscribed: true) }
+        for store in publisher.subscribedStores().union(configured) { follow(store, wasSubscribed: true) }
         for address in Array(stores.keys) { forgetIfUnused(address) }
         refreshWatches()
     }
 
-    /// There, and not let go of.
+    /// True if the store is followed and not released.
     func isFollowed(_ address: StoreAddress) -> Bool { stores[address] != nil && released[address] == nil }
 
-    /// A store of a served group.
+    /// True if the store's group is served and its name is valid.
     func isFollowable(_ address: StoreAddress) -> Bool {
         let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
         return name != nil && configuration.group(address.group) != nil
@@ -224,35 +224,36 @@ extension FollowedStores {
         return configuration.group(address.group)?.store(named: name) != nil
     }
 
-    /// `wasSubscribed`: subscribers may be there that believe to know the store.
+    /// Starts to follow the store. With `wasSubscribed`, existing subscribers are sent a reset, because they rely on an
+    /// earlier state.
     func follow(_ address: StoreAddress, wasSubscribed: Bool = false) {
         guard stores[address] == nil, isFollowable(address), let group = configuration.group(address.group),
             let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
         else { return }
-        guard descriptors.take(.store) else { return starve(address) }
+        guard descriptors.reserve(.store) else { return starve(address) }
         starved.remove(address)
         let store = FollowedStore(address, directory: group.directory, name: name)
         stores[address] = store
-        store.readsAhead { [unowned self, unowned store] in readAhead(of: store) }
+        store.setEventReader { [unowned self, unowned store] in readQueuedEvents(of: store) }
         for (file, part) in store.files {
             parts[group.directory, default: [:]][file, default: []].append((store, part))
         }
-        hub.open(address)
-        mark(store)
+        publisher.open(address)
+        addFastPath(for: store)
         refreshWatches()
         if released[address] == nil {
             attach(store)
-            report(store)
+            reportState(of: store)
         } else {
             states.set(.released, of: address)
         }
-        if wasSubscribed, hub.subscribedStores().contains(address) {
-            hub.publish(.reset(resetReason(of: store)), of: address)
+        if wasSubscribed, publisher.subscribedStores().contains(address) {
+            publisher.publish(.reset(resetReason(of: store)), of: address)
         }
     }
 
     private func resetReason(of store: FollowedStore) -> StoreEvent.ResetReason {
-        if unheardReason(of: store) != nil { return .unreadable }
+        if unwatchedReason(of: store) != nil { return .unreadable }
         return switch store.state {
         case .absent: .vanished
         case .unreadable, .unwatched: .unreadable
@@ -260,17 +261,17 @@ extension FollowedStores {
         }
     }
 
-    /// The channel stays open for its subscribers, if any.
+    /// Stops following the store. Its event log stays open for its subscribers, if any.
     private func forget(_ store: FollowedStore) {
-        answer(store.address)
-        store.letGo()
-        unmark(store)
-        unheardDatabases[store.address] = nil
+        sendPendingAnswers(of: store.address)
+        store.release()
+        removeFastPath(of: store)
+        unwatchableDatabases[store.address] = nil
         watchDatabase(of: store)
         stores[store.address] = nil
-        descriptors.giveBack(.store)
+        descriptors.release(.store)
         limited.remove(store.address)
-        expecting.remove(store.address)
+        pollScheduled.remove(store.address)
         for (file, _) in store.files {
             parts[store.directory]?[file]?.removeAll { $0.store === store }
             if parts[store.directory]?[file]?.isEmpty == true { parts[store.directory]?[file] = nil }
@@ -280,8 +281,8 @@ extension FollowedStores {
     }
 
     func forgetIfUnused(_ address: StoreAddress) {
-        if waiting[address] == nil, !hub.wantsDetail(of: address) { stores[address]?.wantsTables = false }
-        guard waiting[address] == nil, !isConfigured(address), hub.close(address) else { return }
+        if pendingAnswers[address] == nil, !publisher.wantsDetail(of: address) { stores[address]?.wantsTables = false }
+        guard pendingAnswers[address] == nil, !isConfigured(address), publisher.close(address) else { return }
         if starved.remove(address) != nil { states.set(nil, of: address) }
         guard let store = stores[address] else { return }
         forget(store)

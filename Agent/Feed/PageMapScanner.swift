@@ -3,16 +3,16 @@ import Dispatch
 import LinuxSystem
 import Synchronization
 
-/// The thread that reads stores whole, so that the one that tells of changes never does. There is none before the
-/// first survey, and it sleeps on a semaphore between two.
+/// The thread that reads whole stores, so that the feed thread never does. It starts with the first scan, and sleeps on
+/// a semaphore between scans.
 final class PageMapScanner: Sendable {
-    private struct Order {
-        let survey: PageMapScan
+    private struct Job {
+        let scan: PageMapScan
         let done: @Sendable () -> Void
     }
 
     private struct State {
-        var orders: [Order] = []
+        var jobs: [Job] = []
         var thread: SystemThread?
         var isStopping = false
     }
@@ -20,15 +20,15 @@ final class PageMapScanner: Sendable {
     private let state = Mutex(State())
     private let arrived = DispatchSemaphore(value: 0)
 
-    /// Runs the survey after those that were left before it, then calls `done` on the same thread. False when there can be
-    /// no thread.
-    func perform(_ survey: PageMapScan, _ done: @escaping @Sendable () -> Void) -> Bool {
+    /// Runs the scan after earlier ones, then calls `done` on the same thread. Returns false if the thread can't be
+    /// created.
+    func perform(_ scan: PageMapScan, _ done: @escaping @Sendable () -> Void) -> Bool {
         let isThere = state.withLock { state in
             if state.thread == nil, !state.isStopping {
                 state.thread = try? SystemThread(name: "gs-survey") { [self] in work() }
             }
             guard state.thread != nil else { return false }
-            state.orders.append(Order(survey: survey, done: done))
+            state.jobs.append(Job(scan: scan, done: done))
             return true
         }
         if isThere { arrived.signal() }
@@ -38,17 +38,17 @@ final class PageMapScanner: Sendable {
     private func work() {
         while true {
             arrived.wait()
-            let order: Order? = state.withLock { $0.orders.isEmpty ? nil : $0.orders.removeFirst() }
-            if let order {
-                order.survey.run()
-                order.done()
+            let job: Job? = state.withLock { $0.jobs.isEmpty ? nil : $0.jobs.removeFirst() }
+            if let job {
+                job.scan.run()
+                job.done()
             } else if state.withLock({ $0.isStopping }) {
                 return
             }
         }
     }
 
-    /// Surveys that were cancelled end at once.
+    /// Stops the thread. Cancelled scans end at once.
     func stop() {
         let thread = state.withLock { state in
             state.isStopping = true

@@ -1,35 +1,37 @@
-/// How often the watching thread looks while programs write without rest: each wake-up then costs the writers time, and a
-/// look after a short pause finds all that a hundred looks would.
+/// Decides how long the feed thread pauses while programs write without a break: each wake-up costs the writers time,
+/// and one poll after a short pause finds as much as a hundred.
 struct PollingThrottle {
-    /// Rounds whose events came at once, with few others between them.
-    private var restless = 0
-    /// Thousands of commits a second, and no program that waits for something between two of them.
-    private static let atOnce = Duration.microseconds(200)
-    private static let patience = 64
-    /// With pauses between them: after a tenth of a second the pauses become longer.
-    private static let longPatience = 96
-    private static let pause = Duration.milliseconds(3)
+    /// Consecutive rounds whose events came at once.
+    private var busyRounds = 0
+    /// At this rate there are thousands of commits a second, and no program that waits for something between two of
+    /// them.
+    private static let busyInterval = Duration.microseconds(200)
+    private static let busyThreshold = 64
+    /// The round, after a tenth of a second of short pauses, from which on pauses are longer.
+    private static let longPauseThreshold = 96
+    private static let shortPause = Duration.milliseconds(3)
     private static let longPause = Duration.milliseconds(5)
-    /// A writer that is held up for a moment is one without rest still.
-    private static let forgiven = Duration.milliseconds(20)
+    /// A writer that is delayed for no longer than this still counts as busy.
+    private static let idleThreshold = Duration.milliseconds(20)
 
-    /// Since the last round with events.
+    /// The time since the last round with events.
     private var waited = Duration.zero
 
-    /// A round without events: a look that was due.
-    mutating func waited(_ time: Duration) { waited += time }
+    /// Records a round without events: a scheduled poll.
+    mutating func recordIdleRound(_ time: Duration) { waited += time }
 
-    /// The pause after a round whose events were waited for that long; nil: none. `isBacklogged`: more are there.
-    mutating func rest(afterWaiting time: Duration, isBacklogged: Bool) -> Duration? {
+    /// Returns the pause after a round whose events took `time` to arrive; nil for none. `isBacklogged`: more events
+    /// wait.
+    mutating func pause(afterWaiting time: Duration, isBacklogged: Bool) -> Duration? {
         waited += time
         defer { waited = .zero }
-        if waited >= Self.forgiven { restless = 0 }
-        guard waited < Self.atOnce else {
-            restless = min(restless, Self.patience - 8)
+        if waited >= Self.idleThreshold { busyRounds = 0 }
+        guard waited < Self.busyInterval else {
+            busyRounds = min(busyRounds, Self.busyThreshold - 8)
             return nil
         }
-        restless += 1
-        guard restless > Self.patience, !isBacklogged else { return nil }
-        return restless > Self.longPatience ? Self.longPause : Self.pause
+        busyRounds += 1
+        guard busyRounds > Self.busyThreshold, !isBacklogged else { return nil }
+        return busyRounds > Self.longPauseThreshold ? Self.longPause : Self.shortPause
     }
 }

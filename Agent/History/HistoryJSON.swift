@@ -3,7 +3,7 @@ import FoundationEssentials
 import PersistentHistory
 import SQLiteStore
 
-/// Changes of rows as they are printed and as they travel.
+/// The JSON of changed rows, for output and for the wire.
 extension HistoryChange {
     package var json: JSONObject {
         var object: JSONObject = ["number": .integer(number), "table": .string(table)]
@@ -27,7 +27,7 @@ extension SQLiteValue {
     package var json: JSONValue {
         switch self {
         case .integer(let value): .integer(value)
-        // JSON has no number for infinity, and a text is another key.
+        // JSON has no number for infinity, and a string would be a different key.
         case .real(let value): value.isFinite ? .number(value) : .object(["real": .string("\(value)")])
         case .text(let value): .string(value)
         case .blob(let bytes): .object(["base64": .string(Data(bytes).base64EncodedString())])

@@ -1,22 +1,22 @@
 import AgentProtocol
 import PersistentHistory
 
-/// What a look into a store's history brought.
+/// The result of reading a store's history.
 enum HistoryReadResult: Sendable {
-    /// All that follows the position that was asked about.
+    /// All changes after the requested position.
     case page(RowPage)
-    /// More followed than is read at once; the history is there now.
+    /// More changes than one read may return, and the history's present position.
     case tooMany(HistoryToken)
-    /// Nothing was asked but where the history is.
+    /// Only the present position was requested.
     case position(HistoryToken)
-    /// What follows the position can't be told; the history is there now.
+    /// The changes after the position are unknown; the history's present position.
     case discontinued(StoreEvent.ResetReason, HistoryToken)
     /// The store keeps no history.
     case none
-    /// It could not be read now.
+    /// The history can't be read now.
     case failed
 
-    /// Where the history was when it was read.
+    /// The history's position when it was read.
     var token: HistoryToken? {
         switch self {
         case .page(let page): page.token
@@ -25,7 +25,7 @@ enum HistoryReadResult: Sendable {
         }
     }
 
-    /// The same look, for somebody who knows nothing of what came before.
+    /// The same result for a subscriber that knows no earlier position.
     var withoutRows: HistoryReadResult {
         switch self {
         case .page(let page): .position(page.token)
@@ -39,12 +39,12 @@ enum HistoryReadResult: Sendable {
 }
 
 struct RowPage: Sendable {
-    /// As they travel, in their order.
+    /// The rows in wire format, in order.
     let rows: [JSONObject]
-    /// The tables whose changes may have gone unrecorded, each with the number in the history.
+    /// The tables whose changes may have gone unrecorded, each with its number in the history.
     let gaps: [(number: Int64, table: String)]
     let token: HistoryToken
-    /// The schema was changed since the history's triggers were made.
+    /// True if the schema was changed since the history's triggers were made.
     let isOutdated: Bool
     let tables: Set<String>
 
@@ -58,7 +58,7 @@ struct RowPage: Sendable {
 }
 
 extension HistoryReadResult {
-    /// Reads what `groupstore changes --json` printed.
+    /// Parses the output of `groupstore changes --json`.
     init(_ messages: [(type: String, object: JSONObject)]) {
         guard let summary = messages.last, summary.type == "summary" else {
             self = .failed
@@ -76,7 +76,7 @@ extension HistoryReadResult {
             let reason = messages.first?.object.string("reason").flatMap(StoreEvent.ResetReason.init)
             self = .discontinued(reason ?? .epoch, token)
         } else if summary.object.bool("more") != false || messages.contains(where: { $0.object["truncated"] != nil }) {
-            // A row that is longer than a line may be is told without, as are those that are too many.
+            // A change with a row longer than a line is sent without rows, like one with too many rows.
             self = .tooMany(token)
         } else {
             self = .page(Self.page(messages.dropLast(), token, isOutdated: summary.object.bool("outdated") ?? false))

@@ -3,40 +3,40 @@ import LinuxSystem
 import PersistentHistory
 import SystemPackage
 
-/// Reading histories for those who are subscribed.
+/// Reads of histories for subscriptions.
 extension HistoryService {
-    /// Rows that are read at once for those who are subscribed; of more they are told without.
-    private static let mostRead = 4096
+    /// The maximum number of rows in one read for subscriptions. If there are more, the change is sent without rows.
+    private static let maximumRows = 4096
 
-    /// Has the store's history read for those who are subscribed, and returns at once.
+    /// Queues a read of the store's history for its subscriptions, and returns at once.
     package func readForSubscribers(of store: StoreAddress) {
-        guard state.withLock({ $0.due.insert(store).inserted }) else { return }
+        guard state.withLock({ $0.scheduledRounds.insert(store).inserted }) else { return }
         if enqueue(.round(store)) != nil {
-            state.withLock { _ = $0.due.remove(store) }
-            settle(store) { _ in .failed }
+            state.withLock { _ = $0.scheduledRounds.remove(store) }
+            runRound(store) { _ in .failed }
         }
     }
 
-    /// `read`: what follows a position; of nil, where the history is.
-    func settle(_ store: StoreAddress, _ read: (HistoryToken?) -> HistoryReadResult) {
-        guard let round = hub.beginRound(store) else { return }
+    /// Runs one round. `read` returns the changes after a position; for nil, only the history's present position.
+    func runRound(_ store: StoreAddress, _ read: (HistoryToken?) -> HistoryReadResult) {
+        guard let round = publisher.beginRound(store) else { return }
         var reading = round.position.map { HistoryReadResult.page(RowPage(token: $0)) } ?? .none
         if round.needsReading { reading = read(round.position) }
         let returning = round.returning.mapValues { read($0) }
-        // What was read may have been committed after the last event.
+        // The rows may be of commits after the last event.
         let isCaughtUp = feed?.catchUp(store) ?? false
-        hub.endRound(round, reading, returning: returning, isCaughtUp: isCaughtUp)
+        publisher.endRound(round, reading, returning: returning, isCaughtUp: isCaughtUp)
     }
 
     func read(_ store: StoreAddress, after position: HistoryToken?) -> HistoryReadResult {
         guard let path = path(of: store), program != nil else { return .none }
         guard states[store] != .released else { return .failed }
-        let place = position.map { "--since=\($0)" } ?? "--now"
-        let words = ["changes", "--json", "--wire-lines", "--limit=\(Self.mostRead)", place]
+        let start = position.map { "--since=\($0)" } ?? "--now"
+        let words = ["changes", "--json", "--wire-lines", "--limit=\(Self.maximumRows)", start]
         do throws(SystemError) {
-            let found = HistoryReadResult(try messages(Self.command(words, path)))
+            let found = HistoryReadResult(try messages(Self.command(words, path: path)))
             guard position == nil, let token = found.token else {
-                return if case .tooMany = found { now(store) } else { found }
+                return if case .tooMany = found { presentPosition(of: store) } else { found }
             }
             return .position(token)
         } catch {
@@ -45,8 +45,8 @@ extension HistoryService {
         }
     }
 
-    /// More was changed than is read.
-    private func now(_ store: StoreAddress) -> HistoryReadResult {
+    /// Returns the present position, because there are more changes than one read may return.
+    private func presentPosition(of store: StoreAddress) -> HistoryReadResult {
         let found = read(store, after: nil)
         return found.token.map { .tooMany($0) } ?? found
     }

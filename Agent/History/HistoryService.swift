@@ -6,40 +6,38 @@ import PersistentHistory
 import Synchronization
 import SystemPackage
 
-/// Answers what clients ask about changed rows. A store's history is read through SQLite, which the process that feeds
-/// must not open a watched store with: a child process of the same program opens it, reads, and ends. It never holds a
-/// store that a relocation wants for longer than that.
+/// Answers clients' queries about changed rows, and reads histories for subscriptions. A history is read through
+/// SQLite, which the feeding process must not open a watched store with: a child process of the same program opens the
+/// store, reads, and exits. It never holds a store that a relocation wants for longer than that.
 ///
-/// So it is for the subscriptions that a store's history is read for.
-///
-/// One thread, made with the first question, and one child at a time.
+/// There is one thread, started with the first query, and one child at a time.
 package final class HistoryService: Sendable {
-    struct Question: Sendable {
+    struct Query: Sendable {
         let arguments: [[UInt8]]
         let id: JSONValue?
-        /// Nil: the agent's own wish.
+        /// The client's connection; nil for the agent's own maintenance.
         let connection: UInt64?
         let store: StoreAddress
-        /// Asked before the answer is sent: another file may have come to the store's name since.
+        /// Checked before the answer is sent: another file may have come to the store's name since.
         var mayRead: @Sendable () -> Bool = { true }
     }
 
     enum Task: Sendable {
-        case question(Question)
-        /// Somebody who is subscribed wants to know which rows changed.
+        case query(Query)
+        /// A read of the store's history for its subscriptions.
         case round(StoreAddress)
     }
 
     struct State {
         var waiting: [Task] = []
-        /// The stores whose round waits.
-        var due: Set<StoreAddress> = []
+        /// The stores whose round is queued.
+        var scheduledRounds: Set<StoreAddress> = []
         var isStopping = false
         var purged: [StoreAddress: ContinuousClock.Instant] = [:]
         var thread: SystemThread?
     }
 
-    let hub: Publisher
+    let publisher: Publisher
     private let configuration: CurrentConfiguration
     let states: FollowingStates
     let feed: FeedControl?
@@ -48,46 +46,46 @@ package final class HistoryService: Sendable {
     let state = Mutex(State())
     private let work = DispatchSemaphore(value: 0)
 
-    /// More than this don't wait; the client asks again.
-    private static let mostWaiting = 256
-    /// How long one child may take.
-    private static let patience = Duration.seconds(30)
-    /// Bytes of answers that a client hasn't taken.
-    private static let mostUnread = 8 << 20
-    /// Rows in an answer that doesn't say how many.
+    /// The maximum number of waiting queries; further ones are refused and the client asks again.
+    private static let maximumWaiting = 256
+    /// The time that one child may run.
+    private static let timeout = Duration.seconds(30)
+    /// The maximum bytes of earlier answers that a client hasn't taken.
+    private static let maximumUnread = 8 << 20
+    /// The number of rows in an answer to a query without a limit.
     private static let pageLength: Int64 = 256
 
     package init(
-        hub: Publisher, configuration: CurrentConfiguration, states: FollowingStates, feed: FeedControl?,
+        publisher: Publisher, configuration: CurrentConfiguration, states: FollowingStates, feed: FeedControl?,
         program: FilePath?, log: Logger
     ) {
         self.feed = feed
         self.log = log
-        self.hub = hub
+        self.publisher = publisher
         self.configuration = configuration
         self.states = states
         self.program = program
     }
 
-    /// The answer comes later, from the desk's thread. The store's group is served.
+    /// Queues a query; the service's thread answers it. The store's group is served.
     func perform(
         _ operation: HistoryOperation, id: JSONValue?, _ connection: UInt64, grant: FileGrant = .anything,
         mayRead: @escaping @Sendable () -> Bool = { true }
     ) {
         guard program != nil, let path = path(of: operation.store) else {
-            return hub.answer(connection, .failure(id: id, .noHistoryHere))
+            return publisher.answer(connection, .failure(id: id, .noHistoryHere))
         }
-        let question = Question(
-            arguments: Self.command(Self.words(operation), path, grant), id: id, connection: connection,
+        let query = Query(
+            arguments: Self.command(Self.words(operation), path: path, grant: grant), id: id, connection: connection,
             store: operation.store, mayRead: mayRead)
-        hub.expectAnswer(connection)
-        if let refusal = enqueue(.question(question)) { answer(question, .failure(id: id, refusal)) }
+        publisher.expectAnswer(connection)
+        if let refusal = enqueue(.query(query)) { answer(query, .failure(id: id, refusal)) }
     }
 
-    /// Why it isn't done; nil when it will be.
+    /// Queues a task. Returns why it is refused; nil if it is queued.
     func enqueue(_ task: Task) -> WireError? {
         let refusal = state.withLock { state -> WireError? in
-            if case .question = task, state.waiting.count >= Self.mostWaiting { return .tooManyQuestions }
+            if case .query = task, state.waiting.count >= Self.maximumWaiting { return .tooManyQueries }
             do throws(SystemError) {
                 if state.thread == nil { state.thread = try SystemThread(name: "gs-history") { [self] in loop() } }
             } catch {
@@ -100,7 +98,7 @@ package final class HistoryService: Sendable {
         return refusal
     }
 
-    /// What still waits is not answered.
+    /// Stops the thread. Waiting queries are not answered.
     package func stop() {
         let thread = state.withLock { state in
             state.isStopping = true
@@ -116,17 +114,18 @@ package final class HistoryService: Sendable {
         return configuration.value.group(store.group)?.directory.appending(name)
     }
 
-    /// A child's arguments. Who may write to the group's directory must not lead it, with a link, to what this process
-    /// alone may write: it takes nothing but a regular file, and of whoever is granted one file, nothing but that.
-    static func command(_ words: [String], _ path: FilePath, _ grant: FileGrant = .anything) -> [[UInt8]] {
-        let held =
+    /// Returns a child's arguments. A user who may write to the group's directory must not redirect the child by a link
+    /// to a file that only this process may write: the child opens only a regular file, and for a user with a grant to
+    /// one file, only that file.
+    static func command(_ words: [String], path: FilePath, grant: FileGrant = .anything) -> [[UInt8]] {
+        let restriction =
             switch grant {
             case .anything: "--no-links"
             case .only(let file): "--only-file=\(file.device):\(file.inode)"
             // No file has that number.
             case .nothing: "--only-file=0:0"
             }
-        return (["groupstore"] + words + [held, "--"]).map { Array($0.utf8) } + [path.bytes]
+        return (["groupstore"] + words + [restriction, "--"]).map { Array($0.utf8) } + [path.bytes]
     }
 
     private static func words(_ operation: HistoryOperation) -> [String] {
@@ -147,9 +146,9 @@ package final class HistoryService: Sendable {
         }
     }
 
-    // MARK: What the configuration asks for
+    // MARK: Maintenance
 
-    /// Enables history where the configuration says so and a store is there.
+    /// Enables history for the stores that exist and whose configuration requires it.
     package func maintainAll() {
         for group in configuration.value.groups {
             guard let directory = try? Directory(group.directory) else { continue }
@@ -162,8 +161,8 @@ package final class HistoryService: Sendable {
         }
     }
 
-    /// A store that came, or whose schema was changed, is seen to; old changes are purged now and then.
-    func noticed(_ event: StoreEvent, of store: StoreAddress) {
+    /// Maintains the history of a store that came or whose schema changed, and purges old changes periodically.
+    func receive(_ event: StoreEvent, of store: StoreAddress) {
         switch event {
         case .relocated, .migrated, .reset(.appeared), .reset(.replaced): maintain(store)
         case .change(let tables):
@@ -177,7 +176,7 @@ package final class HistoryService: Sendable {
         return configuration.value.group(store.group)?.store(named: name)?.history
     }
 
-    /// An eighth of the time that changes are kept, and a minute at least.
+    /// True once an eighth of the time that changes are kept has passed, and at least a minute.
     private func isPurgeDue(_ store: StoreAddress) -> Bool {
         guard let keep = history(of: store)?.keep else { return false }
         return state.withLock { state in
@@ -192,34 +191,34 @@ package final class HistoryService: Sendable {
         if let keep = history.keep { commands.append(["history", "purge", "--json", "--older-than=\(keep.seconds)s"]) }
         state.withLock { $0.purged[store] = .now }
         for words in commands {
-            let wish = Question(arguments: Self.command(words, path), id: nil, connection: nil, store: store)
-            if let refusal = enqueue(.question(wish)) { log.warning("history is not seen to: \(refusal.message)") }
+            let query = Query(arguments: Self.command(words, path: path), id: nil, connection: nil, store: store)
+            if let refusal = enqueue(.query(query)) { log.warning("skipping history maintenance: \(refusal.message)") }
         }
     }
 
-    // MARK: The desk's thread
+    // MARK: The service's thread
 
     private func loop() {
         while true {
             work.wait()
             let (task, isStopping) = state.withLock { state -> (Task?, Bool) in
                 let task = state.waiting.isEmpty ? nil : state.waiting.removeFirst()
-                if case .round(let store)? = task { state.due.remove(store) }
+                if case .round(let store)? = task { state.scheduledRounds.remove(store) }
                 return (task, state.isStopping)
             }
             if isStopping { return }
             switch task {
-            case .question(let question): answer(question)
-            case .round(let store): settle(store) { [self] in read(store, after: $0) }
+            case .query(let query): answer(query)
+            case .round(let store): runRound(store) { [self] in read(store, after: $0) }
             case nil: break
             }
         }
     }
 
-    /// The lines of a child that ended.
+    /// Runs a child and returns the lines of its output.
     func messages(_ arguments: [[UInt8]]) throws(SystemError) -> [(type: String, object: JSONObject)] {
         guard let program else { return [] }
-        let output = try ChildProcess.output(program, arguments, deadline: Deadline(after: Self.patience))
+        let output = try ChildProcess.output(program, arguments, deadline: Deadline(after: Self.timeout))
         var lines = LineBuffer(limit: max(output.count + 1, 1))
         lines.append(output)
         var messages: [(type: String, object: JSONObject)] = []
@@ -229,37 +228,37 @@ package final class HistoryService: Sendable {
         return messages
     }
 
-    private func answer(_ question: Question) {
-        // Its lease would make the child wait.
-        guard states[question.store] != .released else {
-            return answer(question, .failure(id: question.id, .relocating))
+    private func answer(_ query: Query) {
+        // The relocation's lease would make the child wait.
+        guard states[query.store] != .released else {
+            return answer(query, .failure(id: query.id, .relocating))
         }
-        if let connection = question.connection, hub.waitingBytes(of: connection) > Self.mostUnread {
-            return answer(question, .failure(id: question.id, .unreadAnswers))
+        if let connection = query.connection, publisher.waitingBytes(of: connection) > Self.maximumUnread {
+            return answer(query, .failure(id: query.id, .unreadAnswers))
         }
         do throws(SystemError) {
             var messages: [AgentMessage] = []
-            let found = try self.messages(question.arguments)
-            guard question.mayRead() else {
-                return answer(question, .failure(id: question.id, .unknownStore(question.store)))
+            let found = try self.messages(query.arguments)
+            guard query.mayRead() else {
+                return answer(query, .failure(id: query.id, .unknownStore(query.store)))
             }
             for (type, object) in found {
                 var object = object
                 if type == "summary" {
-                    if let connection = question.connection { hub.send(connection, messages) }
-                    return answer(question, Self.reply(object, id: question.id))
+                    if let connection = query.connection { publisher.send(connection, messages) }
+                    return answer(query, Self.reply(object, id: query.id))
                 }
-                if let id = question.id { object["id"] = id }
+                if let id = query.id { object["id"] = id }
                 messages.append(.event(type: type, object))
             }
-            answer(question, .failure(id: question.id, .noAnswer))
+            answer(query, .failure(id: query.id, .noAnswer))
         } catch {
-            answer(question, .failure(id: question.id, WireError(code: "system", "\(error)", hint: nil)))
+            answer(query, .failure(id: query.id, WireError(code: "system", "\(error)", hint: nil)))
         }
     }
 
-    private func answer(_ question: Question, _ message: AgentMessage) {
-        if let connection = question.connection { return hub.answer(connection, message, wasExpected: true) }
+    private func answer(_ query: Query, _ message: AgentMessage) {
+        if let connection = query.connection { return publisher.answer(connection, message, wasExpected: true) }
         if case .failure(_, let error) = message { log.warning("history: \(error.message)") }
     }
 
@@ -272,10 +271,10 @@ package final class HistoryService: Sendable {
 extension WireError {
     fileprivate static let noHistoryHere = WireError(
         code: "not_supported", "this agent reads no histories", hint: "groupstore changes STORE needs no agent")
-    fileprivate static let tooManyQuestions = WireError(
-        code: "busy", "too many questions about histories wait already", hint: "ask again when they are answered")
+    fileprivate static let tooManyQueries = WireError(
+        code: "busy", "too many history queries are waiting", hint: "ask again later")
     fileprivate static let unreadAnswers = WireError(
-        code: "busy", "earlier answers wait to be read", hint: "read them, then ask again")
+        code: "busy", "earlier answers have not been read", hint: "read them, then ask again")
     fileprivate static let relocating = WireError(
         code: "relocating", "the store is being relocated", hint: "ask again after relocated or abandoned")
     fileprivate static let noAnswer = WireError(

@@ -1,13 +1,13 @@
 import AgentProtocol
 import PersistentHistory
 
-/// Where a subscription stands that the store's history is read for: what the feed said that it wasn't told of yet, and up
-/// to where it knows the history. A pure value.
+/// The state of a subscription for which the store's history is read: the changes of the feed that it wasn't sent yet,
+/// and its position in the history. A pure value.
 struct RowCursor {
-    /// Changes of the feed, as one.
+    /// Several changes of the feed as one.
     struct Pending: Equatable {
         var tables: ChangedTables
-        /// Tables that were written by a transaction which recorded no row.
+        /// The tables written by a transaction that recorded no row.
         var unrecorded: Set<String>
         let first: UInt64
         var last: UInt64
@@ -22,7 +22,7 @@ struct RowCursor {
     enum Outcome: Equatable {
         case change(ChangedTables, rows: [JSONObject]?)
         case reset(StoreEvent.ResetReason)
-        /// There was something, and it isn't for the subscriber.
+        /// There were changes, but none for the subscriber.
         case leftOut
         case nothing
     }
@@ -30,18 +30,18 @@ struct RowCursor {
     private let tables: TableFilter?
     private let filter: HistoryOperation.Filter
     private let wantsRows: Bool
-    /// What came since the last look into the history began.
+    /// The changes since the last read of the history began.
     private(set) var pending: Pending?
-    /// What came before it.
-    private(set) var settling: Pending?
-    private(set) var isSettling = false
-    /// Up to where the history was told, or left out; nil where there is none.
+    /// The changes from before the read in progress.
+    private(set) var inRound: Pending?
+    private(set) var isReading = false
+    /// The position up to which the history was sent or left out; nil if there is none.
     private(set) var position: HistoryToken?
-    /// A migration was told since the position was one of the model of now.
+    /// True if a migration was reported since the position was one of the present model.
     private var knowsMigration = false
 
-    /// More rows than this don't travel with a change.
-    static let mostRows = 64
+    /// The maximum number of rows that are sent with a change.
+    static let maximumRows = 64
 
     init(_ operation: SubscribeOperation) {
         tables = operation.tables
@@ -49,43 +49,46 @@ struct RowCursor {
         wantsRows = operation.wantsRows
     }
 
-    /// The number of the first change that it wasn't told of yet.
-    var firstUntold: UInt64? { (settling ?? pending)?.first }
+    /// The number of the first change that it wasn't sent yet.
+    var firstUndelivered: UInt64? { (inRound ?? pending)?.first }
 
-    /// Takes a place in the history as known.
+    /// Sets the history position to start from.
     mutating func begin(at position: HistoryToken) { self.position = position }
 
-    /// The feed tells of a change; `first`: of several, the first one's number.
-    mutating func note(_ changed: ChangedTables, number: UInt64, first: UInt64? = nil) {
+    /// Records a change of the feed. `first`: the number of the first change, if there are several.
+    mutating func record(_ changed: ChangedTables, number: UInt64, first: UInt64? = nil) {
         let new = Pending(
-            tables: changed, unrecorded: HistoryTables.unrecorded(by: changed), first: first ?? number, last: number)
+            tables: changed, unrecorded: HistoryTableNames.unrecorded(by: changed), first: first ?? number, last: number
+        )
         if pending == nil { pending = new } else { pending?.add(new) }
     }
 
-    /// An event stands for all that came before.
-    mutating func forgetUntold() {
+    /// Discards unsent changes: an event stands for all of them.
+    mutating func discardUndelivered() {
         pending = nil
-        settling = nil
+        inRound = nil
     }
 
-    /// The feed tells of a migration: the history needn't, with the next look into it.
-    mutating func noteMigration() { knowsMigration = true }
+    /// Records a migration reported by the feed, so that the next read of the history needn't report it.
+    mutating func recordMigration() { knowsMigration = true }
 
-    /// A look into the history begins.
-    mutating func beginSettling() {
-        isSettling = true
+    /// Begins a read of the history.
+    mutating func beginReading() {
+        isReading = true
         guard let later = pending.take() else { return }
-        if settling == nil { settling = later } else { settling?.add(later) }
+        if inRound == nil { inRound = later } else { inRound?.add(later) }
     }
 
-    /// Whether the changes that are being settled may have recorded rows.
-    var mayHaveRows: Bool { settling.map { HistoryTables.mayHaveRecorded($0.tables) } ?? false }
+    /// True if the changes in the round may have recorded rows.
+    var mayHaveRows: Bool { inRound.map { HistoryTableNames.mayHaveRecorded($0.tables) } ?? false }
 
-    /// What the subscriber is to be told. `credited`: tables whose rows an earlier look brought already. `comesBack`: its
-    /// position is a token of its own, of a time when its feed was another one.
-    mutating func settle(_ reading: HistoryReadResult, credited: Set<String> = [], comesBack: Bool = false) -> Outcome {
-        let change = settling.take()
-        isSettling = false
+    /// Ends a read, and returns what to send to the subscriber. `credited`: tables whose rows an earlier read returned.
+    /// `isReturning`: the position is from the subscriber's own token, of an earlier feed.
+    mutating func finishReading(_ reading: HistoryReadResult, credited: Set<String> = [], isReturning: Bool = false)
+        -> Outcome
+    {
+        let change = inRound.take()
+        isReading = false
         let known = (model: position?.model, migration: knowsMigration)
         defer { if position?.model != known.model { knowsMigration = false } }
         switch reading {
@@ -98,7 +101,7 @@ struct RowCursor {
             return Self.unattributed(change)
         case .tooMany(let token):
             position = token
-            return .change((comesBack ? nil : change?.tables) ?? .unknown, rows: nil)
+            return .change((isReturning ? nil : change?.tables) ?? .unknown, rows: nil)
         case .discontinued(let reason, let token):
             position = token
             if reason == .migrated, known.migration { return Self.unattributed(change) }
@@ -109,74 +112,74 @@ struct RowCursor {
                 return Self.unattributed(change)
             }
             if page.token.number > known { position = page.token }
-            return settle(page, change, after: known, credited, comesBack)
+            return attribute(page, change, after: known, credited: credited, isReturning: isReturning)
         }
     }
 
-    /// What isn't known to be about nothing that is wanted is told.
+    /// Reports a change that can't be shown to be unwanted.
     private static func unattributed(_ change: Pending?) -> Outcome {
         change.map { .change($0.tables, rows: nil) } ?? .nothing
     }
 
-    private func settle(
-        _ page: RowPage, _ change: Pending?, after known: Int64, _ credited: Set<String>, _ comesBack: Bool
+    private func attribute(
+        _ page: RowPage, _ change: Pending?, after known: Int64, credited: Set<String>, isReturning: Bool
     ) -> Outcome {
         if page.gaps.contains(where: { $0.number > known && isWanted($0.table) }) { return .reset(.historyGap) }
         let new = page.rows.filter { ($0.integer("number") ?? .max) > known }
         let admitted = new.filter { isWanted($0.string("table") ?? "") && filter.admits($0) }
-        let rowTables = ChangedTables(Set(new.compactMap { $0.string("table") }), isComplete: !comesBack)
-        let told = change.map { $0.tables.union(rowTables) } ?? rowTables
-        if let change, !isAttributed(change, to: page.tables.union(credited)) { return .change(told, rows: nil) }
-        if comesBack, page.isOutdated { return .change(told.union(.unknown), rows: nil) }
+        let rowTables = ChangedTables(Set(new.compactMap { $0.string("table") }), isComplete: !isReturning)
+        let tables = change.map { $0.tables.union(rowTables) } ?? rowTables
+        if let change, !isAttributed(change, to: page.tables.union(credited)) { return .change(tables, rows: nil) }
+        if isReturning, page.isOutdated { return .change(tables.union(.unknown), rows: nil) }
         if !admitted.isEmpty {
-            return .change(told, rows: wantsRows && admitted.count <= Self.mostRows ? admitted : nil)
+            return .change(tables, rows: wantsRows && admitted.count <= Self.maximumRows ? admitted : nil)
         }
         guard let change else { return new.isEmpty ? .nothing : .leftOut }
-        let others = HistoryTables.users(change.tables).map(TableFilter.fold)
-        let wasTold = !others.isEmpty && credited.isSuperset(of: others)
-        guard filter.isEmpty, tables?.admits(change.tables) ?? true, !wasTold else { return .leftOut }
+        let others = HistoryTableNames.userTables(change.tables).map(TableFilter.fold)
+        let wasSent = !others.isEmpty && credited.isSuperset(of: others)
+        guard filter.isEmpty, self.tables?.admits(change.tables) ?? true, !wasSent else { return .leftOut }
         return .change(change.tables, rows: wantsRows ? [] : nil)
     }
 
-    /// A row without a table's name may be of any.
+    /// True if the subscription is for the table. A row without a table name may be of any table.
     private func isWanted(_ table: String) -> Bool { table.isEmpty || tables?.admits(table) ?? true }
 
-    /// Whether there is a row for each table that was written and is wanted. Rows of other tables may hide nothing.
+    /// True if there is a row for each table that was written and is wanted. Rows of other tables may hide nothing.
     private func isAttributed(_ change: Pending, to known: Set<String>) -> Bool {
         guard change.tables.isComplete else { return false }
-        let written = HistoryTables.recordable(change.tables).filter { !known.contains(TableFilter.fold($0)) }
+        let written = HistoryTableNames.recordable(change.tables).filter { !known.contains(TableFilter.fold($0)) }
         return change.unrecorded.union(written).allSatisfy { !isWanted($0) }
     }
 }
 
-/// A store's tables as a history sees them.
-enum HistoryTables {
+/// A store's tables as its history sees them.
+enum HistoryTableNames {
     private static let records: Set<String> = ["GS_CHANGE", "ACHANGE"]
-    /// SQLite's and Core Data's bookkeeping, which goes with changes of other tables.
+    /// The bookkeeping tables of SQLite and Core Data, which change along with other tables.
     private static let bookkeeping: Set<String> = [
         "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4", "ACHANGE", "ATRANSACTION",
         "ATRANSACTIONSTRING", "Z_PRIMARYKEY",
     ]
 
-    /// Whether a transaction that wrote these may have recorded rows.
+    /// Returns true if a transaction that wrote these tables may have recorded rows.
     static func mayHaveRecorded(_ tables: ChangedTables) -> Bool {
         !tables.isComplete || !records.isDisjoint(with: tables.names ?? [])
     }
 
-    /// All but those that are kept for their own sake.
-    static func users(_ tables: ChangedTables) -> Set<String> {
+    /// Returns the tables without bookkeeping and history tables.
+    static func userTables(_ tables: ChangedTables) -> Set<String> {
         Set((tables.names ?? []).filter { !bookkeeping.contains($0) && !HistorySchema.isOwn($0) })
     }
 
-    /// The tables of a transaction that recorded no row at all.
+    /// Returns the user tables of a transaction that recorded no row at all.
     static func unrecorded(by tables: ChangedTables) -> Set<String> {
-        mayHaveRecorded(tables) ? [] : users(tables)
+        mayHaveRecorded(tables) ? [] : userTables(tables)
     }
 
-    /// The tables whose changes have rows of their own: Core Data records who is in a many-to-many relationship, not the
-    /// join table's rows.
+    /// Returns the tables whose changes have rows of their own. Core Data records the objects of a many-to-many
+    /// relationship, not the rows of its join table.
     static func recordable(_ tables: ChangedTables) -> Set<String> {
         let isCoreData = tables.names?.contains("ACHANGE") ?? false
-        return users(tables).filter { !(isCoreData && $0.prefixMatch(of: /Z_[0-9]/) != nil) }
+        return userTables(tables).filter { !(isCoreData && $0.prefixMatch(of: /Z_[0-9]/) != nil) }
     }
 }

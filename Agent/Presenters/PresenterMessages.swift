@@ -3,10 +3,10 @@ import FileCoordination
 import LinuxSystem
 import SystemPackage
 
-// How claims and presenters travel: the words of the wire and those of the registry.
+// Conversions between the wire's and the registry's values for claims and presenters.
 
 extension ClaimedItem {
-    /// Nil when the bytes can't be a path.
+    /// Returns nil if the bytes can't be a path.
     init?(_ address: ItemAddress) {
         guard let path = FilePath(bytes: address.path) else { return nil }
         self.init(container: address.group, path: path)
@@ -18,7 +18,7 @@ extension ItemAddress {
 }
 
 extension StoreAddress {
-    /// Nil when the item isn't directly in the group's directory.
+    /// Returns nil if the item isn't directly in the group's directory.
     init?(_ item: ClaimedItem) {
         guard item.path.components.count == 1, let name = item.path.lastComponent else { return nil }
         self.init(group: item.container, name: name.bytes)
@@ -43,7 +43,7 @@ extension PresenterRequest {
 }
 
 extension PresenterEvent {
-    /// Nil where an item can't travel.
+    /// Returns the event; nil if the item can't be encoded.
     static func of(_ message: PresenterMessage) -> (claim: UInt64, event: PresenterEvent?) {
         switch message {
         case .request(let claim, .save): (claim, .save)
@@ -54,7 +54,7 @@ extension PresenterEvent {
         case .notice(let claim, .didChange(let item)): (claim, .didChange(item.flatMap(ItemAddress.init)))
         case .notice(let claim, .didMove(let to, let subitem)):
             (claim, ItemAddress(to).map { .didMove(to: $0, subitem: subitem.flatMap(ItemAddress.init)) })
-        // Who registers a presenter is told by the reply.
+        // The reply to the registration reports it.
         case .registration: (0, nil)
         }
     }
@@ -71,11 +71,11 @@ extension ClaimIntent {
     init(_ intent: ClaimOperation.Intent, _ item: ClaimedItem) throws(WireError) {
         if intent.writes {
             var options: FileCoordinator.WritingOptions = []
-            for word in intent.options { options.formUnion(try Self.option(word, FileCoordinator.writingWords)) }
+            for word in intent.options { options.formUnion(try Self.option(word, FileCoordinator.writingOptionNames)) }
             self.init(item, .write(options))
         } else {
             var options: FileCoordinator.ReadingOptions = []
-            for word in intent.options { options.formUnion(try Self.option(word, FileCoordinator.readingWords)) }
+            for word in intent.options { options.formUnion(try Self.option(word, FileCoordinator.readingOptionNames)) }
             self.init(item, .read(options))
         }
     }
@@ -83,7 +83,8 @@ extension ClaimIntent {
     private static func option<Option>(_ word: String, _ known: [String: Option]) throws(WireError) -> Option {
         guard let option = known[word] else {
             throw WireError(
-                code: "bad_request", "no option \(word.prefix(64))", hint: known.keys.sorted().joined(separator: ", "))
+                code: "bad_request", "unknown option \(word.prefix(64))",
+                hint: known.keys.sorted().joined(separator: ", "))
         }
         return option
     }

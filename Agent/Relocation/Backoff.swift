@@ -1,4 +1,4 @@
-/// When to try again what was tried in vain: after 1 s, then twice as long each time, to 5 min.
+/// Schedules retries: the first after 1 s, then after twice the delay each time, up to 5 min.
 struct Backoff {
     private var delay = Duration.seconds(1)
     private static let longest = Duration.seconds(300)

@@ -4,12 +4,12 @@ import LinuxSystem
 import StoreRelocation
 import SystemPackage
 
-/// Relocations that clients ask for.
+/// Relocations that clients request.
 extension RelocationScheduler {
     func relocate(
-        _ operation: RelocateOperation, _ configuration: Configuration,
-        _ isAbandoned: @escaping @Sendable () -> Bool,
-        _ events: @escaping @Sendable (RelocateAnswer) -> Void
+        _ operation: RelocateOperation, configuration: Configuration,
+        isAbandoned: @escaping @Sendable () -> Bool,
+        events: @escaping @Sendable (RelocateAnswer) -> Void
     ) {
         do throws(WireError) {
             var request = try RelocationRequest(operation)
@@ -21,21 +21,21 @@ extension RelocationScheduler {
             if let store, !operation.dryRun { announcements.relocating(store, waitingFor: []) }
             let started = ContinuousClock.now
             let opener = FeedOpener(feed: feed, store: store, source: configuration.address(of: request.source))
-            let asked = try operation.migration ?? configured?.migration
+            let migrationRequest = try operation.migration ?? configured?.migration
             var announced: StoreEvent?
             var migrated: StoreEvent?
             do throws(RelocationFailure) {
-                if let migration = asked {
+                if let migration = migrationRequest {
                     try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() })
                 }
                 request.journalMode = request.journalMode ?? configured?.journalMode
                 let engine = engine(request, opener, isAbandoned: isAbandoned) { event in
                     if let line = event.line { events(.progress(type: line.type, line.members)) }
                 }
-                if operation.undo { try configuration.checkWouldStay(request) }
+                if operation.undo { try configuration.checkNotConfiguredAsLegacy(request) }
                 let summary =
                     operation.undo ? try engine.undo() : operation.dryRun ? try engine.dryRun() : try engine.run()
-                // Where it was it is no more.
+                // The store is no longer in the group.
                 announced = operation.undo ? .reset(.vanished) : summary.event
                 migrated = summary.migration
                 events(
@@ -55,20 +55,21 @@ extension RelocationScheduler {
 }
 
 extension Configuration {
-    /// Throws `RelocationFailure` where a store that is taken back would be relocated again at once.
-    fileprivate func checkWouldStay(_ request: RelocationRequest) throws(RelocationFailure) {
+    /// Throws `RelocationFailure` if the agent would at once relocate again a store that is moved back.
+    fileprivate func checkNotConfiguredAsLegacy(_ request: RelocationRequest) throws(RelocationFailure) {
         let source = RelocationKey.of(request.source)
         for group in groups {
             for store in group.stores {
-                guard let place = store.legacy.first(where: { $0 == request.source || RelocationKey.of($0) == source })
+                guard let path = store.legacy.first(where: { $0 == request.source || RelocationKey.of($0) == source })
                 else { continue }
                 throw RelocationFailure(
                     .busy, code: "agent_serves",
-                    "the agent's configuration names \(PrintablePath(place)) as a legacy place of "
+                    "the agent's configuration names \(PrintablePath(path)) as a legacy path of "
                         + "\(group.identifier.rawValue)/\(PrintablePath(store.name.database)): it would relocate the store "
                         + "again at once",
                     remedy:
-                        "take it out of the configuration and send the agent SIGHUP, or stop it, then run this again")
+                        "remove it from the configuration and send the agent SIGHUP, or stop the agent, then run this again"
+                )
             }
         }
     }

@@ -3,16 +3,16 @@ import StoreRelocation
 import Synchronization
 import SystemPackage
 
-/// The feed as something that has the group's store open. It lets go when the engine asks, and takes the store again
-/// when `resume` is called: together with what its subscribers are told.
+/// The change feed as an opener of the group's store. It releases the store when the engine asks, and follows it again
+/// on `resume`, together with the event for its subscribers.
 final class FeedOpener: StoreOpener {
     private let feed: FeedControl
     private let store: StoreAddress?
-    /// The store that is moved, where it is another group's that is followed too.
+    /// The store at the source, if it belongs to another group that is followed too.
     private let source: StoreAddress?
     private let isSourceReleased = Mutex(false)
-    /// Nil until it was asked; false when the feed did not come to it in time: then the engine's lease is refused, and
-    /// nothing is moved.
+    /// Nil until the engine asks; false if the feed did not release the store in time. The engine's lease is then
+    /// refused, and nothing is moved.
     private let isReleased = Mutex<Bool?>(nil)
 
     init(feed: FeedControl, store: StoreAddress?, source: StoreAddress? = nil) {

@@ -2,14 +2,14 @@ import AgentProtocol
 import StoreRelocation
 
 extension RelocationSummary {
-    /// What they are told besides, where the store is of another version now.
+    /// The additional event, if the store was migrated.
     var migration: StoreEvent? {
         transformed.map { .migrated(fromModel: $0.before, toModel: $0.after) }
     }
 
-    /// What subscribers of the store are told.
+    /// The event for the store's subscribers.
     var event: StoreEvent {
-        // What was set aside where it is comes from nowhere: that its content is another one is told besides.
+        // A store that was set aside in place has not moved: the migration's event reports its new content.
         let hasArrived = outcome == .relocated || setAside.map { $0.store != to } ?? false
         return hasArrived
             ? .relocated(from: from.bytes, to: to.bytes)

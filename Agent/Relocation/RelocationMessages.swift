@@ -7,7 +7,7 @@ import StoreMigration
 import StoreRelocation
 import SystemPackage
 
-/// The same words for a relocation wherever it runs: on the wire, and on the command's output.
+/// The JSON of a relocation, the same on the wire and in the command's output.
 extension RelocationSummary {
     /// The members of the line of type `summary`.
     package func members(seconds: Double, dryRun: Bool = false) -> JSONObject {
@@ -35,7 +35,7 @@ extension RelocationSummary {
 }
 
 extension RelocationFailure {
-    /// The outcome's word.
+    /// The outcome as a word.
     package var outcome: String {
         switch kind {
         case .conflict: "conflict"
@@ -73,7 +73,7 @@ extension RelocationFailure {
 }
 
 extension RelocationEvent {
-    /// The event as a line's type and members; nil for those that only a progress bar needs.
+    /// The event as a line's type and members; nil for an event that only a progress bar needs.
     package var line: (type: String, members: JSONObject)? {
         switch self {
         case .plan(let sentence, let bytes):
@@ -90,7 +90,7 @@ extension RelocationEvent {
 }
 
 extension RemovedContent {
-    /// An object for each entity and property: `objects`, `values` or `links`, and how many.
+    /// An array with an object for each entity and property: `objects`, `values` or `links`, and their number.
     package var json: JSONValue {
         .array(
             all.map { loss in
@@ -126,10 +126,10 @@ extension ConflictSide {
 }
 
 extension RelocationRequest {
-    /// What a client asks for, if what it sees under these paths is what is seen here.
+    /// Makes the request of a client's operation. Throws if the agent sees different files at its paths.
     init(_ operation: RelocateOperation) throws(WireError) {
         guard let source = FilePath(bytes: operation.source), let group = FilePath(bytes: operation.group) else {
-            throw WireError(code: "bad_request", "a path holds a NUL")
+            throw WireError(code: "bad_request", "a path contains a NUL")
         }
         guard Self.isSame(operation.groupIdentity, group), Self.isSame(operation.sourceIdentity, source) else {
             throw WireError(code: "not_visible", "the agent sees another file there: it is in another mount namespace")
@@ -163,8 +163,8 @@ extension RelocationRequest {
     }
 
     fileprivate static func isSame(_ identity: RelocateOperation.Identity?, _ path: FilePath) -> Bool {
-        let here = FileStatus(following: path)?.identity
-        return identity?.device == here?.device && identity?.inode == here?.inode
+        let visible = FileStatus(following: path)?.identity
+        return identity?.device == visible?.device && identity?.inode == visible?.inode
     }
 }
 
@@ -175,8 +175,8 @@ extension FileIdentity {
 }
 
 extension RelocateOperation {
-    /// Whether each file that it names by device and inode is the one that is seen here.
-    var namesWhatIsHere: Bool {
+    /// True if the agent sees each file that the operation names by device and inode.
+    var namesVisibleFiles: Bool {
         do throws(WireError) {
             _ = try RelocationRequest(self)
             _ = try migration
@@ -186,7 +186,7 @@ extension RelocateOperation {
         }
     }
 
-    /// The migration that a client asks for; nil for none.
+    /// The migration that the client requests; nil for none.
     var migration: MigrationRequest? {
         get throws(WireError) {
             guard let model else { return nil }
@@ -195,7 +195,7 @@ extension RelocateOperation {
             for mapping in mappings { migration.mappings.append(try Self.path(mapping)) }
             for text in renamings {
                 guard let renaming = ModelRenaming(text) else {
-                    throw WireError(code: "bad_request", "renamings: \(text) is none", hint: "Car=Automobile")
+                    throw WireError(code: "bad_request", "renamings: \(text) is not a renaming", hint: "Car=Automobile")
                 }
                 migration.renamings.append(renaming)
             }
@@ -208,7 +208,7 @@ extension RelocateOperation {
 
     private static func path(_ file: NamedFile) throws(WireError) -> FilePath {
         guard let path = FilePath(bytes: file.path) else {
-            throw WireError(code: "bad_request", "a path holds a NUL")
+            throw WireError(code: "bad_request", "a path contains a NUL")
         }
         guard RelocationRequest.isSame(file.identity, path) else {
             throw WireError(

@@ -8,10 +8,11 @@ import StoreRelocation
 import Synchronization
 import SystemPackage
 
-/// Relocates configured stores when they have arrived and nobody has them open, and runs clients' relocations. It learns
-/// from events when to look; while there are none, it sleeps.
+/// Relocates configured stores once they have arrived and no program has them open, and runs clients' relocations.
+/// Events tell it when to check; without events it sleeps.
 ///
-/// One thread decides; what may wait, a relocation or a look through SQLite, has a thread of its own (`RelocationWorkers`).
+/// One thread decides. Work that may block, a relocation or an inspection through SQLite, runs on another thread
+/// (`RelocationWorkers`).
 package final class RelocationScheduler: RelocationScheduling {
     private enum Task: Sendable {
         case notice(Notice)
@@ -19,7 +20,7 @@ package final class RelocationScheduler: RelocationScheduling {
         case operation(RelocateOperation, isAbandoned: @Sendable () -> Bool, @Sendable (RelocateAnswer) -> Void)
         case operationEnded(StoreAddress?)
         case presenters(StoreAddress)
-        case looked(number: UInt64, Result<Bool, RelocationFailure>)
+        case inspected(number: UInt64, Result<Bool, RelocationFailure>)
         case relocated(number: UInt64, Result<RelocationSummary, RelocationFailure>)
         case recovered(isDone: Bool)
         case stop
@@ -33,16 +34,16 @@ package final class RelocationScheduler: RelocationScheduling {
     let feed: FeedControl
     let announcements: RelocationAnnouncements
     let presenters: InProcessRegistry
-    /// Ends the waiting for presenters.
+    /// Set to stop waiting for presenters.
     let isStopping = StopFlag()
     let logger: Logger
     private let initial: Configuration
 
-    package init(_ configuration: Configuration, surroundings: RelocationSurroundings, logger: Logger) {
+    package init(_ configuration: Configuration, environment: RelocationEnvironment, logger: Logger) {
         initial = configuration
-        feed = surroundings.feed
-        announcements = RelocationAnnouncements(surroundings.feed)
-        presenters = surroundings.presenters
+        feed = environment.feed
+        announcements = RelocationAnnouncements(environment.feed)
+        presenters = environment.presenters
         self.logger = logger
     }
 
@@ -50,7 +51,7 @@ package final class RelocationScheduler: RelocationScheduling {
 
     package func start() {
         let stores = LegacyStores(initial)
-        stores.findAll()
+        stores.inspectAll()
         publishStatus(stores)
         do throws(SystemError) {
             _ = try SystemThread(name: "scheduler") { [self] in
@@ -58,14 +59,14 @@ package final class RelocationScheduler: RelocationScheduling {
                 ended.signal()
             }
         } catch {
-            logger.critical("no relocation is done, since there is no thread for it: \(error)")
+            logger.critical("can't start the scheduler's thread, so nothing is relocated: \(error)")
             ended.signal()
         }
     }
 
     package func configurationChanged(_ configuration: Configuration) { post(.configuration(configuration)) }
 
-    package func notice(_ notice: Notice) { post(.notice(notice)) }
+    package func receive(_ notice: Notice) { post(.notice(notice)) }
 
     package func relocate(
         _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
@@ -91,17 +92,17 @@ package final class RelocationScheduler: RelocationScheduling {
 
     // MARK: The scheduler's thread
 
-    /// What only that thread knows.
+    /// The state that only that thread uses.
     private struct Round {
         var stores: LegacyStores
         var recovery: UnfinishedRelocations
         /// The stores that workers have, by the numbers of their attempts.
         var underWay: [UInt64: LegacyStore] = [:]
         var nextNumber: UInt64 = 1
-        /// How many of clients' relocations each store has.
+        /// The number of clients' relocations of each store.
         var operations: [StoreAddress: Int] = [:]
 
-        /// The stores whose announcements somebody else ends.
+        /// The stores whose announcements are ended elsewhere.
         var announced: Set<StoreAddress> {
             stores.arriving.union(operations.keys).union(underWay.values.map(\.address))
         }
@@ -118,7 +119,7 @@ package final class RelocationScheduler: RelocationScheduling {
         var round = Round(
             stores: LegacyStores(initial), recovery: UnfinishedRelocations(logger: logger))
         recover(&round)
-        round.stores.findAll()
+        round.stores.inspectAll()
         while true {
             relocateDue(&round)
             publishStatus(round.stores)
@@ -134,12 +135,12 @@ package final class RelocationScheduler: RelocationScheduling {
 
     private func perform(_ task: Task, _ round: inout Round) {
         switch task {
-        case .notice(let notice): round.stores.note(notice)
+        case .notice(let notice): round.stores.record(notice)
         case .configuration(let configuration):
             round.stores.adopt(configuration)
             recover(&round)
         case .operation(let operation, let isAbandoned, let events):
-            begin(operation, isAbandoned, events, &round)
+            begin(operation, isAbandoned: isAbandoned, events: events, &round)
         case .operationEnded(let address):
             if let address {
                 let left = (round.operations[address] ?? 1) - 1
@@ -148,7 +149,7 @@ package final class RelocationScheduler: RelocationScheduling {
             round.stores.retryAll()
         case .presenters(let address):
             for store in round.stores.all where store.address == address { store.presentersChanged() }
-        case .looked(let number, let result): looked(number, result, &round)
+        case .inspected(let number, let result): inspected(number, result: result, &round)
         case .relocated(let number, let result):
             guard let store = round.underWay.removeValue(forKey: number) else { return }
             let last = store.failureBefore
@@ -160,7 +161,7 @@ package final class RelocationScheduler: RelocationScheduling {
             }
         case .recovered(let isDone):
             round.recovery.ended(isDone)
-            if round.recovery.isOver { round.stores.retryAll() }
+            if round.recovery.isIdle { round.stores.retryAll() }
         case .stop: break
         }
     }
@@ -176,7 +177,7 @@ package final class RelocationScheduler: RelocationScheduling {
         _ = arrived.wait(timeout: .now() + .nanoseconds(Int(left.nanoseconds)))
     }
 
-    /// Each has been told to end.
+    /// Waits for all workers, which were told to stop.
     private func awaitWorkers() {
         while !workers.isIdle { _ = arrived.wait(timeout: .now() + .milliseconds(5)) }
     }
@@ -191,22 +192,22 @@ package final class RelocationScheduler: RelocationScheduling {
     }
 
     func submit(_ keys: Set<RelocationKey>, _ run: @escaping @Sendable () -> Void) {
-        _ = workers.submit(.init(keys: keys, isClients: false, run: run))
+        _ = workers.submit(.init(keys: keys, isFromClient: false, run: run))
     }
 
     private func begin(
-        _ operation: RelocateOperation, _ isAbandoned: @escaping @Sendable () -> Bool,
-        _ events: @escaping @Sendable (RelocateAnswer) -> Void, _ round: inout Round
+        _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
+        events: @escaping @Sendable (RelocateAnswer) -> Void, _ round: inout Round
     ) {
         guard !isAbandoned() else { return events(Self.cancelled(operation)) }
-        if operation.namesWhatIsHere { events(.recognized) }
+        if operation.namesVisibleFiles { events(.recognized) }
         let configuration = round.stores.configuration
-        let (keys, address) = places(of: operation, configuration)
-        let job = RelocationWorkers.Job(keys: keys, isClients: true) { [self] in
+        let (keys, address) = keysAndAddress(of: operation, configuration)
+        let job = RelocationWorkers.Job(keys: keys, isFromClient: true) { [self] in
             if isAbandoned() {
                 events(Self.cancelled(operation))
             } else {
-                relocate(operation, configuration, isAbandoned, events)
+                relocate(operation, configuration: configuration, isAbandoned: isAbandoned, events: events)
             }
             post(.operationEnded(address))
         }
@@ -215,50 +216,50 @@ package final class RelocationScheduler: RelocationScheduling {
             events(
                 .refused(
                     WireError(
-                        code: "too_many", "\(RelocationWorkers.mostWaitingClients) relocations wait already",
+                        code: "too_many", "\(RelocationWorkers.maximumWaitingClients) relocations are already waiting",
                         hint: "try again when some of them are done")))
             return post(.operationEnded(address))
         }
     }
 
-    /// As one that was under way.
+    /// Returns the answer of a relocation that was cancelled.
     private static func cancelled(_ operation: RelocateOperation) -> RelocateAnswer {
         let source = FilePath(bytes: operation.source) ?? FilePath()
         return .summary(RelocationFailure.cancelled(source).members(source: source, seconds: 0))
     }
 
     private func relocateDue(_ round: inout Round) {
-        for store in round.stores.all where store.takeTurn() {
+        for store in round.stores.all where store.shouldTryNow() {
             if store.isGroupStore {
-                look(at: store, &round)
+                inspect(store, &round)
             } else if store.isOpen(), !store.file.isSameAsGroupStore, !canBeAskedFor(store) {
                 awaitClosing(store)
-            } else if !presenting(store.address).isEmpty || !store.putsOff() {
+            } else if !presenting(store.address).isEmpty || !store.postponesAttempt() {
                 relocate(store, &round)
             }
         }
     }
 
-    /// The group's own store, where it is of an older model: as soon as those who have it open are gone, or presenters let
-    /// go of it.
-    private func look(at store: LegacyStore, _ round: inout Round) {
-        guard store.file.isThere else { return store.find() }
-        let place = LegacyStoreLocation(store, round.stores.configuration.claimDeadline)
+    /// Migrates the group's own store if it is of an older model, once its other holders are gone or its presenters
+    /// release it.
+    private func inspect(_ store: LegacyStore, _ round: inout Round) {
+        guard store.file.isThere else { return store.inspect() }
+        let location = LegacyStoreLocation(store, round.stores.configuration.claimDeadline)
         let number = round.begin(store, store.state)
-        submit(place.keys) { [self] in
-            let opener = FeedOpener(feed: feed, store: place.address)
+        submit(location.keys) { [self] in
+            let opener = FeedOpener(feed: feed, store: location.address)
             var result: Result<Bool, RelocationFailure>
             do throws(RelocationFailure) {
-                result = .success(try engine(request(for: place), opener).isOutdated())
+                result = .success(try engine(request(for: location), opener).isOutdated())
             } catch {
                 result = .failure(error)
             }
             opener.resume(announcing: nil)
-            post(.looked(number: number, result))
+            post(.inspected(number: number, result))
         }
     }
 
-    private func looked(_ number: UInt64, _ result: Result<Bool, RelocationFailure>, _ round: inout Round) {
+    private func inspected(_ number: UInt64, result: Result<Bool, RelocationFailure>, _ round: inout Round) {
         guard let store = round.underWay.removeValue(forKey: number) else { return }
         let last = store.failureBefore
         var isOutdated = false
@@ -274,18 +275,18 @@ package final class RelocationScheduler: RelocationScheduling {
         if store.file.holders.allSatisfy({ known.contains($0.pid) }) {
             relocate(store, &round)
         } else {
-            store.sawStrangers()
+            store.recordForeignHolders()
             awaitClosing(store)
         }
     }
 
-    /// Open in its presenters alone, as far as can be seen: they let go when they are asked. Anybody else is waited for
-    /// first, since asking costs the presenters a pause.
+    /// True if only its presenters have it open, as far as can be seen: they release it when asked. Other holders are
+    /// waited for first, since asking costs the presenters a pause.
     private func canBeAskedFor(_ store: LegacyStore) -> Bool {
         let known = Set(presenting(store.address).map(\.pid))
         guard !known.isEmpty, store.mayAsk else { return false }
         if store.file.holders.allSatisfy({ known.contains($0.pid) }) { return true }
-        store.sawStrangers()
+        store.recordForeignHolders()
         return false
     }
 
@@ -298,26 +299,26 @@ package final class RelocationScheduler: RelocationScheduling {
     private func awaitClosing(_ store: LegacyStore) {
         let wasWaiting = store.state == .waiting
         store.awaitClosing()
-        store.waitsBecause = LegacyStore.isOpenElsewhere
-        guard store.nameHolders(), !wasWaiting else { return }
+        store.waitReason = LegacyStore.isOpenElsewhere
+        guard store.updateHolders(), !wasWaiting else { return }
         logger.info(
-            "waiting to relocate \(PrintablePath(store.file.path))", metadata: ["open-in": "\(store.waitingFor.list)"])
+            "waiting to relocate \(PrintablePath(store.file.path))", metadata: ["open-in": "\(store.holders.list)"])
     }
 
     private func relocate(_ store: LegacyStore, _ round: inout Round) {
         let file = store.file
         let isUnfinished = file.isUnfinished
-        guard file.isThere || file.hasOrphans || isUnfinished else { return store.find() }
+        guard file.isThere || file.hasOrphans || isUnfinished else { return store.inspect() }
         if !isUnfinished {
             if file.isLinkToGroup { return store.succeeded() }
             if !store.isGroupStore, file.hasNothing { return store.succeeded(.empty) }
         }
-        // What failed, and is only tried again because time has passed, is told when something else comes of it.
+        // A failure that is retried only because time has passed is published again only if the outcome differs.
         let last = store.lastFailure
         if last == nil { announcements.relocating(store.address, waitingFor: presenting(store.address)) }
-        let place = LegacyStoreLocation(store, round.stores.configuration.claimDeadline)
+        let location = LegacyStoreLocation(store, round.stores.configuration.claimDeadline)
         let number = round.begin(store, last == nil ? .relocating : store.state)
-        submit(place.keys) { [self] in post(.relocated(number: number, relocate(place, after: last))) }
+        submit(location.keys) { [self] in post(.relocated(number: number, relocate(location, after: last))) }
     }
 
     private func succeeded(_ summary: RelocationSummary, _ store: LegacyStore) {
@@ -328,33 +329,33 @@ package final class RelocationScheduler: RelocationScheduling {
         store.succeeded(summary.outcome == .nothingToDo && !store.isGroupStore ? .empty : .relocated)
     }
 
-    /// `last`: the failure that was told before.
+    /// Records a failure. `last`: the failure that was published before.
     private func failed(_ failure: RelocationFailure, _ store: LegacyStore, after last: LegacyStore.Failure?) {
-        let told = LegacyStore.Failure(failure)
+        let newFailure = LegacyStore.Failure(failure)
         if failure.kind == .busy {
-            store.waits(
+            store.wait(
                 for: failure.holders,
                 because: failure.holders.isEmpty ? failure.message : LegacyStore.isOpenElsewhere)
             if !presenting(store.address).isEmpty || store.isGroupStore {
-                if store.isNews(told) {
+                if store.isNewFailure(newFailure) {
                     logger.notice("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
                 }
-                return store.askedInVain()
+                return store.recordPresenterRefusal()
             }
-            // Opened again before anybody could look, or claimed: asked once more, so that the next close is heard of.
-            return store.isOpen() ? store.awaitClosing() : store.lookAgainLater()
+            // Opened again before the check, or claimed: check once more, so that the next close is noticed.
+            return store.isOpen() ? store.awaitClosing() : store.scheduleRetry()
         }
-        if told != last {
+        if newFailure != last {
             logger.error("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
         }
-        let isPassing = failure.kind != .conflict && failure.kind != .badData
-        store.failed(told, passing: isPassing)
+        let isTransient = failure.kind != .conflict && failure.kind != .badData
+        store.failed(newFailure, isTransient: isTransient)
     }
 }
 
 extension RelocationScheduler {
-    /// What a client's relocation touches, and what the store that it makes is called on the wire.
-    private func places(
+    /// Returns what a client's relocation touches, and the wire address of the store that it makes.
+    private func keysAndAddress(
         of operation: RelocateOperation, _ configuration: Configuration
     ) -> (Set<RelocationKey>, StoreAddress?) {
         guard let request = try? RelocationRequest(operation),

@@ -3,37 +3,37 @@ import DirectoryWatching
 import FileCoordination
 import SystemPackage
 
-/// Decides when configured legacy stores are relocated, on a thread of its own, and has others relocate them. All calls
+/// Decides on its own thread when to relocate configured legacy stores, and has other threads relocate them. All calls
 /// return at once, except `stop`.
 package protocol RelocationScheduling: AnyObject, Sendable {
-    /// Begins; the legacy and group directories that are there now are looked at.
+    /// Starts the scheduler, which inspects the present legacy and group directories.
     func start()
 
-    /// A new configuration holds from now on.
+    /// Applies a new configuration.
     func configurationChanged(_ configuration: Configuration)
 
-    /// Something happened in a legacy directory, or a directory came or went, or notices were lost. Called on the
-    /// thread that watches, in order.
-    func notice(_ notice: Notice)
+    /// Receives an event in a legacy directory, the coming or going of a directory, or a loss of events. Called on the
+    /// feed thread, in order.
+    func receive(_ notice: Notice)
 
-    /// A client's request. Each object that it is to see goes through `events`, from any thread; the last one is of
-    /// type `summary`, or has an `error`. `isAbandoned`: the client is gone, and what can still be put back is.
+    /// Runs a client's relocation. Each answer goes through `events`, from any thread; the last is `summary` or
+    /// `refused`. `isAbandoned`: the client is gone, and what can still be undone is.
     func relocate(
         _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
         events: @escaping @Sendable (RelocateAnswer) -> Void)
 
-    /// A presenter of the store came or went.
+    /// Reports that a presenter of the store came or went.
     func presentersChanged(of store: StoreAddress)
 
-    /// For `status`: the legacy stores that are waited for, and the stores that were relocated.
+    /// Returns the rows of `status`: waiting and relocated legacy stores.
     func statusRows() -> [LegacyStatus]
 
-    /// Ends what is under way at the next point where that is safe, and returns then.
+    /// Stops running relocations at the next safe point, and returns then.
     func stop()
 }
 
-/// What relocations have to do with in the agent.
-package struct RelocationSurroundings: Sendable {
+/// The parts of the agent that relocations work with.
+package struct RelocationEnvironment: Sendable {
     package let feed: FeedControl
     /// The file presenters of all connected processes.
     package let presenters: InProcessRegistry
@@ -46,25 +46,25 @@ package struct RelocationSurroundings: Sendable {
 
 /// A part of the answer to a client's relocation.
 package enum RelocateAnswer: Sendable {
-    /// What the request names by device and inode is what is there under these paths.
+    /// The files at the request's paths are those that it names by device and inode.
     case recognized
-    /// Progress; may be left out when the client doesn't keep up.
+    /// Progress; may be dropped when the client doesn't keep up.
     case progress(type: String, JSONObject)
-    /// The end: the summary's members.
+    /// The last answer: the summary's members.
     case summary(JSONObject)
-    /// The end: it was not begun.
+    /// The last answer: the relocation was not begun.
     case refused(WireError)
 }
 
-/// Where one legacy store stands.
+/// The state of one legacy store.
 package struct LegacyStatus: Sendable {
     package let store: StoreAddress
     package let path: FilePath
     /// One word: `absent`, `arriving`, `waiting`, `relocating`, `relocated`, `conflict`, `refused`, `failed`.
     package let state: String
-    /// A sentence, where there is more to say.
+    /// A sentence, if there is more to say.
     package let detail: String?
-    /// Of a conflict, a refusal or a failure: the word for it, and what a command would exit with.
+    /// For a conflict, a refusal or a failure: its code, and the exit code of a command.
     package let code: String?
     package let exitCode: Int32?
 

@@ -1,7 +1,7 @@
 import AgentProtocol
 import FoundationEssentials
 
-/// How it stands with the relocation of a store, as its subscribers were told last.
+/// The state of a store's relocation, as last published.
 package struct RelocationState: Sendable, Equatable {
     package enum Phase: Sendable, Equatable {
         case relocating(waitingFor: [StoreEvent.Holder])
@@ -10,7 +10,7 @@ package struct RelocationState: Sendable, Equatable {
     }
 
     package let phase: Phase
-    /// When it began: a change of who is waited for is none of the phase.
+    /// The time at which the phase began. A change of holders begins no new phase.
     package let since: Date
 
     package init(_ phase: Phase, since: Date) {
@@ -18,12 +18,12 @@ package struct RelocationState: Sendable, Equatable {
         self.since = since
     }
 
-    /// The event that whoever didn't hear the last one is to hear; nil when nothing is under way.
+    /// The event for a subscriber that missed the last one; nil if no relocation is running.
     var announcement: StoreEvent? {
         if case .relocating(let holders) = phase { .relocating(waitingFor: holders) } else { nil }
     }
 
-    /// The state after the event: this one when the event says nothing of relocations.
+    /// Returns the state after the event: the same one if the event is not about relocations.
     static func after(_ event: StoreEvent, _ state: RelocationState?) -> RelocationState? {
         switch event {
         case .relocating(let holders):
@@ -36,7 +36,7 @@ package struct RelocationState: Sendable, Equatable {
         }
     }
 
-    /// As `status` shows it.
+    /// The members for `status`.
     var json: JSONObject {
         var object = JSONObject()
         switch phase {

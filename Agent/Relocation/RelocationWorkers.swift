@@ -2,18 +2,18 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// What a relocation touches: two that share one of these run one after the other.
+/// A thing that a relocation touches. Two relocations that share one run one after the other.
 enum RelocationKey: Hashable, Sendable {
-    /// A name in a directory, however the directory is reached.
+    /// A name in a directory, by whatever path.
     case name(FileIdentity, FilePath.Component)
-    /// A path whose directory isn't there.
+    /// A path whose directory doesn't exist.
     case path(FilePath)
-    /// A file, under whatever name.
+    /// A file, under any name.
     case file(FileIdentity)
-    /// What was interrupted in a group.
+    /// An interrupted relocation in a group.
     case recovery(FilePath)
 
-    /// The keys of what is at a path, links followed, or may come there.
+    /// Returns the keys of the file at a path, links followed, or of a file that may come there.
     static func of(_ path: FilePath) -> Set<RelocationKey> {
         var keys: Set<RelocationKey> = []
         if let name = path.lastComponent, let directory = try? Directory(path.removingLastComponent()) {
@@ -26,19 +26,19 @@ enum RelocationKey: Hashable, Sendable {
     }
 }
 
-/// The threads that relocations run on: one for each that is under way, and none while there is nothing to do.
+/// The threads that relocations run on: one for each running relocation, and none otherwise.
 ///
-/// Relocations of different stores don't wait for each other, up to `mostThreads` at once. Clients have at most
-/// `mostOfClients` of the threads, so that the configured stores always find some.
+/// Relocations of different stores don't wait for each other, up to `maximumThreads` at once. Clients have at most
+/// `maximumClientThreads` of the threads, so that the configured stores always find some.
 final class RelocationWorkers: Sendable {
-    static let mostThreads = 32
-    static let mostOfClients = 16
-    /// Clients' relocations that wait for a thread, or for one that touches the same store.
-    static let mostWaitingClients = 256
+    static let maximumThreads = 32
+    static let maximumClientThreads = 16
+    /// The maximum number of clients' relocations that wait for a thread or for another relocation of the same store.
+    static let maximumWaitingClients = 256
 
     struct Job: Sendable {
         let keys: Set<RelocationKey>
-        let isClients: Bool
+        let isFromClient: Bool
         let run: @Sendable () -> Void
     }
 
@@ -47,20 +47,20 @@ final class RelocationWorkers: Sendable {
         var running: [UInt64: Job] = [:]
         var next: UInt64 = 0
 
-        /// The next job that may run: none that runs or has waited longer shares a key with it.
-        mutating func takeNext() -> (number: UInt64, job: Job)? {
-            guard running.count < mostThreads else { return nil }
-            var taken = running.values.reduce(into: Set<RelocationKey>()) { $0.formUnion($1.keys) }
-            let clients = running.values.filter(\.isClients).count
+        /// Removes and returns the next job that shares no key with a running job or one that has waited longer.
+        mutating func dequeue() -> (number: UInt64, job: Job)? {
+            guard running.count < maximumThreads else { return nil }
+            var keysInUse = running.values.reduce(into: Set<RelocationKey>()) { $0.formUnion($1.keys) }
+            let clients = running.values.filter(\.isFromClient).count
             for (index, job) in waiting.enumerated() {
-                let hasThread = !job.isClients || clients < mostOfClients
-                if hasThread, taken.isDisjoint(with: job.keys) {
+                let hasThread = !job.isFromClient || clients < maximumClientThreads
+                if hasThread, keysInUse.isDisjoint(with: job.keys) {
                     waiting.remove(at: index)
                     next += 1
                     running[next] = job
                     return (next, job)
                 }
-                taken.formUnion(job.keys)
+                keysInUse.formUnion(job.keys)
             }
             return nil
         }
@@ -68,10 +68,12 @@ final class RelocationWorkers: Sendable {
 
     private let state = Mutex(State())
 
-    /// False when too many of clients wait already.
+    /// Queues a job. Returns false if too many clients' jobs wait already.
     func submit(_ job: Job) -> Bool {
         let isAccepted = state.withLock { state in
-            if job.isClients, state.waiting.filter(\.isClients).count >= Self.mostWaitingClients { return false }
+            if job.isFromClient, state.waiting.filter(\.isFromClient).count >= Self.maximumWaitingClients {
+                return false
+            }
             state.waiting.append(job)
             return true
         }
@@ -80,11 +82,11 @@ final class RelocationWorkers: Sendable {
     }
 
     private func startWaiting() {
-        while let (number, job) = state.withLock({ $0.takeNext() }) {
+        while let (number, job) = state.withLock({ $0.dequeue() }) {
             do throws(SystemError) {
                 _ = try SystemThread(name: "relocation") { [self] in finish(number, job) }
             } catch {
-                // No thread is to be had: it is done here, and holds the others up.
+                // No thread can be created: the job runs here, and delays the others.
                 finish(number, job)
             }
         }
@@ -96,6 +98,6 @@ final class RelocationWorkers: Sendable {
         startWaiting()
     }
 
-    /// Whether nothing runs or waits.
+    /// True if no job runs or waits.
     var isIdle: Bool { state.withLock { $0.running.isEmpty && $0.waiting.isEmpty } }
 }

@@ -1,7 +1,7 @@
 import AgentProtocol
 import Synchronization
 
-/// The relocations that clients have asked for and that are not over, by what their clients call them.
+/// The running relocations that clients requested, by the ids of their requests.
 final class RequestedRelocations: Sendable {
     private struct Entry {
         let connection: UInt64
@@ -11,7 +11,8 @@ final class RequestedRelocations: Sendable {
 
     private let entries = Mutex<[Entry]>([])
 
-    /// What is set when the client cancels it. Without an `id` there is nothing to call it by.
+    /// Registers a relocation. Returns the flag that is set when the client cancels it; without an `id` it can't be
+    /// cancelled.
     func begin(_ id: JSONValue?, of connection: UInt64) -> StopFlag {
         let stop = StopFlag()
         if let id { entries.withLock { $0.append(Entry(connection: connection, id: id, stop: stop)) } }
@@ -20,7 +21,7 @@ final class RequestedRelocations: Sendable {
 
     func end(_ stop: StopFlag) { entries.withLock { $0.removeAll { $0.stop === stop } } }
 
-    /// False when the connection has none of that name under way.
+    /// Cancels a relocation. Returns false if the connection has none with this id.
     func cancel(_ id: JSONValue, of connection: UInt64) -> Bool {
         let found = entries.withLock { $0.filter { $0.connection == connection && $0.id == id } }
         for entry in found { entry.stop.set() }

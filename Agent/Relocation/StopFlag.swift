@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Set once, from any thread.
+/// A flag that is set once, from any thread.
 final class StopFlag: Sendable {
     private let state = Mutex(false)
     var isSet: Bool { state.withLock { $0 } }

@@ -5,57 +5,57 @@ import StoreRelocation
 import Synchronization
 import SystemPackage
 
-/// What earlier runs left half done is brought to its end: at the start, with each configuration, and, where that failed,
-/// from time to time. The scheduler's thread only, except for `recover`.
+/// Finishes or undoes the relocations that earlier runs left unfinished: at the start, with each configuration, and,
+/// after a failure, from time to time. Only the scheduler's thread uses it, except for `recover`.
 struct UnfinishedRelocations: Sendable {
-    /// What was said of a group's last failure: it is not said twice.
-    private final class Said: Sendable {
-        let words = Mutex<[FilePath: String]>([:])
+    /// Each group's last logged failure, which is not logged twice.
+    private final class LoggedFailures: Sendable {
+        let messages = Mutex<[FilePath: String]>([:])
     }
 
     private let logger: Logger
-    private let said = Said()
-    /// When to try again what could not be brought to its end; nil when there is nothing.
+    private let logged = LoggedFailures()
+    /// The time of the next retry after a failure; nil if there is nothing to retry.
     private(set) var dueAt: ContinuousClock.Instant?
     private var backoff = Backoff()
-    private var underWay = 0
+    private var runningCount = 0
     private var hasFailed = false
 
     init(logger: Logger) { self.logger = logger }
 
     var isDue: Bool { dueAt.map { $0 <= .now } ?? false }
 
-    var isOver: Bool { underWay == 0 }
+    var isIdle: Bool { runningCount == 0 }
 
-    /// The groups in which there is something to bring to its end; `recover` is to be called for each, then `ended`.
+    /// Returns the groups with unfinished relocations. Call `recover` for each, then `ended`.
     mutating func begin(_ configuration: Configuration) -> [FilePath] {
-        guard isOver else {
-            // What is under way goes by another configuration: once more, soon.
+        guard isIdle else {
+            // The running recovery uses another configuration: once more, soon.
             hasFailed = true
             return []
         }
         let groups = configuration.groups.map(\.directory).filter { group in
             guard let container = try? GroupContainer(group) else { return false }
-            // One that can't be read is one, too.
+            // A journal that can't be read counts as one.
             return (try? container.journals().isEmpty) != true
         }
-        (dueAt, hasFailed, underWay) = (nil, false, groups.count)
+        (dueAt, hasFailed, runningCount) = (nil, false, groups.count)
         return groups
     }
 
     mutating func ended(_ isDone: Bool) {
-        underWay -= 1
+        runningCount -= 1
         if !isDone { hasFailed = true }
-        guard isOver else { return }
+        guard isIdle else { return }
         if !hasFailed { backoff = Backoff() }
         dueAt = hasFailed ? backoff.next() : nil
     }
 
-    /// False when it is to be tried again.
+    /// Recovers one group. Returns false if it must be retried.
     func recover(_ group: FilePath) -> Bool {
         do {
             let container = try GroupContainer(group)
-            // Whoever holds the lock brings it to its end; unless they are killed.
+            // The holder of the lock recovers the group, unless it is killed.
             guard let lock = try container.lock() else { return false }
             let failures = try withExtendedLifetime(lock) { _ in
                 try Recovery(container: container) { event in
@@ -63,16 +63,16 @@ struct UnfinishedRelocations: Sendable {
                     if case .note(let text) = event { logger.notice("\(text)") }
                 }.runAll()
             }
-            say(failures.map { "\($0)" }.joined(separator: "; "), of: group)
+            logFailure(failures.map { "\($0)" }.joined(separator: "; "), of: group)
             return failures.isEmpty
         } catch {
-            say("\(error)", of: group)
+            logFailure("\(error)", of: group)
             return false
         }
     }
 
-    private func say(_ text: String, of group: FilePath) {
-        guard said.words.withLock({ $0.updateValue(text, forKey: group) }) != text, !text.isEmpty else { return }
-        logger.error("what an interrupted relocation may have left in \(PrintablePath(group)) stays: \(text)")
+    private func logFailure(_ text: String, of group: FilePath) {
+        guard logged.messages.withLock({ $0.updateValue(text, forKey: group) }) != text, !text.isEmpty else { return }
+        logger.error("can't clean up after an interrupted relocation in \(PrintablePath(group)): \(text)")
     }
 }

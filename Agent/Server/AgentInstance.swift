@@ -2,8 +2,8 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// This agent's hold on its socket: one agent a socket. A lock file beside it decides, so that the socket of a dead
-/// agent is replaced and that of a live one is not.
+/// The agent's exclusive hold on its socket: one agent per socket. A lock file beside the socket decides, so that a
+/// dead agent's socket is replaced and a live agent's is not.
 package struct AgentInstance: ~Copyable {
     package enum Failure: Error, CustomStringConvertible {
         case alreadyServed(socket: FilePath, by: String)
@@ -15,7 +15,7 @@ package struct AgentInstance: ~Copyable {
             case .alreadyServed(let socket, let holder): "another agent (\(holder)) serves \(PrintablePath(socket))"
             case .notASocket(let path): "\(PrintablePath(path)) is there and is not a socket"
             case .pathTooLong(let path):
-                "\(PrintablePath(path)) is longer than a socket's path may be (\(UnixSocket.longestPath) bytes)"
+                "\(PrintablePath(path)) is longer than a socket's path may be (\(UnixSocket.maxPathLength) bytes)"
             }
         }
     }
@@ -25,9 +25,9 @@ package struct AgentInstance: ~Copyable {
     private let name: FilePath.Component
     package let socket: FilePath
 
-    /// Makes the socket's directory where it is missing. `isShared`: other users are allowed to connect.
+    /// Takes the lock, and makes the socket's directory if it is missing. `isShared`: other users may connect.
     package init(socket: FilePath, isShared: Bool) throws {
-        guard socket.bytes.count <= UnixSocket.longestPath, let name = socket.lastComponent,
+        guard socket.bytes.count <= UnixSocket.maxPathLength, let name = socket.lastComponent,
             let lockName = name.appending(".lock")
         else { throw Failure.pathTooLong(socket) }
         let directory = try Self.directory(socket.removingLastComponent(), isShared: isShared)
@@ -61,7 +61,7 @@ package struct AgentInstance: ~Copyable {
         }
     }
 
-    /// A listening socket in place of a dead agent's.
+    /// Returns a listening socket, which replaces a dead agent's.
     package borrowing func listen(isShared: Bool) throws -> Descriptor {
         if let found = try directory.status(name) {
             guard found.kind == .other else { throw Failure.notASocket(socket) }
@@ -73,7 +73,7 @@ package struct AgentInstance: ~Copyable {
         return try UnixSocket.listen(at: socket, mode: isShared ? 0o666 : 0o600)
     }
 
-    /// A directory beside the socket for this agent's own files, empty: what a dead agent left in it is removed.
+    /// Makes an empty directory beside the socket for this agent's own files. A dead agent's files in it are removed.
     package borrowing func makePrivateDirectory() throws(SystemError) -> FilePath {
         guard let name = name.appending(".private") else {
             throw SystemError("mkdir", .fileNameTooLong, path: socket)
@@ -87,6 +87,6 @@ package struct AgentInstance: ~Copyable {
         if let name = name.appending(".private") { try? directory.removeTree(name) }
     }
 
-    /// Takes the socket's name away; the lock goes with this value.
+    /// Removes the socket's name. The lock is released with this value.
     package borrowing func removeSocket() { try? directory.removeFile(name) }
 }

@@ -2,10 +2,10 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// A program that is run for what it prints.
+/// Runs a program for its output.
 enum ChildProcess {
-    /// All that it printed until it ended; one that takes longer is killed, and what it printed until then is returned.
-    /// `arguments`: the program's name first. Its standard error is thrown away.
+    /// Returns all that the program printed until it ended. A program that exceeds the deadline is killed, and its
+    /// output until then is returned. `arguments`: the program's name first. Its standard error is discarded.
     static func output(
         _ program: FilePath, _ arguments: [[UInt8]], deadline: Deadline
     ) throws(SystemError) -> [UInt8] {
@@ -22,15 +22,15 @@ enum ChildProcess {
             throw error
         }
         let bytes = read(ends[0], deadline)
-        // What prints more than anything that is asked for waits for a reader.
-        if bytes.count > mostBytes { kill(child, SIGKILL) }
+        // A program that prints more than any answer needs would block on the full pipe.
+        if bytes.count > maximumBytes { kill(child, SIGKILL) }
         end(child, deadline)
         return bytes
     }
 
-    private static let mostBytes = 64 << 20
+    private static let maximumBytes = 64 << 20
 
-    /// Waits for its end, until the deadline, and then makes it end.
+    /// Waits until the program ends, and kills it at the deadline.
     private static func end(_ child: pid_t, _ deadline: Deadline) {
         var status: CInt = 0
         while waitpid(child, &status, WNOHANG) == 0 {
@@ -51,7 +51,7 @@ enum ChildProcess {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // The agent's threads take no signals.
+        // The agent's threads block signals; the child must not.
         var none = sigset_t()
         sigemptyset(&none)
         posix_spawnattr_setsigmask(&attributes, &none)
@@ -75,15 +75,15 @@ enum ChildProcess {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         while true {
             var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            let patience = deadline.remaining.map { Int32(clamping: $0.nanoseconds / 1_000_000 + 1) } ?? -1
-            let count = poll(&ready, 1, patience)
+            let timeout = deadline.remaining.map { Int32(clamping: $0.nanoseconds / 1_000_000 + 1) } ?? -1
+            let count = poll(&ready, 1, timeout)
             if count < 0, errno == EINTR { continue }
             guard count > 0 else { return bytes }
             let length = Glibc.read(descriptor, &buffer, buffer.count)
             if length < 0, errno == EINTR { continue }
             guard length > 0 else { return bytes }
             bytes += buffer[..<length]
-            if bytes.count > mostBytes { return bytes }
+            if bytes.count > maximumBytes { return bytes }
         }
     }
 }

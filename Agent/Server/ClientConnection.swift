@@ -2,10 +2,10 @@ import AgentProtocol
 import Glibc
 import LinuxSystem
 
-/// The sending half of a connection. Guarded by the hub's lock.
+/// The sending half of a connection. Guarded by the publisher's lock.
 ///
-/// What the socket takes goes out at once, on the thread that has it. What it doesn't take waits here: answers as
-/// bytes, events as each subscription's backlog.
+/// What the socket takes is sent at once, on the thread that has it. The rest waits here: answers as bytes, events in
+/// each subscription's backlog.
 final class ClientConnection {
     let connection: UInt64
     let peer: PeerCredentials?
@@ -13,55 +13,56 @@ final class ClientConnection {
     private let loop: EventLoop
     private var unsent: [UInt8] = []
     private var lagging: [Subscription] = []
-    private var tellsReadable = true
-    private var tellsWritable = false
+    private var wantsReadable = true
+    private var wantsWritable = false
     private(set) var subscriptions: [StoreAddress: Subscription] = [:]
-    /// Requests whose answer comes from another thread.
+    /// The number of requests that another thread will answer.
     var unanswered = 0
-    /// Requests that the watch has still to come to.
+    /// The number of requests that the feed thread has not yet handled.
     var work = 0
-    /// Its requests aren't handled until it has taken answers, or less work waits.
+    /// True while its requests aren't handled, because answers or work wait.
     var isHeldBack = false
-    /// The peer sends nothing more, but may still read.
-    var peerIsSilent = false
-    /// The peer is gone: nothing is sent any more.
+    /// True once the peer has shut down its side. It may still read.
+    var peerHasStoppedSending = false
+    /// True once the peer is gone: nothing is sent any more.
     private(set) var isBroken = false
-    /// Closed once what waits is sent; nothing more is taken.
+    /// True if the connection is closed once waiting output is sent, and takes no more.
     private(set) var isEnding = false
-    /// Of a user other than the agent's own, who may not know all that events say.
-    let isOthers: Bool
+    /// True for users other than the agent's own and root, who may not know all that events say.
+    let isUntrusted: Bool
 
-    /// Bytes of answers from which on no more requests are read, and progress is left out.
+    /// The bytes of waiting answers above which no requests are read and progress is left out.
     private static let congestion = 65_536
 
     init(connection: UInt64, raw: CInt, peer: PeerCredentials?, loop: EventLoop) {
         self.connection = connection
         self.peer = peer
-        isOthers = peer.map { $0.uid != geteuid() && $0.uid != 0 } ?? false
+        isUntrusted = peer.map { $0.uid != geteuid() && $0.uid != 0 } ?? false
         self.raw = raw
         self.loop = loop
     }
 
-    /// Requests of one connection that wait for the watch at once.
-    private static let mostWork = 16
+    /// The number of requests of one connection that may wait for the feed thread.
+    private static let maximumWork = 16
 
-    /// More of its requests wait for the watch than may.
-    var isBusy: Bool { work >= Self.mostWork }
+    /// True if too many of its requests wait for the feed thread.
+    var isBusy: Bool { work >= Self.maximumWork }
 
     var isCongested: Bool { unsent.count > Self.congestion }
 
-    /// Bytes that the socket hasn't taken.
+    /// The bytes that the socket hasn't taken.
     var waitingBytes: Int { unsent.count }
 
-    /// Bytes of the kernel's memory that hold what the peer hasn't read.
-    var unreadBytes: Int { UnixSocket.unread(raw) }
+    /// The bytes in the kernel's buffers that the peer hasn't read.
+    var unreadBytes: Int { UnixSocket.unreceivedBytes(raw) }
 
-    /// Nothing waits to be sent.
+    /// True if nothing waits to be sent.
     var isFlushed: Bool { unsent.isEmpty && lagging.isEmpty }
 
-    /// Nothing will ever be sent or asked again: the connection can be closed.
+    /// True if nothing will ever be sent or requested again: the connection can be closed.
     var isFinished: Bool {
-        isBroken || isEnding && unsent.isEmpty || peerIsSilent && unanswered == 0 && subscriptions.isEmpty && isFlushed
+        isBroken || isEnding && unsent.isEmpty
+            || peerHasStoppedSending && unanswered == 0 && subscriptions.isEmpty && isFlushed
     }
 
     /// Sends a last line, and no event after it.
@@ -72,19 +73,19 @@ final class ClientConnection {
         setReading(false)
     }
 
-    /// Answers are kept until they are sent.
+    /// Sends an answer, or keeps it until the socket takes it.
     func send(answer line: [UInt8]) {
         guard !isEnding else { return }
         if unsent.isEmpty { transmit(line) } else { unsent += line }
         updateInterest()
     }
 
-    /// `line` is the event's line, made once for all subscribers.
+    /// Sends an event, or queues it. `line` is the event's line, made once for all subscribers.
     func send(_ event: EventLog.Numbered, line: [UInt8], of subscription: Subscription) {
         guard !isEnding else { return }
         if isFlushed {
             transmit(line)
-            subscription.wasTold(event.number)
+            subscription.markDelivered(event.number)
             updateInterest()
         } else if !isBroken {
             if subscription.backlog.isEmpty { lagging.append(subscription) }
@@ -92,14 +93,14 @@ final class ClientConnection {
         }
     }
 
-    /// The socket takes bytes again. `lines` makes of a backlog's events their lines.
+    /// Sends waiting output: the socket takes bytes again. `lines` encodes a backlog's events.
     func flush(lines: ([EventLog.Numbered], Subscription) -> [UInt8]) {
         let waiting = unsent
         unsent = []
         transmit(waiting)
         while unsent.isEmpty, !lagging.isEmpty {
             let subscription = lagging.removeFirst()
-            transmit(lines(subscription.take(), subscription))
+            transmit(lines(subscription.drainBacklog(), subscription))
         }
         updateInterest()
     }
@@ -121,22 +122,22 @@ final class ClientConnection {
         }
     }
 
-    /// Whether requests are read.
+    /// Starts or stops reading requests.
     func setReading(_ isReading: Bool) {
-        guard tellsReadable != isReading else { return }
-        tellsReadable = isReading
+        guard wantsReadable != isReading else { return }
+        wantsReadable = isReading
         register()
     }
 
     private func updateInterest() {
-        guard tellsWritable != !isFlushed else { return }
-        tellsWritable = !isFlushed
+        guard wantsWritable != !isFlushed else { return }
+        wantsWritable = !isFlushed
         register()
     }
 
     private func register() {
         do throws(SystemError) {
-            try loop.watch(raw, token: connection, readable: tellsReadable, writable: tellsWritable)
+            try loop.watch(raw, token: connection, readable: wantsReadable, writable: wantsWritable)
         } catch {
             isBroken = true
         }

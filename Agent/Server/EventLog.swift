@@ -1,28 +1,28 @@
 import AgentProtocol
 import PersistentHistory
 
-/// One store's feed: how far it has come, and what a subscriber that comes back must be told. A pure value.
+/// The events of one store: the last number, and what a returning subscriber must be sent. A pure value.
 struct EventLog {
     struct Numbered: Equatable {
         let event: StoreEvent
         let number: UInt64
-        /// Of a subscription that reads it: up to where the store's history was told.
+        /// For a subscription that reads the history: the position up to which the history was sent.
         var position: HistoryToken?
-        /// The rows that a change is about, where they travel with it.
+        /// The changed rows, if they are sent with the change.
         var rows: [JSONObject]?
     }
 
-    /// Of the last event.
+    /// The number of the last event.
     private(set) var number: UInt64
-    /// Tokens before it say nothing of what happened since.
+    /// The last reset. Tokens before it can't be caught up with.
     private var lastReset: Numbered?
     private var lastRelocated: Numbered?
     private var lastMigrated: Numbered?
-    /// The tables of the last changes, for those who come back.
+    /// The tables of the latest changes, for returning subscribers.
     private var recent: [(number: UInt64, tables: ChangedTables)] = []
-    private static let mostRecent = 64
+    private static let maximumRecent = 64
 
-    /// `start`: the number it begins with. Tokens below are of a time when the store was not followed.
+    /// Begins at the number `start`. Lower tokens are of a time when the store was not followed.
     init(startingAt start: UInt64) {
         number = start
         if start > 0 { lastReset = Numbered(event: .reset(.lagged), number: start) }
@@ -36,16 +36,16 @@ struct EventLog {
         case .relocated: lastRelocated = numbered
         case .migrated: lastMigrated = numbered
         case .change(let tables):
-            // Half of them at once: to move up all others for each one would cost more than the rest.
-            if recent.count == 2 * Self.mostRecent { recent.removeFirst(Self.mostRecent) }
+            // Removed in halves: moving up all others for each removal would cost more than everything else.
+            if recent.count == 2 * Self.maximumRecent { recent.removeFirst(Self.maximumRecent) }
             recent.append((number, tables))
         case .relocating, .abandoned: break
         }
         return numbered
     }
 
-    /// What somebody who knows all up to `token` is to be told: nothing, one coalesced change, the last relocation,
-    /// or that its token is worth nothing.
+    /// Returns the events that a subscriber with the token must be sent: none, one coalesced change, the last
+    /// relocation, or a reset because the token is useless.
     func missed(since token: String, epoch: String) -> [Numbered] {
         guard let token = FeedToken(token), token.epoch == epoch, token.number <= number else {
             return [Numbered(event: .reset(.epoch), number: number)]
@@ -60,25 +60,26 @@ struct EventLog {
         return [change(since: token.number)]
     }
 
-    /// All changes after the number as one.
+    /// Returns all changes after the number as one.
     private func change(since known: UInt64) -> Numbered {
         let later = recent.filter { $0.number > known }.map(\.tables)
-        // What is older than those that are kept may have been a change, too.
-        let isWhole = recent.count < Self.mostRecent || (recent.first?.number ?? 0) <= known + 1
+        // Events before the kept ones may have been changes, too.
+        let isWhole = recent.count < Self.maximumRecent || (recent.first?.number ?? 0) <= known + 1
         let start: ChangedTables = isWhole ? later.first ?? .unknown : .unknown
         return Numbered(event: .change(later.reduce(start) { $0.union($1) }), number: number)
     }
 }
 
-/// What a subscriber whose socket is full will be told when it takes bytes again: bounded, whatever happens meanwhile.
+/// The events for a subscriber whose socket is full, to be sent once it takes bytes again. Bounded, whatever happens
+/// meanwhile.
 struct Backlog {
     private(set) var entries: [EventLog.Numbered] = []
     private static let limit = 8
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// A change is folded into the change or reset before it, and who is waited for now takes the place of who was;
-    /// too many other events become one `reset`.
+    /// Folds a change into the change or reset before it, and replaces an earlier `relocating` by a later one. Too many
+    /// other events become one `reset`.
     mutating func append(_ new: EventLog.Numbered) {
         if case .relocating = new.event, case .relocating? = entries.last?.event {
             entries[entries.count - 1] = new
@@ -103,7 +104,7 @@ struct Backlog {
         }
     }
 
-    mutating func take() -> [EventLog.Numbered] {
+    mutating func drain() -> [EventLog.Numbered] {
         defer { entries = [] }
         return entries
     }

@@ -1,57 +1,57 @@
 import AgentProtocol
 import Synchronization
 
-/// How often a file may be named in a minute that the agent then finds to be another one. A process in a mount namespace of
-/// its own could otherwise find out by guessing which files there are outside: `dev` and `ino` are numbers.
+/// Limits how often requests may name a file that the agent then finds to be a different one. A process in its own
+/// mount namespace could otherwise guess which files exist outside it: `dev` and `ino` are numbers.
 ///
 /// Any thread may call it.
 final class FailedRequestLimit: Sendable {
     private struct State {
-        var left = FailedRequestLimit.most
-        var counted = ContinuousClock.now
+        var remaining = FailedRequestLimit.maximum
+        var lastRefill = ContinuousClock.now
     }
 
     private let state = Mutex(State())
-    static let most = 256
-    /// After so long one more may be made.
+    static let maximum = 256
+    /// The time after which one more attempt is allowed.
     private static let interval = Duration.seconds(1)
 
-    /// Something that was asked for. It counts as wrong until it is known to be right.
-    final class Guess: Sendable {
+    /// An attempt. It counts as failed until it succeeds.
+    final class Attempt: Sendable {
         private let limit: FailedRequestLimit
         private let isOpen = Mutex(true)
 
         fileprivate init(_ limit: FailedRequestLimit) { self.limit = limit }
 
-        /// May be said more than once.
-        func wasRight() {
+        /// Refunds the attempt. May be called more than once.
+        func succeeded() {
             let wasOpen = isOpen.withLock { isOpen in
                 defer { isOpen = false }
                 return isOpen
             }
-            if wasOpen { limit.giveBack() }
+            if wasOpen { limit.refund() }
         }
     }
 
-    /// Throws where too many were wrong lately.
-    func begin(now: ContinuousClock.Instant = .now) throws(WireError) -> Guess {
-        let mayGo = state.withLock { state in
-            let earned = Int(min(state.counted.duration(to: now) / Self.interval, Double(Self.most)))
+    /// Begins an attempt. Throws if too many have failed lately.
+    func beginAttempt(now: ContinuousClock.Instant = .now) throws(WireError) -> Attempt {
+        let isAllowed = state.withLock { state in
+            let earned = Int(min(state.lastRefill.duration(to: now) / Self.interval, Double(Self.maximum)))
             if earned > 0 {
-                state.left = min(Self.most, state.left + earned)
-                state.counted = now
+                state.remaining = min(Self.maximum, state.remaining + earned)
+                state.lastRefill = now
             }
-            guard state.left > 0 else { return false }
-            state.left -= 1
+            guard state.remaining > 0 else { return false }
+            state.remaining -= 1
             return true
         }
-        guard mayGo else {
+        guard isAllowed else {
             throw WireError(
-                code: "busy", "too many relocations were asked for of files that are others here",
+                code: "busy", "too many relocation requests named files that the agent sees as different ones",
                 hint: "ask again in a minute")
         }
-        return Guess(self)
+        return Attempt(self)
     }
 
-    private func giveBack() { state.withLock { $0.left = min(Self.most, $0.left + 1) } }
+    private func refund() { state.withLock { $0.remaining = min(Self.maximum, $0.remaining + 1) } }
 }

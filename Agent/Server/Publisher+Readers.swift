@@ -2,39 +2,41 @@ import AgentProtocol
 import LinuxSystem
 import Synchronization
 
-// Subscribers of other users. Whether one may read the store is asked before the subscription, before each event after which
-// another file may have the store's name, and now and then while it changes: a right may be taken away.
+// Subscribers of other users. Permission to read the store is checked before the subscription, before each event after
+// which another file may have the store's name, and periodically while the store changes, because it may be revoked.
 extension Publisher {
-    /// `mayRead` is asked without the hub's lock, on the thread that has something to tell.
+    /// Sets the check of permissions. `mayRead` is called without the publisher's lock, on the publishing thread.
     package func checkReaders(with mayRead: @escaping @Sendable (PeerCredentials, StoreAddress) -> Bool) {
-        reading.withLock { $0 = mayRead }
+        readAuthorization.withLock { $0 = mayRead }
     }
 
-    /// How long a subscription may last after its user lost the right to read the store.
+    /// The time that a subscription may outlive its user's permission to read the store.
     private static let checkInterval = Duration.seconds(10)
 
     func mayRead(_ connection: UInt64, _ store: StoreAddress) -> Bool {
-        guard let peer = state.withLock({ state in state.outlets[connection].flatMap { $0.isOthers ? $0.peer : nil } }),
-            let mayRead = reading.withLock({ $0 })
+        guard
+            let peer = state.withLock({ state in state.clients[connection].flatMap { $0.isUntrusted ? $0.peer : nil } }
+            ),
+            let mayRead = readAuthorization.withLock({ $0 })
         else { return true }
         return mayRead(peer, store)
     }
 
-    /// Ends the connections that may not hear of the event.
-    func endUnreadable(of store: StoreAddress, before event: StoreEvent) {
+    /// Ends the connections whose user may not receive the event.
+    func endUnauthorized(of store: StoreAddress, before event: StoreEvent) {
         let now = ContinuousClock.now
         let readers: [(connection: UInt64, peer: PeerCredentials)] = state.withLock { state in
-            guard !state.readByOthers.isEmpty, let last = state.readByOthers[store] else { return [] }
+            guard !state.lastReaderChecks.isEmpty, let last = state.lastReaderChecks[store] else { return [] }
             switch event {
             case .relocated, .migrated, .reset: break
             case .change, .relocating, .abandoned: if last.duration(to: now) < Self.checkInterval { return [] }
             }
-            state.readByOthers[store] = now
-            let others = (state.subscribers[store] ?? []).map(\.outlet).filter(\.isOthers)
-            return others.compactMap { outlet in outlet.peer.map { (outlet.connection, $0) } }
+            state.lastReaderChecks[store] = now
+            let untrusted = (state.subscribers[store] ?? []).map(\.client).filter(\.isUntrusted)
+            return untrusted.compactMap { client in client.peer.map { (client.connection, $0) } }
         }
-        guard !readers.isEmpty, let mayRead = reading.withLock({ $0 }) else { return }
-        // Once for each user: a thousand subscribers of one wait for one answer.
+        guard !readers.isEmpty, let mayRead = readAuthorization.withLock({ $0 }) else { return }
+        // One check per user: a thousand subscribers of one user wait for one answer.
         var answers: [PeerCredentials: Bool] = [:]
         for (connection, peer) in readers {
             let user = PeerCredentials(pid: 0, uid: peer.uid, gid: peer.gid, groups: peer.groups)
@@ -44,18 +46,19 @@ extension Publisher {
         }
     }
 
-    /// Its client connects and asks again, and is then answered as anybody who may not see the store.
+    /// Ends the connection. Its client connects and subscribes again, and is then answered like anybody who may not see
+    /// the store.
     private func end(_ connection: UInt64) {
         state.withLock { state in
-            guard let outlet = state.outlets[connection] else { return }
-            outlet.end(with: WireLine.bytes(AgentMessage.failure(id: nil, .unreadable).json))
-            note(outlet, &state)
+            guard let client = state.clients[connection] else { return }
+            client.end(with: WireLine.bytes(AgentMessage.failure(id: nil, .unreadable).json))
+            reportIfFinished(client, &state)
         }
     }
 }
 
 extension WireError {
     fileprivate static let unreadable = WireError(
-        code: "not_permitted", "a store of a subscription can't be read by this user any more",
-        hint: "connect and subscribe again, to those that can be")
+        code: "not_permitted", "this user may no longer read a store of a subscription",
+        hint: "connect and subscribe again, to the stores that this user may read")
 }

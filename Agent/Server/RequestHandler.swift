@@ -5,10 +5,10 @@ import Logging
 import SQLiteFormat
 import SystemPackage
 
-/// Turns a client's lines into work for the other parts, and their results into answers. Bytes end here.
+/// Parses a client's lines, has the other parts of the agent do the work, and answers.
 package final class RequestHandler {
-    private let hub: Publisher
-    private let watch: FeedThread
+    private let publisher: Publisher
+    private let feedThread: FeedThread
     private let configuration: CurrentConfiguration
     private let scheduler: any RelocationScheduling
     private let presenters: PresenterServer
@@ -16,18 +16,19 @@ package final class RequestHandler {
     private let history: HistoryService
     private let version: String
     private let log: Logger
-    private let guesses = FailedRequestLimit()
+    private let failedRequests = FailedRequestLimit()
     private let relocations = RequestedRelocations()
-    /// Connections that were refused what another configuration may grant.
-    private var hopeful: Set<UInt64> = []
+    /// Connections that were refused something that another configuration may grant.
+    private var refusedConnections: Set<UInt64> = []
 
     package init(
-        hub: Publisher, watch: FeedThread, configuration: CurrentConfiguration, scheduler: any RelocationScheduling,
+        publisher: Publisher, feedThread: FeedThread, configuration: CurrentConfiguration,
+        scheduler: any RelocationScheduling,
         presenters: PresenterServer, status: StatusReport, history: HistoryService, version: String, log: Logger
     ) {
         self.history = history
-        self.hub = hub
-        self.watch = watch
+        self.publisher = publisher
+        self.feedThread = feedThread
         self.configuration = configuration
         self.scheduler = scheduler
         self.presenters = presenters
@@ -36,61 +37,61 @@ package final class RequestHandler {
         self.log = log
     }
 
-    /// A connection's first line.
+    /// The first line of every connection.
     var hello: AgentMessage {
-        .hello(protocol: WireLine.protocolVersion, agent: version, longestLine: Int64(WireLine.longest))
+        .hello(protocol: WireLine.protocolVersion, agent: version, maxLineLength: Int64(WireLine.maxLength))
     }
 
-    /// `passed` takes the next file of which the peer has passed a descriptor.
+    /// Handles one line. `passed` returns the next file whose descriptor the peer has passed.
     func handle(
         _ line: [UInt8], of connection: UInt64, peer: PeerCredentials, passed: () -> PassedFile? = { nil }
     ) {
         do throws(RefusedLine) {
             let request = try AgentRequest(parsing: line)
-            let asker = Requester(peer, configuration.value)
+            let requester = Requester(peer, configuration.value)
             do throws(WireError) {
-                try asker.check(request.operation.role)
+                try requester.check(request.operation.role)
             } catch {
                 throw RefusedLine(id: request.id, error: error)
             }
-            try perform(request, connection, asker, passed)
+            try perform(request, connection: connection, requester: requester, passed: passed)
         } catch {
-            if AgentConfigured.codes.contains(error.error.code) { hopeful.insert(connection) }
-            hub.answer(connection, .failure(id: error.id, error.error))
+            if AgentConfigured.codes.contains(error.error.code) { refusedConnections.insert(connection) }
+            publisher.answer(connection, .failure(id: error.id, error.error))
         }
     }
 
-    /// Whether a descriptor that comes with its requests may mean something.
+    /// True if descriptors passed with the peer's requests may be of use.
     func mayPassFiles(_ peer: PeerCredentials) -> Bool {
-        let asker = Requester(peer, configuration.value)
-        return asker.isTrusted || asker.roles.contains(.relocate)
+        let requester = Requester(peer, configuration.value)
+        return requester.isTrusted || requester.roles.contains(.relocate)
     }
 
-    /// Tells those who were refused that it is worth while to ask again.
+    /// Notifies the refused clients that it is worthwhile to ask again.
     func configurationChanged() {
-        for connection in hopeful { hub.send(connection, [.event(type: AgentConfigured.type, [:])]) }
-        hopeful = []
+        for connection in refusedConnections { publisher.send(connection, [.event(type: AgentConfigured.type, [:])]) }
+        refusedConnections = []
     }
 
     private func perform(
-        _ request: AgentRequest, _ connection: UInt64, _ asker: Requester, _ passed: () -> PassedFile?
+        _ request: AgentRequest, connection: UInt64, requester: Requester, passed: () -> PassedFile?
     ) throws(RefusedLine) {
         let id = request.id
         switch request.operation {
         case .subscribe(let subscribe):
-            guard isServed(subscribe.store, to: asker) else {
+            guard isServed(subscribe.store, to: requester) else {
                 throw RefusedLine(id: id, error: .unknownStore(subscribe.store))
             }
-            expect(connection) { $0.subscribe(connection, subscribe, id: id) }
+            performOnFeedThread(connection) { $0.subscribe(connection, subscribe, id: id) }
         case .unsubscribe(let store):
-            expect(connection) { $0.unsubscribe(connection, from: store, id: id) }
+            performOnFeedThread(connection) { $0.unsubscribe(connection, from: store, id: id) }
         case .status(let group):
-            let report = status.report(to: asker, id: id, group: group)
-            hub.send(connection, report.rows)
-            hub.answer(connection, .reply(id: id, report.summary))
+            let report = status.report(to: requester, id: id, group: group)
+            publisher.send(connection, report.rows)
+            publisher.answer(connection, .reply(id: id, report.summary))
         case .relocate(let operation):
             do throws(WireError) {
-                try relocate(operation, id, connection, asker, passed)
+                try relocate(operation, id: id, connection: connection, requester: requester, passed: passed)
             } catch {
                 throw RefusedLine(id: id, error: error)
             }
@@ -101,124 +102,129 @@ package final class RequestHandler {
                     hint: "it is over, or not begun")
                 throw RefusedLine(id: id, error: error)
             }
-            hub.answer(connection, .reply(id: id, [:]))
+            publisher.answer(connection, .reply(id: id, [:]))
         case .sync(let store):
-            guard isServed(store, to: asker) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
-            expect(connection) { $0.sync(connection, store, id: id) }
+            guard isServed(store, to: requester) else { throw RefusedLine(id: id, error: .unknownStore(store)) }
+            performOnFeedThread(connection) { $0.sync(connection, store, id: id) }
         case .history(let operation):
-            guard let grant = grant(operation.store, to: asker, operation.mode) else {
+            guard let grant = grant(operation.store, to: requester, operation.mode) else {
                 throw RefusedLine(id: id, error: .unknownStore(operation.store))
             }
             history.perform(operation, id: id, connection, grant: grant) { [configuration] in
-                asker.mayOpen(operation.store, configuration.value, operation.mode)
+                requester.mayOpen(operation.store, in: configuration.value, mode: operation.mode)
             }
         case .present, .unpresent, .answer, .claim, .release:
             do throws(WireError) {
-                try coordinate(request, connection, asker)
+                try coordinate(request, connection: connection, requester: requester)
             } catch {
                 throw RefusedLine(id: id, error: error)
             }
         }
     }
 
-    /// The watch answers.
-    private func expect(_ connection: UInt64, _ work: @escaping FeedThread.Work) {
-        hub.expectAnswer(connection)
-        hub.beginWork(connection)
-        watch.perform { [hub] stores in
+    /// Has the feed thread do the work and answer.
+    private func performOnFeedThread(_ connection: UInt64, _ work: @escaping FeedThread.Work) {
+        publisher.expectAnswer(connection)
+        publisher.beginWork(connection)
+        feedThread.perform { [publisher] stores in
             work(stores)
-            hub.endWork(connection)
+            publisher.endWork(connection)
         }
     }
 
     private func coordinate(
-        _ request: AgentRequest, _ connection: UInt64, _ asker: Requester
+        _ request: AgentRequest, connection: UInt64, requester: Requester
     ) throws(WireError) {
         let id = request.id
-        for (item, use) in request.operation.items where !asker.may(use, item, configuration.value) {
+        for (item, use) in request.operation.items where !requester.may(use, item, in: configuration.value) {
             throw .unknownItem(of: item.group)
         }
         switch request.operation {
-        case .present(let operation): try presenters.present(operation, id: id, connection, asker)
-        case .unpresent(let presenter): try presenters.unpresent(presenter, id: id, connection)
-        case .answer(let operation): try presenters.answer(operation, id: id, connection)
-        case .claim(let operation): try presenters.claim(operation, id: id, connection, asker)
-        case .release(let operation): try presenters.release(operation, id: id, connection)
+        case .present(let operation):
+            try presenters.present(operation, id: id, connection: connection, requester: requester)
+        case .unpresent(let presenter): try presenters.unpresent(presenter, id: id, connection: connection)
+        case .answer(let operation): try presenters.answer(operation, id: id, connection: connection)
+        case .claim(let operation):
+            try presenters.claim(operation, id: id, connection: connection, requester: requester)
+        case .release(let operation): try presenters.release(operation, id: id, connection: connection)
         case .subscribe, .unsubscribe, .status, .relocate, .cancel, .history, .sync: break
         }
     }
 
-    /// A peer that says nothing any more can't answer either.
-    func silenced(_ connection: UInt64) {
-        hopeful.remove(connection)
+    /// Forgets a peer that has shut down its side: it can't answer any more either.
+    func peerStoppedSending(_ connection: UInt64) {
+        refusedConnections.remove(connection)
         presenters.forget(connection)
     }
 
-    /// Until something is to be done although no request comes.
+    /// The time until the next deadline; nil if there is none.
     func timeUntilDeadline() -> Duration? { presenters.timeUntilDeadline() }
 
     func expire() { presenters.expire() }
 
-    private func isServed(_ store: StoreAddress, to asker: Requester) -> Bool { grant(store, to: asker, R_OK) != nil }
+    private func isServed(_ store: StoreAddress, to requester: Requester) -> Bool {
+        grant(store, to: requester, R_OK) != nil
+    }
 
-    private func grant(_ store: StoreAddress, to asker: Requester, _ mode: CInt) -> FileGrant? {
+    private func grant(_ store: StoreAddress, to requester: Requester, _ mode: CInt) -> FileGrant? {
         let name = FilePath.Component(bytes: store.name).flatMap(StoreName.init)
         let isServed =
             name != nil && configuration.value.group(store.group) != nil && store.name != Array(".groupstore".utf8)
-        // Asked in any case: how long an answer takes tells no more than what it says.
+        // Checked in any case, so that the time an answer takes reveals no more than the answer.
         let item = ItemAddress(group: store.group, path: store.name)
-        guard let grant = asker.grant(item, configuration.value, mode), isServed else { return nil }
+        guard let grant = requester.grant(item, in: configuration.value, mode: mode), isServed else { return nil }
         return grant
     }
 
     private func relocate(
-        _ operation: RelocateOperation, _ id: JSONValue?, _ connection: UInt64, _ asker: Requester,
-        _ passed: () -> PassedFile?
+        _ operation: RelocateOperation, id: JSONValue?, connection: UInt64, requester: Requester,
+        passed: () -> PassedFile?
     ) throws(WireError) {
         let file = passed()
-        log.info("relocation asked for", metadata: ["pid": "\(asker.peer.pid)", "uid": "\(asker.peer.uid)"])
-        try asker.checkRelocation(operation, configuration.value, source: file)
-        let guess = try guesses.begin()
-        hub.expectAnswer(connection)
-        let isOthers = !asker.isTrusted
+        log.info("relocation requested", metadata: ["pid": "\(requester.peer.pid)", "uid": "\(requester.peer.uid)"])
+        try requester.checkRelocation(operation, configuration.value, source: file)
+        let attempt = try failedRequests.beginAttempt()
+        publisher.expectAnswer(connection)
+        let isUntrusted = !requester.isTrusted
         let stop = relocations.begin(id, of: connection)
-        scheduler.relocate(operation, isAbandoned: { [hub] in stop.isSet || !hub.isConnected(connection) }) {
-            [hub, log, relocations] answer in
-            switch isOthers ? answer.withoutPlaces : answer {
-            case .recognized: guess.wasRight()
+        scheduler.relocate(
+            operation, isAbandoned: { [publisher] in stop.isSet || !publisher.isConnected(connection) }
+        ) { [publisher, log, relocations] answer in
+            switch isUntrusted ? answer.redacted : answer {
+            case .recognized: attempt.succeeded()
             case .progress(let type, var object):
                 if let id { object["id"] = id }
-                hub.send(connection, [.event(type: type, object)], optional: true)
+                publisher.send(connection, [.event(type: type, object)], optional: true)
             case .summary(var object):
                 relocations.end(stop)
-                guess.wasRight()
-                if isOthers { log.notice("relocation for another user: \(Self.text(answer))") }
+                attempt.succeeded()
+                if isUntrusted { log.notice("relocation for another user: \(Self.text(answer))") }
                 object["type"] = "summary"
-                hub.answer(connection, .reply(id: id, object), wasExpected: true)
+                publisher.answer(connection, .reply(id: id, object), wasExpected: true)
             case .refused(let error):
                 relocations.end(stop)
-                if error.code != "not_visible" { guess.wasRight() }
-                hub.answer(connection, .failure(id: id, error), wasExpected: true)
+                if error.code != "not_visible" { attempt.succeeded() }
+                publisher.answer(connection, .failure(id: id, error), wasExpected: true)
             }
         }
     }
 
-    /// What the log says of an answer.
+    /// Returns the answer as the log shows it.
     private static func text(_ answer: RelocateAnswer) -> String {
         if case .summary(let object) = answer { object.text } else { "" }
     }
 
-    /// The last subscriber of these stores has gone.
-    func abandon(_ stores: [StoreAddress]) {
-        guard !stores.isEmpty else { return }
-        watch.perform { followed in
-            for store in stores { followed.forgetIfUnused(store) }
+    /// Stops following stores that have lost their last subscriber, unless they are configured.
+    func abandon(_ addresses: [StoreAddress]) {
+        guard !addresses.isEmpty else { return }
+        feedThread.perform { stores in
+            for address in addresses { stores.forgetIfUnused(address) }
         }
     }
 }
 
 extension AgentRequest.Operation {
-    /// What a user must be allowed to ask it; nil: nothing.
+    /// The role that the operation requires; nil for none.
     fileprivate var role: Role? {
         switch self {
         case .subscribe, .unsubscribe, .sync, .history: .subscribe
@@ -228,12 +234,12 @@ extension AgentRequest.Operation {
         }
     }
 
-    /// What it presents or claims.
+    /// The items that it presents or claims.
     fileprivate var items: [(ItemAddress, Requester.ItemUse)] {
         switch self {
         case .present(let operation): [(operation.item, .read)]
         case .claim(let operation): operation.intents.map { ($0.item, $0.writes ? .write : .read) }
-        // Presenters of both are told.
+        // Presenters of both are notified.
         case .release(let operation): operation.moves.flatMap { [($0.from, .move), ($0.to, .move)] }
         default: []
         }
@@ -241,6 +247,6 @@ extension AgentRequest.Operation {
 }
 
 extension HistoryOperation {
-    /// Who acknowledges writes into the store.
+    /// The access that it needs. An acknowledgement writes into the store.
     fileprivate var mode: CInt { if case .acknowledge = self { R_OK | W_OK } else { R_OK } }
 }

@@ -3,14 +3,14 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Who asks, and what they may have by the configuration and by the permissions of the file system.
+/// The peer of a request, with its permissions by the configuration and by the file system.
 ///
 /// A user other than the agent's own gets nothing from the agent that they could not have without it.
-/// Documentation/Security.md says who may ask for what.
+/// Documentation/Security.md lists what each user may ask for.
 struct Requester: Sendable {
     let peer: PeerCredentials
     let roles: Set<Role>
-    /// The agent's own user, or root.
+    /// True for the agent's own user and root.
     let isTrusted: Bool
 
     init(_ peer: PeerCredentials, _ configuration: Configuration, agent: uid_t = geteuid()) {
@@ -27,19 +27,19 @@ struct Requester: Sendable {
         }
     }
 
-    /// Whether the file is one that they may open so, or is not there as far as they could find out by themselves. The agent
-    /// must see the same file there.
+    /// True if the user may open the file with this mode, or if it is absent as far as the user could find out alone.
+    /// The agent must see the same file there.
     func mayOpen(_ path: FilePath, _ mode: CInt = R_OK) -> Bool { mayOpen([path], mode).first ?? false }
 
-    /// The same of many at once.
+    /// Checks many files at once.
     func mayOpen(_ paths: [FilePath], _ mode: CInt = R_OK) -> [Bool] { grants(paths, mode).map { $0 != nil } }
 
-    /// Nil for what they may not open.
+    /// Returns a grant for each path; nil for those that the user may not open.
     private func grants(_ paths: [FilePath], _ mode: CInt) -> [FileGrant?] {
         guard !isTrusted else { return paths.map { _ in .anything } }
         let questions = paths.map { UserAccess.Question($0, mode) }
         var grants: [FileGrant?] = []
-        // A file that is replaced between the two looks is none that they may not open: looked again, a few times.
+        // A file replaced between the two checks is not a file that they may not open: checked again, a few times.
         for _ in 0..<3 {
             let answers = UserAccess(peer).answers(questions)
             grants = zip(paths, answers).map { path, answer in
@@ -52,7 +52,7 @@ struct Requester: Sendable {
         return grants
     }
 
-    /// What they may open, or don't find, is what the agent finds.
+    /// True if the agent finds at the path what the user may open, or doesn't find.
     private static func isSameHere(_ path: FilePath, _ answer: UserAccess.Answer) -> Bool {
         switch answer {
         case .granted(let identity): FileStatus(following: path)?.identity == identity
@@ -61,40 +61,40 @@ struct Requester: Sendable {
         }
     }
 
-    /// Of a store in a group that is served. Nothing is said of why not: who may not see a store doesn't hear whether there
-    /// is one, nor whether there is such a group.
-    func mayOpen(_ store: StoreAddress, _ configuration: Configuration, _ mode: CInt = R_OK) -> Bool {
-        mayOpen(ItemAddress(group: store.group, path: store.name), configuration, mode)
+    /// True if the user may open the store, and its group is served. A refusal gives no reason: a user who may not see
+    /// a store doesn't learn whether the store or its group exists.
+    func mayOpen(_ store: StoreAddress, in configuration: Configuration, mode: CInt = R_OK) -> Bool {
+        mayOpen(ItemAddress(group: store.group, path: store.name), in: configuration, mode: mode)
     }
 
-    func mayOpen(_ item: ItemAddress?, _ configuration: Configuration, _ mode: CInt = R_OK) -> Bool {
-        grant(item, configuration, mode) != nil
+    func mayOpen(_ item: ItemAddress?, in configuration: Configuration, mode: CInt = R_OK) -> Bool {
+        grant(item, in: configuration, mode: mode) != nil
     }
 
-    /// What somebody wants to do with an item, as those who present it are told.
+    /// A use of an item, as its presenters are told.
     enum ItemUse {
         case read
         case write
-        /// Take it away, or put it there: that takes the right to write to the directory, too.
+        /// Move it away, or to this place: that requires the permission to write to the directory, too.
         case move
     }
 
-    func may(_ use: ItemUse, _ item: ItemAddress, _ configuration: Configuration) -> Bool {
-        guard use != .read else { return mayOpen(item, configuration) }
-        guard let found = grant(item, configuration, R_OK | W_OK) else { return false }
-        // What isn't there is written by whoever may make it.
+    func may(_ use: ItemUse, _ item: ItemAddress, in configuration: Configuration) -> Bool {
+        guard use != .read else { return mayOpen(item, in: configuration) }
+        guard let found = grant(item, in: configuration, mode: R_OK | W_OK) else { return false }
+        // An absent file is writable for whoever may create it.
         guard found == .nothing || use == .move, !isTrusted,
             let directory = configuration.group(item.group)?.directory, let relative = FilePath(bytes: item.path)
         else { return true }
         return mayOpen(directory.pushing(relative).removingLastComponent(), W_OK | X_OK)
     }
 
-    /// What they may open of it; nil: nothing is said of why not.
-    func grant(_ item: ItemAddress?, _ configuration: Configuration, _ mode: CInt = R_OK) -> FileGrant? {
+    /// Returns what the user may open of the item; nil, without a reason, if nothing.
+    func grant(_ item: ItemAddress?, in configuration: Configuration, mode: CInt = R_OK) -> FileGrant? {
         guard !isTrusted else { return .anything }
         let group = item.flatMap { configuration.group($0.group) }
         let relative = item.flatMap { FilePath(bytes: $0.path) }
-        // Asked although nothing is served, so that the answer takes as long.
+        // Checked although nothing is served, so that the answer takes as long.
         guard let group, let relative else {
             _ = mayOpen("/", mode)
             return nil
@@ -103,10 +103,10 @@ struct Requester: Sendable {
     }
 }
 
-/// What may be opened by a name, whatever has that name by then.
+/// The files that a user may open by a name, whichever file has that name by then.
 enum FileGrant: Sendable, Equatable {
     case anything
     case only(FileIdentity)
-    /// There was nothing by that name.
+    /// Nothing had that name.
     case nothing
 }

@@ -3,8 +3,8 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Tells the service manager how it goes, as sd_notify(3) describes: a datagram of assignments to `$NOTIFY_SOCKET`.
-/// Without that variable nothing is sent.
+/// Notifies the service manager of the agent's state, as sd_notify(3) describes: a datagram of assignments to
+/// `$NOTIFY_SOCKET`. Without that variable nothing is sent.
 package struct ServiceNotification: Sendable {
     private let socket: FilePath?
 
@@ -16,7 +16,7 @@ package struct ServiceNotification: Sendable {
 
     package func ready(_ status: String) { send(["READY=1", "STATUS=\(status)"]) }
 
-    /// The configuration is being read anew; `ready` ends it.
+    /// Reports that the configuration is being reloaded; `ready` ends it.
     package func reloading() {
         var now = timespec()
         clock_gettime(CLOCK_MONOTONIC, &now)
@@ -25,7 +25,7 @@ package struct ServiceNotification: Sendable {
 
     package func stopping() { send(["STOPPING=1", "STATUS=stopping"]) }
 
-    /// The manager's not hearing is no reason to stop serving.
+    /// Sends the assignments. A failure is no reason to stop serving.
     private func send(_ assignments: [String]) {
         guard let socket, let raw = try? retrying("socket", { gs_socket_datagram() }) else { return }
         let sender = Descriptor(owning: raw)

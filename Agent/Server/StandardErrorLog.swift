@@ -3,8 +3,8 @@ import Glibc
 import LinuxSystem
 import Synchronization
 
-/// The log on its way to standard error. Who reads that may stop reading: then lines are left out, and counted, but nobody
-/// who has something to say waits.
+/// Writes the log to standard error. If its reader stops reading, lines are dropped and counted, and no logging thread
+/// waits.
 package final class StandardErrorLog: TextOutputStream, Sendable {
     private struct State {
         var lines: [String] = []
@@ -19,30 +19,31 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
     private let descriptor: CInt
     private let capacity: Int
 
-    /// `descriptor` stays open for as long as the process lives. `capacity`: the lines that wait at most.
+    /// `descriptor` stays open for as long as the process lives. `capacity`: the maximum number of waiting lines.
     package init(to descriptor: CInt, capacity: Int = 1024) {
         self.descriptor = descriptor
         self.capacity = capacity
     }
 
-    /// Returns at once. The thread that writes is made with the first line, so that it has the signal mask of who logs.
+    /// Queues a line and returns at once. The writing thread starts with the first line, so that it has the signal mask
+    /// of the logging thread.
     package func write(_ line: String) {
-        let isTaken = state.withLock { state in
+        let isQueued = state.withLock { state in
             if state.thread == nil { state.thread = try? SystemThread(name: "gs-log") { [self] in work() } }
             guard state.thread != nil, state.lines.count < capacity else {
                 state.dropped += 1
                 return false
             }
-            // Names of tables, programs and files are others' words.
+            // Names of tables, programs and files are untrusted text.
             let isWhole = line.hasSuffix("\n")
             state.lines.append(
                 PrintableText(isWhole ? String(line.dropLast()) : line).description + (isWhole ? "\n" : ""))
             return true
         }
-        if isTaken { arrived.signal() }
+        if isQueued { arrived.signal() }
     }
 
-    /// Waits until all lines so far are written; false when that takes too long.
+    /// Waits until all lines so far are written; false if the deadline passes first.
     @discardableResult
     package func flush(within duration: Duration) -> Bool {
         let done = DispatchSemaphore(value: 0)
@@ -54,12 +55,12 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
         return !waits || done.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds))) == .success
     }
 
-    // MARK: The thread that writes
+    // MARK: The writing thread
 
     private func work() {
         while true {
             arrived.wait()
-            while let text = next() { put(text) }
+            while let text = next() { writeAll(text) }
             let flushed = state.withLock { state in
                 state.isWriting = false
                 defer { state.flushed = [] }
@@ -77,15 +78,15 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
                 state.lines = []
                 state.dropped = 0
             }
-            let left =
+            let dropped =
                 state.dropped == 0
-                ? "" : "groupstore: \(state.dropped) lines of the log were left out: nobody read it\n"
-            return state.lines.joined() + left
+                ? "" : "groupstore: \(state.dropped) log lines were dropped: nothing read standard error\n"
+            return state.lines.joined() + dropped
         }
     }
 
-    /// What can't be written is left out: there is no other place to say so.
-    private func put(_ text: String) {
+    /// Writes the text. Text that can't be written is dropped: there is no other place to report it.
+    private func writeAll(_ text: String) {
         var bytes = Array(text.utf8)[...]
         while !bytes.isEmpty {
             let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
@@ -93,7 +94,7 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
                 bytes = bytes.dropFirst(count)
             } else if errno == EAGAIN {
                 var one = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-                // For as long as it takes: this thread has nothing else to do, and nobody waits for it without a deadline.
+                // Without a deadline: this thread has nothing else to do, and nobody waits for it without a deadline.
                 _ = poll(&one, 1, -1)
             } else if errno != EINTR {
                 return

@@ -6,9 +6,9 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// What `status` tells: what is served, and how it stands.
+/// Builds the answer to `status`: the served groups and stores, and their state.
 package struct StatusReport: Sendable {
-    private let hub: Publisher
+    private let publisher: Publisher
     private let configuration: CurrentConfiguration
     private let states: FollowingStates
     private let scheduler: (any RelocationScheduling)?
@@ -17,10 +17,10 @@ package struct StatusReport: Sendable {
     private let version: String
 
     package init(
-        hub: Publisher, configuration: CurrentConfiguration, states: FollowingStates,
+        publisher: Publisher, configuration: CurrentConfiguration, states: FollowingStates,
         scheduler: (any RelocationScheduling)?, presenters: InProcessRegistry, socket: FilePath, version: String
     ) {
-        self.hub = hub
+        self.publisher = publisher
         self.configuration = configuration
         self.states = states
         self.scheduler = scheduler
@@ -34,11 +34,11 @@ package struct StatusReport: Sendable {
         let summary: JSONObject
     }
 
-    /// One object a group, a store and a legacy store, those that the asker may see; `group` limits it to one.
-    func report(to asker: Requester, id: JSONValue?, group only: String?) -> Report {
-        let feed = hub.status()
-        let visible = Visible(configuration.value.groups.map { ($0, stores(of: $0, feed)) }, asker)
-        let legacy = asker.isTrusted ? scheduler?.statusRows() ?? [] : []
+    /// Returns one object per group, store and legacy store that the requester may see. `group` limits it to one.
+    func report(to requester: Requester, id: JSONValue?, group identifier: String?) -> Report {
+        let feed = publisher.status()
+        let visible = Visible(configuration.value.groups.map { ($0, stores(of: $0, feed)) }, requester)
+        let legacy = requester.isTrusted ? scheduler?.statusRows() ?? [] : []
         var rows: [(String, JSONObject)] = []
         // One process may have thousands of subscriptions.
         var programs: [pid_t: String] = [:]
@@ -48,15 +48,17 @@ package struct StatusReport: Sendable {
             programs[pid] = program
             return program
         }
-        for (group, stores) in visible.groups where only.map({ $0 == group.identifier.rawValue }) ?? true {
+        for (group, stores) in visible.groups where identifier.map({ $0 == group.identifier.rawValue }) ?? true {
             rows.append(("group", row(of: group)))
             let receipts = (try? GroupContainer(group.directory).receipts()) ?? []
             for store in stores {
-                rows.append(("store", row(of: store, group, feed[store], receipts, asker)))
-                let seen = (feed[store]?.subscriptions ?? []).filter {
-                    asker.isTrusted || $0.peer?.uid == asker.peer.uid
+                rows.append(
+                    ("store", row(of: store, group: group, feed: feed[store], receipts: receipts, requester: requester))
+                )
+                let visibleSubscriptions = (feed[store]?.subscriptions ?? []).filter {
+                    requester.isTrusted || $0.peer?.uid == requester.peer.uid
                 }
-                rows += seen.map { ("subscription", row(of: $0, store, program: program)) }
+                rows += visibleSubscriptions.map { ("subscription", row(of: $0, store, program: program)) }
             }
             rows += legacy.filter { $0.store.group == group.identifier.rawValue }.map { ("legacy", row(of: $0)) }
         }
@@ -65,34 +67,34 @@ package struct StatusReport: Sendable {
             if let id { object["id"] = id }
             return AgentMessage.event(type: type, object)
         }
-        let known = asker.isTrusted ? feed : feed.filter { visible.stores.contains($0.key) }
+        let known = requester.isTrusted ? feed : feed.filter { visible.stores.contains($0.key) }
         return Report(rows: messages, summary: summary(known, groups: visible.groups.count))
     }
 
-    /// The groups and stores that the asker may know of.
+    /// The groups and stores that the requester may know of.
     private struct Visible {
         var groups: [(Configuration.Group, [StoreAddress])] = []
         var stores: Set<StoreAddress> = []
 
-        init(_ all: [(Configuration.Group, [StoreAddress])], _ asker: Requester) {
-            // All are asked for at once.
-            let mayEnter = asker.mayOpen(all.map(\.0.directory), X_OK)
+        init(_ all: [(Configuration.Group, [StoreAddress])], _ requester: Requester) {
+            // All are checked at once.
+            let mayEnter = requester.mayOpen(all.map(\.0.directory), X_OK)
             let paths = all.flatMap { group, stores in
                 stores.map { store in FilePath.Component(bytes: store.name).map { group.directory.appending($0) } ?? "/"
                 }
             }
-            var mayRead = asker.mayOpen(paths)[...]
-            for (place, (group, stores)) in all.enumerated() {
-                let seen = zip(stores, mayRead.prefix(stores.count)).filter(\.1).map(\.0)
+            var mayRead = requester.mayOpen(paths)[...]
+            for (index, (group, stores)) in all.enumerated() {
+                let readable = zip(stores, mayRead.prefix(stores.count)).filter(\.1).map(\.0)
                 mayRead = mayRead.dropFirst(stores.count)
-                guard mayEnter[place] else { continue }
-                groups.append((group, seen))
-                self.stores.formUnion(seen)
+                guard mayEnter[index] else { continue }
+                groups.append((group, readable))
+                self.stores.formUnion(readable)
             }
         }
     }
 
-    /// The configured ones first, then those that are only subscribed to.
+    /// Returns the configured stores, then those that are only subscribed to.
     private func stores(
         of group: Configuration.Group, _ feed: [StoreAddress: Publisher.StoreStatus]
     ) -> [StoreAddress] {
@@ -111,8 +113,8 @@ package struct StatusReport: Sendable {
     }
 
     private func row(
-        of store: StoreAddress, _ group: Configuration.Group, _ feed: Publisher.StoreStatus?,
-        _ receipts: [RelocationReceipt], _ asker: Requester
+        of store: StoreAddress, group: Configuration.Group, feed: Publisher.StoreStatus?,
+        receipts: [RelocationReceipt], requester: Requester
     ) -> JSONObject {
         var row = JSONObject()
         row.setPath("store", bytes: store.bytes)
@@ -128,11 +130,11 @@ package struct StatusReport: Sendable {
             let item = ClaimedItem(container: store.group, path: FilePath(root: nil, [name]))
             row["presenters"] = .array(presenters.holders(presenting: item).map { .object($0.json) })
         }
-        if asker.isTrusted { row["relocation"] = feed?.relocation.map { .object($0.json) } }
+        if requester.isTrusted { row["relocation"] = feed?.relocation.map { .object($0.json) } }
         row["token"] = feed.map { .string($0.token) }
         let last = receipts.last { receipt in name.map { receipt.name.path == FilePath(root: nil, [$0]) } ?? false }
-        // It names the place that the store was at.
-        if asker.isTrusted { row["last_relocation"] = last.map { .object($0.json) } }
+        // It contains the store's former path.
+        if requester.isTrusted { row["last_relocation"] = last.map { .object($0.json) } }
         return row
     }
 
@@ -160,7 +162,7 @@ package struct StatusReport: Sendable {
     private func summary(_ feed: [StoreAddress: Publisher.StoreStatus], groups: Int) -> JSONObject {
         var summary: JSONObject = ["agent": .string(version), "pid": .integer(Int64(getpid()))]
         summary.setPath("socket", bytes: socket.bytes)
-        summary["epoch"] = .string(hub.epoch)
+        summary["epoch"] = .string(publisher.epoch)
         summary["groups"] = .integer(Int64(groups))
         summary["stores"] = .integer(Int64(feed.count))
         if let rejection = configuration.rejection {
@@ -178,7 +180,7 @@ package struct StatusReport: Sendable {
         return summary
     }
 
-    /// Since Linux 6.2 the directory's size is their number (proc(5)); to list them takes long.
+    /// The number of open descriptors. Since Linux 6.2 it is the directory's size (proc(5)); listing them takes long.
     private static var openDescriptors: Int64 {
         if let size = FileStatus(following: "/proc/self/fd")?.size, size > 0 { return Int64(size) }
         return Int64((try? Directory("/proc/self/fd").names().count) ?? 0)
@@ -186,7 +188,7 @@ package struct StatusReport: Sendable {
 }
 
 extension RelocationReceipt {
-    /// What a person wants to know of it.
+    /// The receipt's members for `status`.
     package var json: JSONObject {
         var object = JSONObject()
         object["at"] = .string(at.formatted(.iso8601))

@@ -4,121 +4,122 @@ import Glibc
 import LinuxSystem
 import PersistentHistory
 
-/// One subscription: a connection's interest in a store. Guarded by the hub's lock.
+/// One subscription: a connection's interest in a store. Guarded by the publisher's lock.
 final class Subscription {
     let store: StoreAddress
-    /// The connection; it outlives its subscriptions.
-    unowned let outlet: ClientConnection
+    /// The connection, which outlives its subscriptions.
+    unowned let client: ClientConnection
     private let filter: TableFilter?
-    /// Of its store's changes, which tables.
+    /// True if it wants to know which tables change.
     let wantsDetail: Bool
     private let wantsBookmarks: Bool
-    /// Of one that the store's history is read for.
+    /// The cursor, if the store's history is read for it.
     var rows: RowCursor?
-    /// Not answered yet.
+    /// Its pending answer; nil once it is answered.
     var joining: Joining?
-    /// Requests to be answered when nothing waits to be told.
+    /// Requests to be answered once all earlier events are delivered.
     var barriers: [(id: JSONValue?, number: UInt64)] = []
     private(set) var backlog = Backlog()
-    /// All up to this event was written to the socket, or isn't for this subscription.
-    private(set) var told: UInt64
+    /// The last delivered event: all up to it were written to the socket, or aren't for this subscription.
+    private(set) var delivered: UInt64
     private var lagsSince: Date?
-    /// Events that it wasn't told of since its last line.
-    private var leftOut = 0
+    /// The number of events left out since its last line.
+    private var skippedCount = 0
 
-    /// After so many events that are left out comes a bookmark: the feed says of fewer than these which tables.
+    /// A bookmark is sent after this many left-out events, before the event log forgets their tables
+    /// (`EventLog.maximumRecent`).
     static let bookmarkInterval = 32
 
-    /// `number`: of the channel's last event.
-    init(_ operation: SubscribeOperation, outlet: ClientConnection, number: UInt64) {
+    /// `number`: the number of the log's last event.
+    init(_ operation: SubscribeOperation, client: ClientConnection, number: UInt64) {
         store = operation.store
-        self.outlet = outlet
+        self.client = client
         filter = operation.tables
         wantsDetail = operation.wantsDetail
         wantsBookmarks = operation.wantsBookmarks
-        told = number
+        delivered = number
     }
 
-    /// Whether it is told of the event.
+    /// Returns true if the subscription is for the event.
     func admits(_ event: StoreEvent) -> Bool {
         if let filter, case .change(let tables) = event { filter.admits(tables) } else { true }
     }
 
-    /// An event that it isn't told of moves it on, unless earlier ones wait.
-    func passed(_ number: UInt64) {
-        guard backlog.isEmpty, rows?.firstUntold == nil else { return }
-        told = max(told, number)
-        leftOut += 1
+    /// Moves on past an event that isn't for it, unless earlier ones wait.
+    func skip(_ number: UInt64) {
+        guard backlog.isEmpty, rows?.firstUndelivered == nil else { return }
+        delivered = max(delivered, number)
+        skippedCount += 1
     }
 
-    func wasTold(_ number: UInt64) {
-        told = max(told, number)
-        leftOut = 0
+    func markDelivered(_ number: UInt64) {
+        delivered = max(delivered, number)
+        skippedCount = 0
     }
 
-    /// Whether it is time to say how far it has come.
+    /// Returns true if a bookmark is due.
     func wantsBookmark() -> Bool {
-        guard wantsBookmarks, leftOut >= Self.bookmarkInterval, joining == nil else { return false }
-        leftOut = 0
+        guard wantsBookmarks, skippedCount >= Self.bookmarkInterval, joining == nil else { return false }
+        skippedCount = 0
         return true
     }
 
-    /// Those whose answer waits for nothing any more.
-    func takeBarriers() -> [JSONValue?] {
+    /// Removes the requests whose answer waits for nothing any more, and returns their ids.
+    func drainBarriers() -> [JSONValue?] {
         guard backlog.isEmpty, joining == nil else { return [] }
-        let untold = rows?.firstUntold ?? .max
-        defer { barriers.removeAll { $0.number < untold } }
-        return barriers.filter { $0.number < untold }.map(\.id)
+        let firstPending = rows?.firstUndelivered ?? .max
+        defer { barriers.removeAll { $0.number < firstPending } }
+        return barriers.filter { $0.number < firstPending }.map(\.id)
     }
 
-    /// The socket takes nothing now.
+    /// Queues an event because the socket is full.
     func queue(_ event: EventLog.Numbered) {
         if backlog.isEmpty { lagsSince = Date() }
         backlog.append(event)
     }
 
-    func take() -> [EventLog.Numbered] {
-        let events = backlog.take()
-        if let last = events.last { wasTold(last.number) }
+    func drainBacklog() -> [EventLog.Numbered] {
+        let events = backlog.drain()
+        if let last = events.last { markDelivered(last.number) }
         lagsSince = nil
         return events
     }
 
-    /// A subscription whose answer waits for a look into the store's history.
+    /// The answer to a subscription, which waits for a read of the store's history.
     struct Joining {
         let id: JSONValue?
         let path: [UInt8]
         let since: String?
-        /// The place in the history that it comes back with.
+        /// The history position that the subscriber returns with.
         let position: HistoryToken?
-        /// Its feed is this one: what it missed of it is known.
+        /// True if its token is of this feed: the events it missed are known.
         let isKnown: Bool
-        /// To be told after the answer, before what the history brings.
+        /// The events to send after the answer, before those from the history.
         var events: [EventLog.Numbered]
     }
 
     func status(upTo number: UInt64) -> SubscriptionStatus {
         SubscriptionStatus(
-            peer: outlet.peer, tables: filter?.names,
-            behind: backlog.isEmpty && rows?.firstUntold == nil ? 0 : number - min(number, told),
-            waitingBytes: outlet.waitingBytes, unreadBytes: outlet.unreadBytes, lagsSince: lagsSince)
+            peer: client.peer, tables: filter?.names,
+            behind: backlog.isEmpty && rows?.firstUndelivered == nil ? 0 : number - min(number, delivered),
+            waitingBytes: client.waitingBytes, unreadBytes: client.unreadBytes, lagsSince: lagsSince)
     }
 }
 
-/// How far a subscription is behind.
+/// The lag of a subscription.
 package struct SubscriptionStatus: Sendable {
-    /// Nil when it isn't known.
+    /// The peer; nil if unknown.
     let peer: PeerCredentials?
     let tables: [String]?
-    /// Events that were not written to its socket: it will get them as one, or a reset.
+    /// The events not written to its socket: it will get them as one, or a reset.
     let behind: UInt64
     /// Bytes of its connection that the socket hasn't taken.
     let waitingBytes: Int
-    /// Bytes of the kernel's memory that hold what its process hasn't read.
+    /// Bytes in the kernel's buffers that its process hasn't read.
     let unreadBytes: Int
     let lagsSince: Date?
 
-    /// `program` names the process of a number.
+    /// Returns the `status` row. `program` returns the name of a process.
     func json(program: (pid_t) -> String) -> JSONObject {
         var object = JSONObject()
         if let peer {

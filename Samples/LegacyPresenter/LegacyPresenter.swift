@@ -2,8 +2,8 @@ import Foundation
 import GRDBSQLite
 import GroupStore
 
-/// An old program that used SQLite's C interface at a path of its own, made to present its store: the lines between the
-/// two marks are all that is new. It writes a row each time it reads a line, until the end of its input.
+/// A legacy program that uses SQLite's C interface at its own path, adapted to present its store: only the lines
+/// between the two marks are new. It writes a row for each line that it reads, until the end of its input.
 ///
 ///     LegacyPresenter group.com.example.notes ~/.local/share/notes/Notes.sqlite
 @main
@@ -16,12 +16,12 @@ struct LegacyPresenter {
         let legacy = URL(filePath: CommandLine.arguments[2])
         let program = OldProgram()
 
-        // New: the path is asked for instead of assumed, and the database closed when somebody moves it.
+        // New: the program asks for the store's URL instead of assuming it, and closes the database on request.
         let container = try GroupContainer(identifier: CommandLine.arguments[1])
         let store = try SharedStore(legacy.lastPathComponent, in: container, legacy: legacy)
         let presentation = try await store.present(
             open: { try program.open($0.path) }, close: { program.close() })
-        // New: until here.
+        // End of the new lines.
 
         while let line = readLine() {
             let row = try program.insert(line)
@@ -31,13 +31,13 @@ struct LegacyPresenter {
     }
 }
 
-/// What the program was before, but for the lock that lets it close between two statements.
+/// The program as it was before, except for the lock that lets it close between two statements.
 final class OldProgram: @unchecked Sendable {
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// Guarded by `lock`, which is held while the database is closed for others: statements wait for it then.
+    /// Protected by `lock`. Nil while the database is closed for other programs; statements wait until it is open.
     private var database: OpaquePointer?
     private let lock = NSCondition()
 
@@ -83,5 +83,5 @@ final class OldProgram: @unchecked Sendable {
     }
 }
 
-/// A line at once: `print` would keep it back while the output is no terminal.
+/// Writes a line at once: `print` buffers its output unless it goes to a terminal.
 private func say(_ line: String, to file: FileHandle = .standardOutput) { file.write(Data((line + "\n").utf8)) }

@@ -1,7 +1,7 @@
 import GRDB
 import Glibc
 
-/// An app as it was before it shared its store: one process, one SQLite database, in a directory of its own.
+/// An app before it shared its store: one process with a SQLite database in its own directory.
 @main
 struct LegacyWriter {
     static func main() {
@@ -31,11 +31,11 @@ struct LegacyWriter {
                     arguments: ["Note \(number)", "Written by process \(getpid())"])
                 return database.lastInsertedRowID
             }
-            // COMMIT has returned: from here on, this row may not be lost.
+            // COMMIT has returned: this row must not be lost from here on.
             say("row \(id)", to: STDOUT_FILENO)
             if let pause = options.pause, number < options.rows { usleep(pause) }
         }
-        // Ends as a crash would: nothing is closed, so the rows stay in the -wal file.
+        // Ends like a crash: nothing is closed, so the rows stay in the -wal file.
         if options.leavesWAL { _exit(0) }
         try notes.close()
     }
@@ -50,7 +50,7 @@ struct LegacyWriter {
         return configuration
     }
 
-    /// One line in one write(2): who reads it sees it at once, and a crash loses none.
+    /// Writes one line with one write(2), so that readers see it at once and a crash loses none.
     private static func say(_ line: String, to descriptor: CInt) {
         let bytes = Array((line + "\n").utf8)
         _ = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }

@@ -1,4 +1,4 @@
-/// What the command line asks for.
+/// The command line's options.
 struct Options {
     static let usage =
         "usage: LegacyWriter STORE [--rows N] [--rate ROWS_PER_SECOND] [--rollback-journal] [--leave-wal]"
@@ -9,10 +9,10 @@ struct Options {
 
     let store: String
     private(set) var rows = 10
-    /// Microseconds between two rows; nil: as fast as they are committed.
+    /// The pause between two rows in microseconds; nil to write as fast as rows are committed.
     private(set) var pause: UInt32?
     private(set) var journalMode = "WAL"
-    /// Ends without a checkpoint, as a killed app does.
+    /// True to exit without a checkpoint, like a killed app.
     private(set) var leavesWAL = false
 
     init(_ arguments: ArraySlice<String>) throws(Problem) {
@@ -25,7 +25,7 @@ struct Options {
             case "--rate": pause = UInt32(1_000_000 / (try Self.number(option, rest.popFirst(), 1...1_000_000)))
             case "--rollback-journal": journalMode = "DELETE"
             case "--leave-wal": leavesWAL = true
-            default: throw Problem(description: "\(option) is no option; \(Self.usage)")
+            default: throw Problem(description: "unknown option \(option); \(Self.usage)")
             }
         }
         guard journalMode == "WAL" || !leavesWAL else {

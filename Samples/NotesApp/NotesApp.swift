@@ -4,12 +4,12 @@ import GRDB
 import GroupStore
 import GroupStoreGRDB
 
-/// An app that keeps its notes in a group container, and presents the store while it writes: it can be relocated under
-/// it. Prints a line for each row that is committed, and one for each pause that a relocation made.
+/// An app that keeps its notes in a group container and presents the store while it writes, so that it can be relocated
+/// meanwhile. Prints a line for each committed row, and one for each pause caused by a relocation.
 @main
 struct NotesApp: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Write notes into a shared store, and let go of it whenever it is relocated.")
+        abstract: "Write notes into a shared store, which may be relocated at any time.")
 
     @Argument(help: "The group's identifier, such as group.com.example.notes.")
     var group: String
@@ -17,22 +17,22 @@ struct NotesApp: AsyncParsableCommand {
     @Option(help: "The store's file name.")
     var name = "Notes.sqlite"
 
-    @Option(help: "Where the store was before there was a group container.")
+    @Option(help: "The store's path before it was in a group container.")
     var legacy: String?
 
-    @Option(help: "The group's directory, where it isn't the standard one.")
+    @Option(help: "The group's directory, if it isn't the standard one.")
     var directory: String?
 
-    @Option(help: "How many notes to write.")
+    @Option(help: "The number of notes to write.")
     var rows = 1000
 
-    @Option(help: "Notes a second; 0 is as fast as it goes.")
+    @Option(help: "The number of notes per second; 0 for no limit.")
     var rate = 1000
 
-    @Option(help: "What each note's title begins with.")
+    @Option(help: "The prefix of each note's title.")
     var title = "Note"
 
-    @Flag(help: "Write nothing: print how many notes there are, whenever any process has changed that.")
+    @Flag(help: "Write nothing; print the number of notes whenever any process changes it.")
     var observe = false
 
     func run() async throws {
@@ -53,7 +53,7 @@ struct NotesApp: AsyncParsableCommand {
         say("done")
     }
 
-    /// Until the process is ended.
+    /// Prints the number of notes until the process ends.
     private func observe(_ notes: SharedDatabasePool) async throws {
         let counts = ValueObservation.tracking { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") ?? 0 }
         for try await count in notes.values(of: counts.removeDuplicates()) { say("notes \(count)") }
@@ -62,16 +62,16 @@ struct NotesApp: AsyncParsableCommand {
     private func write(to notes: SharedDatabasePool) async throws {
         let clock = ContinuousClock()
         let start = clock.now
-        var place = notes.url
+        var url = notes.url
         var last = start
         for number in 1...max(1, rows) {
             if rate > 0 { try await clock.sleep(until: start.advanced(by: .seconds(Double(number) / Double(rate)))) }
             let title = "\(title) \(number)"
             try await notes.write { try $0.execute(sql: "INSERT INTO note (title) VALUES (?)", arguments: [title]) }
             say("row \(title)")
-            if notes.url != place {
-                place = notes.url
-                say("moved to \(place.path), paused \(Self.milliseconds(last.duration(to: clock.now))) ms")
+            if notes.url != url {
+                url = notes.url
+                say("moved to \(url.path), paused \(Self.milliseconds(last.duration(to: clock.now))) ms")
             }
             last = clock.now
         }
@@ -82,5 +82,5 @@ struct NotesApp: AsyncParsableCommand {
     }
 }
 
-/// A line at once: `print` would keep it back while the output is no terminal.
+/// Writes a line at once: `print` buffers its output unless it goes to a terminal.
 private func say(_ line: String, to file: FileHandle = .standardOutput) { file.write(Data((line + "\n").utf8)) }

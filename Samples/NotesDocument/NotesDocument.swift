@@ -2,20 +2,20 @@ import Foundation
 import GroupStore
 import Synchronization
 
-/// A text file of a group container as an app with a window would keep it. This program's code is isolated to the main
-/// actor unless it says otherwise (`-default-isolation MainActor`), as an app's is that Xcode 26 makes.
+/// A text file in a group container, as an app with a window would keep it. This program's code is isolated to the main
+/// actor by default (`-default-isolation MainActor`), like an app created by Xcode 26.
 ///
 ///     NotesDocument group.com.example.notes FILE SECONDS
 @main
 struct NotesDocument {
     static func main() async throws {
-        let words = CommandLine.arguments
-        guard words.count == 4, let seconds = Double(words[3]) else {
+        let arguments = CommandLine.arguments
+        guard arguments.count == 4, let seconds = Double(arguments[3]) else {
             FileHandle.standardError.write(Data("usage: NotesDocument GROUP_ID FILE SECONDS\n".utf8))
             exit(64)
         }
-        let container = try GroupContainer(identifier: words[1])
-        let document = Document(container.url.appending(path: words[2]), in: container)
+        let container = try GroupContainer(identifier: arguments[1])
+        let document = Document(container.url.appending(path: arguments[2]), in: container)
         try await FileCoordinator.addFilePresenter(document, in: container)
         try await document.reload()
         try await Task.sleep(for: .seconds(seconds))
@@ -23,24 +23,25 @@ struct NotesDocument {
     }
 }
 
-/// The conformance is `nonisolated`: presenters are called from other threads. What is asked `async` runs on the main
-/// actor all the same, as all of this class does; only `presentedItemURL`, which is asked without waiting, doesn't, and
-/// is kept under a lock of its own. `@MainActor` is written out: Swift's default leaves out classes with such conformances.
+/// The conformance is `nonisolated`, because presenters are called from other threads. Its `async` methods still run on
+/// the main actor, like the rest of the class. Only `presentedItemURL`, which is read synchronously, doesn't, and is
+/// protected by its own lock. `@MainActor` is explicit, because Swift's default isolation doesn't apply to classes with
+/// such conformances.
 @MainActor final class Document: nonisolated FilePresenter {
     private let container: GroupContainer
-    nonisolated private let place: Mutex<URL>
+    nonisolated private let currentURL: Mutex<URL>
     private(set) var text = ""
     private var isClosed = false
 
     init(_ url: URL, in container: GroupContainer) {
         self.container = container
-        place = Mutex(url)
+        currentURL = Mutex(url)
     }
 
-    nonisolated var presentedItemURL: URL? { place.withLock { $0 } }
+    nonisolated var presentedItemURL: URL? { currentURL.withLock { $0 } }
 
-    /// The asynchronous form: the one that blocks would keep the main thread from answering what others ask, its own
-    /// presenters included, until its deadline.
+    /// Uses the asynchronous form of `coordinate`. The blocking form would keep the main thread from answering other
+    /// processes, and its own presenters, until its deadline.
     func savePresentedItemChanges() async throws {
         guard !isClosed, let url = presentedItemURL else { return }
         let text = text
@@ -54,7 +55,7 @@ struct NotesDocument {
         return { await self.reopen() }
     }
 
-    func presentedItemDidMove(to newURL: URL) async { place.withLock { $0 = newURL } }
+    func presentedItemDidMove(to newURL: URL) async { currentURL.withLock { $0 = newURL } }
 
     func presentedItemDidChange() async { try? await reload() }
 

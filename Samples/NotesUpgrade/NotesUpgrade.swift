@@ -2,12 +2,12 @@ import ManagedObjectModels
 import StoreMigration
 import SystemPackage
 
-/// Makes a Core Data store ready before an app opens it.
+/// Prepares a Core Data store before an app opens it.
 ///
 ///     NotesUpgrade STORE MODEL
 ///
-/// MODEL is the app's `.xcdatamodeld` or `.momd`. The store is made when there is none, and migrated to the model's current
-/// version when it is of an older one.
+/// MODEL is the app's `.xcdatamodeld` or `.momd`. The store is created if it doesn't exist, and migrated if it has an
+/// older version of the model.
 @main
 struct NotesUpgrade {
     static func main() async throws {
@@ -24,8 +24,8 @@ struct NotesUpgrade {
             print("\(Int(fraction * 100)) % \(doing)")
         }
         switch preparation {
-        case .upToDate: print("the store is of \(model.current.name)")
-        case .created: print("made an empty store of \(model.current.name)")
+        case .upToDate: print("the store has version \(model.current.name)")
+        case .created: print("created an empty store of version \(model.current.name)")
         case .migrated(let versions, let notes):
             print("migrated to " + versions.joined(separator: ", then "))
             for note in notes { print(note) }

@@ -1,7 +1,8 @@
 import Foundation
 import GroupStore
 
-/// A widget that only listens: it prints what happens to a shared store, and reads nothing itself. It links no database.
+/// A widget that only receives events: it prints what happens to a shared store, and reads nothing itself. It links no
+/// database.
 ///
 ///     NotesWidget group.com.example.notes Notes.sqlite
 @main
@@ -28,16 +29,16 @@ struct NotesWidget {
             say("changed: \(tables?.joined(separator: ", ") ?? "something")\(isComplete ? "" : ", maybe more")")
         case .relocating(let holders, _):
             say("relocating, waiting for \(holders.count) programs")
-        case .relocated(_, let place, _): say("relocated to \(place.path)")
+        case .relocated(_, let url, _): say("relocated to \(url.path)")
         case .migrated(let old, let new, _): say("migrated from \(old ?? "an unknown version") to \(new)")
         case .abandoned(let outcome, let message, _): say("not relocated: \(outcome): \(message)")
-        case .reset(let reason, _): say("reset (\(reason)): what is shown must be read anew")
-        case .disconnected: say("no agent: changes are not heard of until there is one")
+        case .reset(let reason, _): say("reset (\(reason)): everything must be read again")
+        case .disconnected: say("no agent: no changes are received until there is one")
         case .notServed(let message): say("not served: \(message)")
         case .connected: say("connected again")
         }
     }
 }
 
-/// A line at once: `print` would keep it back while the output is no terminal.
+/// Writes a line at once: `print` buffers its output unless it goes to a terminal.
 private func say(_ line: String, to file: FileHandle = .standardOutput) { file.write(Data((line + "\n").utf8)) }

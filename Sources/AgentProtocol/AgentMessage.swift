@@ -1,17 +1,17 @@
-/// What the agent sends: one line.
+/// A message from the agent: one line.
 package enum AgentMessage: Sendable, Equatable {
     /// The first line of a connection.
-    case hello(protocol: Int64, agent: String, longestLine: Int64)
-    /// The answer to the request with that identifier.
+    case hello(protocol: Int64, agent: String, maxLineLength: Int64)
+    /// The reply to the request with that identifier.
     case reply(id: JSONValue?, JSONObject)
     case failure(id: JSONValue?, WireError)
-    /// An event, or a part of an answer that takes more than one line (it carries the `id` then).
+    /// An event, or one part of a reply that takes several lines; a part carries the request's `id`.
     case event(type: String, JSONObject)
 
-    /// Reads a line; throws when it is no message of this protocol.
+    /// Parses a line. Throws if it isn't a message of this protocol.
     package init(parsing line: [UInt8]) throws(WireError) {
         guard case .object(let read)? = try? JSONValue(parsing: line) else {
-            throw WireError(code: "bad_json", "the agent sent something that is no JSON object")
+            throw WireError(code: "bad_json", "the agent sent a line that isn't a JSON object")
         }
         let object = read.ordered
         switch (object.bool("ok"), object.string("type")) {
@@ -19,21 +19,21 @@ package enum AgentMessage: Sendable, Equatable {
         case (false?, _): self = .failure(id: object["id"], WireError(object.object("error") ?? [:]))
         case (nil, "hello"?): self = Self.hello(object)
         case (nil, let type?): self = .event(type: type, object)
-        case (nil, nil): throw WireError(code: "bad_message", "the agent sent neither an answer nor an event")
+        case (nil, nil): throw WireError(code: "bad_message", "the agent sent neither a reply nor an event")
         }
     }
 
     private static func hello(_ object: JSONObject) -> AgentMessage {
         .hello(
             protocol: object.integer("proto") ?? 0, agent: object.string("agent") ?? "",
-            longestLine: object.integer("max_line") ?? Int64(WireLine.longest))
+            maxLineLength: object.integer("max_line") ?? Int64(WireLine.maxLength))
     }
 
     package var json: JSONObject {
         switch self {
-        case .hello(let version, let agent, let longest):
+        case .hello(let version, let agent, let maxLength):
             return [
-                "type": "hello", "proto": .integer(version), "agent": .string(agent), "max_line": .integer(longest),
+                "type": "hello", "proto": .integer(version), "agent": .string(agent), "max_line": .integer(maxLength),
             ]
         case .reply(let id, let rest):
             var object: JSONObject = id.map { ["id": $0, "ok": true] } ?? ["ok": true]
@@ -54,7 +54,8 @@ package enum AgentMessage: Sendable, Equatable {
 }
 
 extension JSONObject {
-    /// A parser gives members in no order: what says what the object is comes first, the others by name.
+    /// The same members in a stable order, because a parser returns them in none: members that identify the object come
+    /// first, the others follow by name.
     fileprivate var ordered: JSONObject {
         let first = ["id", "ok", "type", "store", "store_b64"]
         var result = JSONObject()

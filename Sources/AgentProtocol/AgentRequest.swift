@@ -1,13 +1,13 @@
-/// What a client asks of the agent: one line.
+/// A request from a client to the agent: one line.
 package struct AgentRequest: Sendable, Equatable {
     package enum Operation: Sendable, Equatable {
-        /// Tell me of each change.
+        /// Sends each change of a store from now on.
         case subscribe(SubscribeOperation)
         case unsubscribe(StoreAddress)
-        /// Groups and stores, one object each, before the reply. With a group: only that one.
+        /// Lists groups and stores, one object each, before the reply; only the named group if one is given.
         case status(group: String?)
         case relocate(RelocateOperation)
-        /// End this connection's relocation of that `id`, and put back what it has moved.
+        /// Cancels this connection's relocation with that `id`, and puts back what it has moved.
         case cancel(request: JSONValue)
         case present(PresentOperation)
         case unpresent(presenter: UInt64)
@@ -15,11 +15,11 @@ package struct AgentRequest: Sendable, Equatable {
         case claim(ClaimOperation)
         case release(ReleaseOperation)
         case history(HistoryOperation)
-        /// Answer when all that was committed until now has been told.
+        /// Replies when every transaction committed before the request has been published.
         case sync(StoreAddress)
     }
 
-    /// A number or a string of the client's, given back in the reply; nil when it doesn't want to match replies.
+    /// The client's number or string, which the reply repeats; nil if the client doesn't match replies.
     package let id: JSONValue?
     package let operation: Operation
 
@@ -29,7 +29,7 @@ package struct AgentRequest: Sendable, Equatable {
     }
 }
 
-/// A line that was no request, with the identifier that the answer can still be matched by.
+/// A line that isn't a valid request, with the identifier for the reply if one could be read.
 package struct RefusedLine: Error, Equatable {
     package let id: JSONValue?
     package let error: WireError
@@ -41,7 +41,7 @@ package struct RefusedLine: Error, Equatable {
 }
 
 extension AgentRequest {
-    /// Reads a request. Unknown members are ignored; an unknown operation is an error.
+    /// Parses a request. Unknown members are ignored; an unknown operation is an error.
     package init(parsing line: [UInt8]) throws(RefusedLine) {
         guard case .object(let object)? = try? JSONValue(parsing: line) else {
             throw RefusedLine(
@@ -61,13 +61,14 @@ extension AgentRequest {
         switch object["id"] {
         case nil, .null?: nil
         case .integer(let value)?: .integer(value)
-        // A whole number beyond 64 bits came as the nearest that there is: what was sent could not be given back.
+        // A whole number beyond 64 bits is parsed as the nearest double, so it couldn't be repeated exactly.
         case .number(let value)? where abs(value) < 9_007_199_254_740_992: .number(value)
         case .string(let value)? where value.utf8.count <= 256: .string(value)
         default:
             throw RefusedLine(
                 id: nil,
-                error: WireError(code: "bad_request", "id is neither a number of 64 bits nor a string of 256 bytes"))
+                error: WireError(code: "bad_request", "id is neither a 64-bit number nor a string of at most 256 bytes")
+            )
         }
     }
 
@@ -111,7 +112,7 @@ extension AgentRequest.Operation {
                 return
             }
             throw WireError(
-                code: "unknown_op", "this agent has no operation \(name.prefix(64))",
+                code: "unknown_op", "this agent doesn't know the operation \(name.prefix(64))",
                 hint: Self.names.joined(separator: ", "))
         case nil: throw WireError(code: "bad_request", "op is missing")
         }
@@ -119,7 +120,7 @@ extension AgentRequest.Operation {
 
     private static func store(of object: JSONObject) throws(WireError) -> StoreAddress {
         guard let store = object.store else {
-            throw WireError(code: "bad_request", "store is missing or no store", hint: "write GROUP_ID/NAME")
+            throw WireError(code: "bad_request", "store is missing or invalid", hint: "write GROUP_ID/NAME")
         }
         return store
     }

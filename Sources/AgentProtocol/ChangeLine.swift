@@ -1,14 +1,14 @@
-/// The line of a change, put together from parts that stay: it is made on the way from a commit to its subscribers. Its bytes
-/// are those of `StoreEvent.json` in a `WireLine`.
+/// The line of a change event, assembled from parts that are encoded once, because it is on the fast path from a commit
+/// to its subscribers. Its bytes are those of `StoreEvent.json` in a `WireLine`.
 package struct ChangeLine: Sendable {
     private let store: StoreAddress
     private let start: [UInt8]
-    /// What `middle` says.
+    /// The tables that `middle` encodes.
     private var tables: ChangedTables?
     private var middle: [UInt8] = []
     private let token: [UInt8]
 
-    /// `epoch`: of the tokens.
+    /// - Parameter epoch: The epoch of the tokens.
     package init(_ store: StoreAddress, epoch: String) {
         self.store = store
         var object: JSONObject = ["type": "change"]
@@ -17,7 +17,7 @@ package struct ChangeLine: Sendable {
         token = Array(#","token":"\#(epoch)-"#.utf8)
     }
 
-    /// The object's text without its last brace.
+    /// Returns the object's text without its closing brace.
     private static func open(_ object: JSONObject) -> [UInt8] {
         var bytes: [UInt8] = []
         object.write(to: &bytes)
@@ -25,14 +25,14 @@ package struct ChangeLine: Sendable {
         return bytes
     }
 
-    /// Nil when the line would be too long, and is to be shortened.
+    /// Returns the line, or nil if it would be too long and must be shortened.
     package mutating func bytes(_ changed: ChangedTables, number: UInt64) -> [UInt8]? {
         if tables != changed {
             tables = changed
             middle = Self.middle(changed)
         }
         var line: [UInt8] = []
-        // Twenty digits, a quote, a brace and a newline.
+        // Room for twenty digits, a quote, a brace and a newline.
         line.reserveCapacity(start.count + middle.count + token.count + 23)
         line += start
         line += middle
@@ -41,15 +41,15 @@ package struct ChangeLine: Sendable {
         line.append(UInt8(ascii: "\""))
         line.append(UInt8(ascii: "}"))
         line.append(0x0A)
-        return line.count > WireLine.longest ? nil : line
+        return line.count > WireLine.maxLength ? nil : line
     }
 
-    /// The members between the store and the token.
+    /// Returns the members between the store and the token.
     private static func middle(_ tables: ChangedTables) -> [UInt8] {
         var object = JSONObject()
         tables.write(to: &object)
         var bytes = open(object)
-        // What comes in front is no beginning.
+        // Other members come before these: a comma replaces the opening brace.
         bytes[0] = UInt8(ascii: ",")
         return bytes
     }

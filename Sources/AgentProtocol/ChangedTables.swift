@@ -1,8 +1,8 @@
-/// Which tables a change is about, as it travels.
+/// The tables that a change affects, as sent on the wire.
 package struct ChangedTables: Sendable, Equatable {
-    /// Sorted; nil: nothing is known of them.
+    /// The tables' names, sorted; nil if nothing is known of them.
     package let names: [String]?
-    /// No other table was changed; `names` is there then.
+    /// True if no other table was changed; `names` isn't nil then.
     package let isComplete: Bool
 
     package static let unknown = ChangedTables(names: nil, isComplete: false)
@@ -12,20 +12,20 @@ package struct ChangedTables: Sendable, Equatable {
         self.isComplete = isComplete
     }
 
-    /// What would fill a line says nothing of the tables.
+    /// Creates a value; it is `unknown` if the names would fill a line.
     package init(_ names: Set<String>, isComplete: Bool) {
         let bytes = names.reduce(0) { $0 + Self.length($1) }
-        if bytes > Self.longest || names.isEmpty && !isComplete {
+        if bytes > Self.maxNameBytes || names.isEmpty && !isComplete {
             self = .unknown
         } else {
             self.init(names: names.sorted(), isComplete: isComplete)
         }
     }
 
-    /// Bytes of names in a line, which has room for a store and a token besides.
-    private static let longest = WireLine.longest / 2
+    /// The limit in bytes for the names, so that the line has room for a store and a token.
+    private static let maxNameBytes = WireLine.maxLength / 2
 
-    /// In JSON, with quotes and a comma.
+    /// Returns a name's length in JSON, with quotes and a comma.
     private static func length(_ name: String) -> Int {
         name.utf8.reduce(3) { $0 + ($1 < 0x20 || $1 == 0x7F ? 6 : $1 == 0x22 || $1 == 0x5C ? 2 : 1) }
     }
@@ -35,7 +35,7 @@ package struct ChangedTables: Sendable, Equatable {
         object["complete"] = .bool(isComplete)
     }
 
-    /// Of two changes that are told as one.
+    /// Returns the tables of two changes that are published as one.
     package func union(_ other: ChangedTables) -> ChangedTables {
         if self == other { return self }
         return ChangedTables(
@@ -43,9 +43,9 @@ package struct ChangedTables: Sendable, Equatable {
     }
 }
 
-/// The tables that a subscriber wants to hear of. SQLite tells no upper from lower case in names' ASCII letters.
+/// The tables that a subscriber asks for. SQLite ignores the case of ASCII letters in names.
 package struct TableFilter: Sendable, Equatable {
-    /// As they were asked for.
+    /// The names as the subscriber wrote them.
     package let names: [String]
     private let folded: Set<String>
 
@@ -54,14 +54,14 @@ package struct TableFilter: Sendable, Equatable {
         folded = Set(names.map(Self.fold))
     }
 
-    /// Whether a change may be about one of them.
+    /// Returns whether a change may affect one of the tables.
     package func admits(_ tables: ChangedTables) -> Bool {
         !tables.isComplete || (tables.names ?? []).contains(where: admits)
     }
 
     package func admits(_ name: String) -> Bool { folded.contains(Self.fold(name)) }
 
-    /// In small letters.
+    /// Returns the name with its ASCII letters in lower case.
     package static func fold(_ name: String) -> String {
         String(decoding: name.utf8.map { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 }, as: UTF8.self)
     }

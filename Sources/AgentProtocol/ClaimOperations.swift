@@ -1,11 +1,11 @@
-/// An item of a group container as claims and presenters call it on the wire: `GROUP_ID/PATH`, under `store`. A store's
+/// The wire name of a group container's item in claims and presenters: `GROUP_ID/PATH`, under `store`. A store's
 /// database stands for all of its files.
 package struct ItemAddress: Hashable, Sendable {
     package let group: String
-    /// Relative to the group's directory, without `.`, `..` and empty names; empty for the directory itself.
+    /// The path relative to the group's directory, without `.`, `..` and empty names; empty for the directory itself.
     package let path: [UInt8]
 
-    /// Nil when the path isn't one inside a directory.
+    /// Creates an address, or returns nil if the path doesn't lie inside the directory.
     package init?(group: String, path: [UInt8]) {
         let slash = UInt8(ascii: "/")
         let names = path.split(separator: slash, omittingEmptySubsequences: false)
@@ -17,7 +17,7 @@ package struct ItemAddress: Hashable, Sendable {
         self.path = path
     }
 
-    /// Nil when it is not `GROUP_ID/PATH`.
+    /// Parses `GROUP_ID/PATH`; returns nil for anything else.
     package init?(bytes: [UInt8]) {
         let slash = bytes.firstIndex(of: UInt8(ascii: "/")) ?? bytes.endIndex
         guard let group = String(validating: bytes[..<slash], as: UTF8.self) else { return nil }
@@ -27,7 +27,8 @@ package struct ItemAddress: Hashable, Sendable {
     package var bytes: [UInt8] { Array(group.utf8) + (path.isEmpty ? [] : [UInt8(ascii: "/")] + path) }
 }
 
-/// The number of a presenter or a claim, `p3` or `c7`: the agent's, and worth nothing to another agent.
+/// The number of a presenter or a claim, such as `p3` or `c7`. The agent assigns it; it has no meaning for another
+/// agent.
 package struct WireNumber: Hashable, Sendable {
     package enum Kind: String, Sendable { case presenter = "p", claim = "c" }
 
@@ -47,16 +48,17 @@ package struct WireNumber: Hashable, Sendable {
     package var json: JSONValue { .string(kind.rawValue + String(value)) }
 }
 
-/// `present`: this connection presents the item from now on.
+/// The operation `present`: this connection presents the item from now on.
 package struct PresentOperation: Sendable, Equatable {
     package var item: ItemAddress
-    /// What the process calls itself, for those in another PID namespace: the kernel doesn't name it there.
+    /// The process identifier and program name that the client reports, used for clients in another PID namespace: the
+    /// kernel doesn't identify them there.
     package var pid: Int32?
     package var program: String?
-    /// The versions of the model that it can open, each by its name, an identifier or its checksum; nil: any.
+    /// The model versions that the client can open, each by its name, an identifier or its checksum; nil for any.
     package var models: [String]?
 
-    package static let mostModels = 256
+    package static let maxModels = 256
 
     package init(item: ItemAddress, pid: Int32? = nil, program: String? = nil) {
         self.item = item
@@ -69,7 +71,7 @@ package struct PresentOperation: Sendable, Equatable {
         pid = object.integer("pid").flatMap { Int32(exactly: $0) }
         program = object.string("program").map { String($0.prefix(64)) }
         guard let value = object["models"] else { return }
-        guard case .array(let values) = value, values.count <= Self.mostModels else { throw .badModels }
+        guard case .array(let values) = value, values.count <= Self.maxModels else { throw .badModels }
         var names: [String] = []
         for value in values {
             guard case .string(let name) = value, !name.isEmpty, name.utf8.count <= 256 else { throw .badModels }
@@ -89,12 +91,13 @@ package struct PresentOperation: Sendable, Equatable {
 extension WireError {
     fileprivate static var badModels: WireError {
         WireError(
-            code: "bad_request", "models is no list of at most \(PresentOperation.mostModels) versions",
+            code: "bad_request", "models isn't a list of at most \(PresentOperation.maxModels) versions",
             hint: "name each by its name, an identifier or its checksum")
     }
 }
 
-/// `saved`, `relinquished`, `accommodated`: the presenter has done what it was asked for a claim, or could not.
+/// The operations `saved`, `relinquished` and `accommodated`: the presenter has done what a claim asked of it, or
+/// failed to.
 package struct AnswerOperation: Sendable, Equatable {
     package enum Request: String, Sendable, CaseIterable {
         case saved, relinquished, accommodated
@@ -102,9 +105,9 @@ package struct AnswerOperation: Sendable, Equatable {
 
     package var request: Request
     package var claim: UInt64
-    /// Nil: the one of this connection that was asked.
+    /// The presenter; nil for the only one of this connection that was asked.
     package var presenter: UInt64?
-    /// Why it could not.
+    /// The reason why it failed; nil if it succeeded.
     package var failure: String?
 
     package init(_ request: Request, claim: UInt64, presenter: UInt64?, failure: String? = nil) {
@@ -128,7 +131,7 @@ package struct AnswerOperation: Sendable, Equatable {
     }
 }
 
-/// `claim`: ask the presenters of these items. The locks are the client's own business.
+/// The operation `claim`: asks the presenters of these items. The client acquires the locks itself.
 package struct ClaimOperation: Sendable, Equatable {
     package struct Intent: Sendable, Equatable {
         package var item: ItemAddress
@@ -145,10 +148,10 @@ package struct ClaimOperation: Sendable, Equatable {
     package var intents: [Intent]
     /// The client's own presenter, which isn't asked.
     package var presenter: UInt64?
-    /// Seconds that the presenters have.
+    /// The time in seconds that the presenters have to answer.
     package var deadline: Double
 
-    package static let mostIntents = 64
+    package static let maxIntents = 64
 
     package init(intents: [Intent], presenter: UInt64?, deadline: Double) {
         self.intents = intents
@@ -158,13 +161,13 @@ package struct ClaimOperation: Sendable, Equatable {
 
     init(_ object: JSONObject) throws(WireError) {
         if case .array(let values)? = object["intents"] {
-            guard !values.isEmpty, values.count <= Self.mostIntents else {
-                throw WireError(code: "bad_request", "intents are 1 to \(Self.mostIntents)")
+            guard !values.isEmpty, values.count <= Self.maxIntents else {
+                throw WireError(code: "bad_request", "intents must have 1 to \(Self.maxIntents) elements")
             }
             var found: [Intent] = []
             for value in values {
                 guard case .object(let intent) = value else {
-                    throw WireError(code: "bad_request", "an intent is no object")
+                    throw WireError(code: "bad_request", "an intent isn't an object")
                 }
                 found.append(try Intent(intent))
             }
@@ -175,7 +178,7 @@ package struct ClaimOperation: Sendable, Equatable {
         presenter = object["presenter"] == nil ? nil : try object.requiredNumber("presenter", .presenter)
         deadline = object.seconds("deadline") ?? 30
         guard deadline >= 0, deadline <= 86_400 else {
-            throw WireError(code: "bad_request", "deadline is 0 to 86400 seconds")
+            throw WireError(code: "bad_request", "deadline must be 0 to 86400 seconds")
         }
     }
 
@@ -209,7 +212,7 @@ extension ClaimOperation.Intent {
     }
 }
 
-/// `release`: a claim is over.
+/// The operation `release`: ends a claim.
 package struct ReleaseOperation: Sendable, Equatable {
     package struct Move: Sendable, Equatable {
         package var from: ItemAddress
@@ -222,7 +225,7 @@ package struct ReleaseOperation: Sendable, Equatable {
     }
 
     package var claim: UInt64
-    /// False when nothing was done under it.
+    /// False if no access took place under the claim.
     package var tookPlace: Bool
     package var moves: [Move]
 
@@ -237,10 +240,10 @@ package struct ReleaseOperation: Sendable, Equatable {
         tookPlace = object.bool("took_place") ?? true
         moves = []
         guard case .array(let values)? = object["moves"] else { return }
-        for case .object(let move) in values.prefix(ClaimOperation.mostIntents) {
+        for case .object(let move) in values.prefix(ClaimOperation.maxIntents) {
             guard let from = move.path("from").flatMap(ItemAddress.init(bytes:)),
                 let to = move.path("to").flatMap(ItemAddress.init(bytes:))
-            else { throw WireError(code: "bad_request", "a move is {\"from\":\"GROUP_ID/PATH\",\"to\":…}") }
+            else { throw WireError(code: "bad_request", "a move must be {\"from\":\"GROUP_ID/PATH\",\"to\":…}") }
             moves.append(Move(from: from, to: to))
         }
     }
@@ -262,14 +265,15 @@ package struct ReleaseOperation: Sendable, Equatable {
 extension JSONObject {
     fileprivate func requiredItem() throws(WireError) -> ItemAddress {
         guard let item = path("store").flatMap(ItemAddress.init(bytes:)) else {
-            throw WireError(code: "bad_request", "store is missing or no item", hint: "write GROUP_ID/NAME")
+            throw WireError(code: "bad_request", "store is missing or not an item", hint: "write GROUP_ID/NAME")
         }
         return item
     }
 
     func requiredNumber(_ key: String, _ kind: WireNumber.Kind) throws(WireError) -> UInt64 {
         guard let number = string(key).flatMap({ WireNumber($0, kind) }) else {
-            throw WireError(code: "bad_request", "\(key) is missing or none", hint: "give back what the agent sent")
+            throw WireError(
+                code: "bad_request", "\(key) is missing or invalid", hint: "send the value that the agent sent")
         }
         return number.value
     }

@@ -1,6 +1,6 @@
-/// What a client asks about the rows that changed in a store.
+/// A request about the rows that changed in a store.
 package enum HistoryOperation: Sendable, Equatable {
-    /// Of which rows to be told; nil: of all.
+    /// Selects rows; a nil property selects all of them.
     package struct Filter: Sendable, Equatable {
         package var tables: [String]?
         package var entities: [String]?
@@ -11,13 +11,13 @@ package enum HistoryOperation: Sendable, Equatable {
         package init() {}
     }
 
-    /// The rows that changed after the token, a page of them: a `row` each, then the reply with the next token. Without
-    /// a token: all that is kept.
+    /// Requests a page of the rows that changed after the token: one `row` each, then the reply with the next token.
+    /// Without a token, the page begins at the start of the history.
     case changes(StoreAddress, since: String?, limit: Int64?, Filter)
-    /// The named subscriber knows all up to the token: nothing after it is purged.
+    /// Records that the named subscriber knows all changes up to the token. Later changes aren't purged.
     case acknowledge(StoreAddress, subscriber: String, token: String)
 
-    /// What `op` is called.
+    /// The operation's name in `op`.
     package enum Request: String, CaseIterable, Sendable {
         case changes, ack
     }
@@ -32,7 +32,7 @@ package enum HistoryOperation: Sendable, Equatable {
 extension HistoryOperation {
     init(_ request: Request, _ object: JSONObject) throws(WireError) {
         guard let store = object.store else {
-            throw WireError(code: "bad_request", "store is missing or no store", hint: "write GROUP_ID/NAME")
+            throw WireError(code: "bad_request", "store is missing or invalid", hint: "write GROUP_ID/NAME")
         }
         switch request {
         case .changes:
@@ -48,7 +48,7 @@ extension HistoryOperation {
             filter.exceptAuthors = try object.someNames("except_authors")
             try filter.checkOperations()
             guard try object.optionalString("since").map(\.isWord) ?? true else {
-                throw WireError(code: "bad_request", "since is no token", hint: "give back what the agent sent")
+                throw WireError(code: "bad_request", "since isn't a token", hint: "send the token that the agent sent")
             }
             self = .changes(store, since: object.string("since"), limit: limit, filter)
         case .ack:
@@ -56,7 +56,8 @@ extension HistoryOperation {
                 let token = object.string("token"), token.isWord
             else {
                 throw WireError(
-                    code: "bad_request", "subscriber or token is missing", hint: "a name of at most 256 bytes")
+                    code: "bad_request", "subscriber or token is missing or invalid",
+                    hint: "a subscriber's name has at most 256 bytes")
             }
             self = .acknowledge(store, subscriber: name, token: token)
         }
@@ -87,12 +88,12 @@ extension HistoryOperation.Filter {
         ]
     }
 
-    /// It leaves nothing out.
+    /// True if the filter selects all rows.
     package var isEmpty: Bool { all.allSatisfy { $0.names == nil } }
 
     func checkOperations() throws(WireError) {
         guard (operations ?? []).allSatisfy(["insert", "update", "delete"].contains) else {
-            throw WireError(code: "bad_request", "operations are insert, update and delete")
+            throw WireError(code: "bad_request", "operations must be insert, update or delete")
         }
     }
 
@@ -102,7 +103,7 @@ extension HistoryOperation.Filter {
         }
     }
 
-    /// Whether a subscriber is told of the row, as it travels. What has no entity may be of any.
+    /// Returns whether the filter selects a row in its wire form. A row without an entity may be of any.
     package func admits(_ row: JSONObject) -> Bool {
         if let entities, let entity = row.string("entity"), !entities.contains(entity) { return false }
         if let operations, !operations.contains(row.string("op") ?? "") { return false }
@@ -113,6 +114,6 @@ extension HistoryOperation.Filter {
 }
 
 extension String {
-    /// There, and without a NUL, at which it would end as a program's argument.
+    /// True for a nonempty string without NUL, at which it would end as a program's argument.
     var isWord: Bool { !isEmpty && !utf8.contains(0) }
 }

@@ -1,7 +1,7 @@
 import FoundationEssentials
 
-/// A JSON value (RFC 8259) whose objects keep the order their members were written in, so that every line of ours
-/// reads the same way each time.
+/// A JSON value (RFC 8259) whose objects keep the order in which their members were added, so that a line always has
+/// the same form. `JSONEncoder` offers no such order, so the writer is hand-written.
 package enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)
@@ -12,7 +12,7 @@ package enum JSONValue: Sendable, Equatable {
     case object(JSONObject)
 }
 
-/// Members in order; a later value under the same key replaces the earlier one in its place.
+/// An object whose members keep their order. A later value for a key replaces the earlier one in its position.
 package struct JSONObject: Sendable, Equatable, ExpressibleByDictionaryLiteral {
     package private(set) var members: [(key: String, value: JSONValue)]
 
@@ -25,17 +25,17 @@ package struct JSONObject: Sendable, Equatable, ExpressibleByDictionaryLiteral {
     package subscript(key: String) -> JSONValue? {
         get { members.first { $0.key == key }?.value }
         set {
-            let place = members.firstIndex { $0.key == key }
-            switch (place, newValue) {
-            case (let place?, let value?): members[place].value = value
-            case (let place?, nil): members.remove(at: place)
+            let index = members.firstIndex { $0.key == key }
+            switch (index, newValue) {
+            case (let index?, let value?): members[index].value = value
+            case (let index?, nil): members.remove(at: index)
             case (nil, let value?): members.append((key, value))
             case (nil, nil): break
             }
         }
     }
 
-    /// Sets a path under `key` when its bytes are UTF-8, else their base64 under `key_b64`.
+    /// Sets the path under `key` if its bytes are UTF-8, else its base64 under `key_b64`.
     package mutating func setPath(_ key: String, bytes: [UInt8]) {
         if let text = String(validating: bytes, as: UTF8.self) {
             self[key] = .string(text)
@@ -44,14 +44,14 @@ package struct JSONObject: Sendable, Equatable, ExpressibleByDictionaryLiteral {
         }
     }
 
-    /// The bytes of the path under `key` or `key_b64`; nil when neither is there or the base64 is none.
+    /// Returns the bytes of the path under `key` or `key_b64`; nil if neither is present or the base64 is invalid.
     package func path(_ key: String) -> [UInt8]? {
         if case .string(let text)? = self[key] { return Array(text.utf8) }
         if case .string(let text)? = self[key + "_b64"] { return Data(base64Encoded: text).map { Array($0) } }
         return nil
     }
 
-    /// The order of members means nothing (RFC 8259, section 4).
+    /// Compares without regard to the members' order, which has no meaning (RFC 8259, section 4).
     package static func == (left: JSONObject, right: JSONObject) -> Bool {
         left.members.count == right.members.count && left.members.allSatisfy { right[$0.key] == $0.value }
     }
@@ -67,7 +67,7 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, Ex
 }
 
 extension JSONObject {
-    /// One line of JSON, without the newline.
+    /// The object as one line of JSON, without the newline.
     package var text: String {
         var result: [UInt8] = []
         write(to: &result)
@@ -163,9 +163,10 @@ extension JSONValue: Decodable {
         }
     }
 
-    /// Reads one JSON text; throws `DecodingError` when it is none.
+    /// Parses one JSON text. Throws `DecodingError` if it is invalid.
     package init(parsing bytes: some Sequence<UInt8>) throws {
-        // Where a text ends too early, Foundation's scanner looks for the place of its error behind the last byte, and traps.
+        // If a text ends too early, Foundation's scanner reads past the last byte to locate the error, and traps. The
+        // padding prevents that.
         self = try JSONDecoder().decode(JSONValue.self, from: Data(bytes) + Data(repeating: 0x20, count: 16))
     }
 }

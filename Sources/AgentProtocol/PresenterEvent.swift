@@ -1,10 +1,11 @@
-/// What a presenter is asked and told.
+/// A request or notice that the agent sends to a presenter.
 package enum PresenterEvent: Sendable, Equatable {
-    /// Answered with `saved`.
+    /// Asks the presenter to save. The reply is `saved`.
     case save
-    /// Answered with `relinquished`.
+    /// Asks the presenter to let go of its item. The reply is `relinquished`.
     case relinquish(toWriter: Bool)
-    /// Answered with `accommodated`; `item` is in the presented directory, nil for the presented item itself.
+    /// Asks the presenter to prepare for a deletion. The reply is `accommodated`. The item is in the presented
+    /// directory; nil is the presented item itself.
     case accommodateDeletion(ItemAddress?)
     case reacquire
     case didChange(ItemAddress?)
@@ -21,7 +22,7 @@ package enum PresenterEvent: Sendable, Equatable {
         }
     }
 
-    /// Nil when an event of that type is none of a presenter's, or something is missing in it.
+    /// Parses an event. Returns nil if the type isn't a presenter's, or a member is missing.
     package init?(type: String, _ object: JSONObject) {
         let item = object.path("item").flatMap(ItemAddress.init(bytes:))
         switch type {
@@ -37,7 +38,8 @@ package enum PresenterEvent: Sendable, Equatable {
         }
     }
 
-    /// The event's line. `deadline`: seconds that the presenter has at most, for those that want an answer.
+    /// Returns the event's line. `deadline` is the time in seconds that the presenter has to reply, for events that
+    /// want a reply.
     package func json(
         item presented: ItemAddress, presenter: UInt64, claim: UInt64, path: [UInt8]?, deadline: Double?
     ) -> JSONObject {

@@ -1,7 +1,7 @@
-/// What `relocate` asks for. The client says which files it means, since the agent may see others under their paths
-/// (another mount namespace).
+/// The arguments of `relocate`. The client identifies its files by device and inode, because the agent may see other
+/// files under the same paths (another mount namespace).
 package struct RelocateOperation: Sendable, Equatable {
-    /// Device and inode, as the client sees them.
+    /// A file's device and inode, as the client sees them.
     package struct Identity: Sendable, Equatable {
         package let device: UInt64
         package let inode: UInt64
@@ -12,10 +12,10 @@ package struct RelocateOperation: Sendable, Equatable {
         }
     }
 
-    /// A file or directory of the client's, by its absolute path.
+    /// A file or directory of the client, by its absolute path.
     package struct NamedFile: Sendable, Equatable {
         package var path: [UInt8]
-        /// Nil when the client sees nothing there.
+        /// The file's identity; nil if the client sees nothing there.
         package var identity: Identity?
 
         package init(path: [UInt8], identity: Identity?) {
@@ -24,39 +24,39 @@ package struct RelocateOperation: Sendable, Equatable {
         }
     }
 
-    /// The legacy store's database, an absolute path.
+    /// The absolute path of the legacy store's database.
     package var source: [UInt8]
-    /// Nil when the client sees nothing there.
+    /// The database's identity; nil if the client sees nothing there.
     package var sourceIdentity: Identity?
-    /// The group container's directory, an absolute path.
+    /// The absolute path of the group container's directory.
     package var group: [UInt8]
     package var groupIdentity: Identity?
-    /// The store's name in the group container; nil: the one it has.
+    /// The store's name in the group container; nil to keep its name.
     package var name: [UInt8]?
-    /// As on the command line; nil: the default.
+    /// The conflict policy, as on the command line; nil for the default.
     package var onConflict: String?
     package var retire: String?
-    /// Seconds.
+    /// The deadline in seconds.
     package var deadline: Double?
     package var dryRun = false
-    /// Takes the store's last relocation back.
+    /// True to undo the store's last relocation.
     package var undo = false
     package var opaque = false
     package var assumeClosed = false
-    /// As on the command line; nil: as it is.
+    /// The journal mode, as on the command line; nil to keep the current one.
     package var journalMode: String?
-    /// The model that the store is migrated to; nil: the one of the agent's configuration.
+    /// The model to migrate the store to; nil for the one in the agent's configuration.
     package var model: NamedFile?
     package var modelVersion: String?
     package var mappings: [NamedFile] = []
-    /// As on the command line, such as `Car=Automobile`.
+    /// The renamings, as on the command line, such as `Car=Automobile`.
     package var renamings: [String] = []
     package var allowsPartialHistory = false
     package var onIncompatible: String?
     package var defaultStore: NamedFile?
 
-    /// Of mapping models, and of renamings.
-    package static let mostNames = 256
+    /// The limit for mapping models and for renamings.
+    package static let maxNames = 256
 
     package init(source: [UInt8], group: [UInt8]) {
         self.source = source
@@ -72,17 +72,17 @@ extension RelocateOperation {
         groupIdentity = try Self.identity("group_file", of: object)
         name = object.path("name")
         if let name, StoreAddress(group: "group", name: name) == nil {
-            throw WireError(code: "bad_request", "name is no file name")
+            throw WireError(code: "bad_request", "name isn't a file name")
         }
         onConflict = object.string("on_conflict")
         retire = object.string("retire")
         deadline = object.seconds("deadline")
         if let deadline, !(0...86_400).contains(deadline) {
-            throw WireError(code: "bad_request", "deadline is 0 to 86400 seconds")
+            throw WireError(code: "bad_request", "deadline must be 0 to 86400 seconds")
         }
         dryRun = object.bool("dry_run") ?? false
         undo = object.bool("undo") ?? false
-        guard !undo || !dryRun else { throw WireError(code: "bad_request", "undo has no dry_run") }
+        guard !undo || !dryRun else { throw WireError(code: "bad_request", "undo and dry_run exclude each other") }
         opaque = object.bool("opaque") ?? false
         assumeClosed = object.bool("assume_closed") ?? false
         journalMode = object.string("journal_mode")
@@ -90,13 +90,13 @@ extension RelocateOperation {
         modelVersion = object.string("model_version")
         for value in try Self.list("mappings", of: object) {
             guard case .object(let mapping) = value else {
-                throw WireError(code: "bad_request", "mappings holds something that is no object")
+                throw WireError(code: "bad_request", "mappings contains something that isn't an object")
             }
             mappings.append(try NamedFile(mapping))
         }
         for value in try Self.list("renamings", of: object) {
             guard case .string(let text) = value else {
-                throw WireError(code: "bad_request", "renamings holds something that is no text")
+                throw WireError(code: "bad_request", "renamings contains something that isn't a string")
             }
             renamings.append(text)
         }
@@ -105,35 +105,36 @@ extension RelocateOperation {
         defaultStore = try Self.file("default_store", of: object)
         guard model != nil || (modelVersion == nil && mappings.isEmpty && onIncompatible == nil && defaultStore == nil)
         else {
-            throw WireError(code: "bad_request", "a migration without a model", hint: "name it, or leave the rest out")
+            throw WireError(
+                code: "bad_request", "a migration needs a model", hint: "add model, or omit the other members")
         }
     }
 
-    /// Nil where the key is missing.
+    /// Returns the file under the key, or nil if the key is missing.
     private static func file(_ key: String, of object: JSONObject) throws(WireError) -> NamedFile? {
         guard let value = object[key] else { return nil }
         guard case .object(let file) = value else {
-            throw WireError(code: "bad_request", "\(key) is no object", hint: "write {\"path\":…,\"file\":…}")
+            throw WireError(code: "bad_request", "\(key) isn't an object", hint: "write {\"path\":…,\"file\":…}")
         }
         return try NamedFile(file)
     }
 
     private static func list(_ key: String, of object: JSONObject) throws(WireError) -> [JSONValue] {
         guard let value = object[key] else { return [] }
-        guard case .array(let values) = value, values.count <= mostNames else {
-            throw WireError(code: "bad_request", "\(key) is no list of at most \(mostNames)")
+        guard case .array(let values) = value, values.count <= maxNames else {
+            throw WireError(code: "bad_request", "\(key) isn't a list of at most \(maxNames)")
         }
         return values
     }
 
     fileprivate static func absolutePath(_ key: String, of object: JSONObject) throws(WireError) -> [UInt8] {
         guard let path = object.path(key), path.first == UInt8(ascii: "/"), !path.contains(0), path.count < 4096 else {
-            throw WireError(code: "bad_request", "\(key) is missing or no absolute path")
+            throw WireError(code: "bad_request", "\(key) is missing or not an absolute path")
         }
         return path
     }
 
-    /// Device and inode as strings: numbers above 2^53 break in other languages.
+    /// Parses device and inode, which are strings: numbers above 2^53 lose precision in other languages.
     fileprivate static func identity(_ key: String, of object: JSONObject) throws(WireError) -> Identity? {
         guard let value = object.object(key) else { return nil }
         guard let device = value.string("dev").flatMap({ UInt64($0) }),

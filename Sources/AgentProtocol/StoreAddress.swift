@@ -1,13 +1,13 @@
-/// A store as it is called on the wire: `GROUP_ID/NAME`. Each process finds the group's directory in its own mount
-/// namespace.
+/// The wire name of a store, `GROUP_ID/NAME`. Each process finds the group's directory in its own mount namespace.
 package struct StoreAddress: Hashable, Sendable {
     package let group: String
-    /// The database's file name in the group container: any bytes but a slash and NUL.
+    /// The database's file name in the group container: any bytes except slash and NUL.
     package let name: [UInt8]
-    /// It is looked up many times for each event.
+    /// The hash, computed once because addresses are looked up many times for each event.
     private let digest: Int
 
-    /// Nil when the name is empty, `.` or `..`, longer than 255 bytes, or holds a slash or a NUL.
+    /// Creates an address. Returns nil if the name is empty, `.` or `..`, longer than 255 bytes, or contains a slash or
+    /// NUL.
     package init?(group: String, name: [UInt8]) {
         guard !group.isEmpty, !group.utf8.contains(UInt8(ascii: "/")), !name.isEmpty, name.count <= 255,
             name != [0x2E], name != [0x2E, 0x2E], !name.contains(0), !name.contains(UInt8(ascii: "/"))
@@ -22,7 +22,7 @@ package struct StoreAddress: Hashable, Sendable {
 
     package func hash(into hasher: inout Hasher) { hasher.combine(digest) }
 
-    /// Nil when it is not `GROUP_ID/NAME`.
+    /// Parses `GROUP_ID/NAME`; returns nil for anything else.
     package init?(bytes: [UInt8]) {
         guard let slash = bytes.firstIndex(of: UInt8(ascii: "/")),
             let group = String(validating: bytes[..<slash], as: UTF8.self)
@@ -34,7 +34,7 @@ package struct StoreAddress: Hashable, Sendable {
 }
 
 extension JSONObject {
-    /// The store under `store` or `store_b64`; nil when there is none.
+    /// The store under `store` or `store_b64`; nil if there is none.
     package var store: StoreAddress? { path("store").flatMap(StoreAddress.init(bytes:)) }
 
     mutating func setStore(_ store: StoreAddress) { setPath("store", bytes: store.bytes) }

@@ -1,9 +1,10 @@
-/// What subscribers of a store are told.
+/// An event that is published to a store's subscribers.
 package enum StoreEvent: Sendable, Equatable {
     package struct Holder: Sendable, Equatable {
         package let pid: Int32
         package let program: String
-        /// In another PID namespace than the agent: the number means another process there, or none.
+        /// True if the process is in another PID namespace than the agent, where the number means another process or
+        /// none.
         package let isElsewhere: Bool
 
         package init(pid: Int32, program: String, isElsewhere: Bool = false) {
@@ -13,44 +14,45 @@ package enum StoreEvent: Sendable, Equatable {
         }
     }
 
-    /// Committed, and to be found by who opens the store now.
+    /// A transaction was committed, and is visible to a program that opens the store now.
     case change(ChangedTables)
-    /// A legacy store is about to become this one; who still has it open.
+    /// A legacy store is about to become this one; `waitingFor` lists the processes that still have it open.
     case relocating(waitingFor: [Holder])
-    /// `from` is empty for those who may not know it.
+    /// The store was relocated. `from` is empty for subscribers that may not know it.
     case relocated(from: [UInt8], to: [UInt8])
-    /// The store is of another version of its model: what was known of it is stale. Without `fromModel` it was of no known
-    /// version.
+    /// The store has another model version now; everything read from it before is stale. `fromModel` is nil if the
+    /// former version is unknown.
     case migrated(fromModel: String?, toModel: String)
-    /// The relocation that `relocating` announced is over and moved nothing; `outcome` as in the command's summary.
+    /// The relocation announced by `relocating` ended and moved nothing; `outcome` is that of the command's summary.
     case abandoned(outcome: String, message: String)
-    /// What the subscriber knows is stale: read anew.
+    /// Everything the subscriber knows is stale and must be read again.
     case reset(ResetReason)
 
     package enum ResetReason: String, Sendable {
         /// The subscriber missed events that can't be sent any more.
         case lagged
-        /// The token is another agent's, or of an earlier run.
+        /// The token belongs to another agent or to an earlier run.
         case epoch
         /// The kernel's queue of file events overflowed.
         case overflow
-        /// Another file stands at the store's name.
+        /// Another file has taken the store's name.
         case replaced
         case appeared
         case vanished
-        /// The store can't be followed now: a program uses it in exclusive mode, or it may not be read.
+        /// The store can't be followed now: a program uses it in exclusive mode, or the agent may not read it.
         case unreadable
-        /// Changes after the token were forgotten by the store's history.
+        /// The store's history purged changes after the token.
         case historyTrimmed = "history_trimmed"
-        /// Changes may have gone unrecorded by the store's history.
+        /// The store's history may have missed changes.
         case historyGap = "history_gap"
-        /// The store has come to be of another version of its model since the token.
+        /// The store's model version has changed since the token.
         case migrated
-        /// The agent's configuration no longer has the group; it is followed again when that changes.
+        /// The agent's configuration no longer has the group. The store is followed again once the configuration
+        /// changes.
         case unconfigured
     }
 
-    /// The same for a user who may read the store, and perhaps not the places that it comes from.
+    /// The same event for a user who may read the store but perhaps not the places it comes from.
     package var withoutPlaces: StoreEvent {
         switch self {
         case .relocated(_, let to): .relocated(from: [], to: to)
@@ -60,9 +62,9 @@ package enum StoreEvent: Sendable, Equatable {
         }
     }
 
-    private static let mostHolders = 32
+    private static let maxHolders = 32
 
-    /// The event's line.
+    /// Returns the event's line.
     package func json(store: StoreAddress, token: String) -> JSONObject {
         var object: JSONObject = ["type": .string(type)]
         object.setStore(store)
@@ -86,7 +88,8 @@ package enum StoreEvent: Sendable, Equatable {
         return object
     }
 
-    /// The line of what is no event: all up to the token was told, or isn't for the subscriber.
+    /// Returns the line of a bookmark, which isn't an event: everything up to the token was published, or isn't for
+    /// this subscriber.
     package static func bookmark(store: StoreAddress, token: String) -> JSONObject {
         var object: JSONObject = ["type": "bookmark"]
         object.setStore(store)
@@ -95,7 +98,7 @@ package enum StoreEvent: Sendable, Equatable {
     }
 
     package static func json(of holders: [Holder]) -> JSONValue {
-        .array(holders.prefix(mostHolders).map { .object($0.json) })
+        .array(holders.prefix(maxHolders).map { .object($0.json) })
     }
 
     private var type: String {
@@ -110,9 +113,9 @@ package enum StoreEvent: Sendable, Equatable {
     }
 }
 
-/// A position in a store's feed, `EPOCH-N`. To clients it is opaque.
+/// A position in a store's feed, `EPOCH-N`; opaque to clients.
 package struct FeedToken: Sendable, Equatable, CustomStringConvertible {
-    /// One run of an agent's feed.
+    /// The identifier of one run of an agent's feed.
     package let epoch: String
     package let number: UInt64
 
@@ -121,7 +124,7 @@ package struct FeedToken: Sendable, Equatable, CustomStringConvertible {
         self.number = number
     }
 
-    /// Nil when it could not have been made here.
+    /// Parses a token; returns nil if the text isn't one.
     package init?(_ text: String) {
         guard let hyphen = text.lastIndex(of: "-"), let number = UInt64(text[text.index(after: hyphen)...]) else {
             return nil

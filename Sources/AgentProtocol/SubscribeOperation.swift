@@ -1,20 +1,20 @@
-/// A wish to be told of a store's changes.
+/// A request to receive a store's changes.
 package struct SubscribeOperation: Sendable, Equatable {
     package let store: StoreAddress
-    /// Tell first of what happened after this token.
+    /// The token after which to begin; later events come first.
     package var since: String?
-    /// Of changes that may be about one of these only; nil: of all.
+    /// Selects changes that may affect one of these tables; nil selects all.
     package var tables: TableFilter?
-    /// Changes are to say which tables. It is found out where somebody wants to know, and takes the agent some of the time in
-    /// which a change could be told.
+    /// True if changes must name their tables. The agent determines them only if a subscriber asks for it; that takes
+    /// some of the time in which a change could be published.
     package var wantsDetail = true
-    /// Of changes with such a row only, where the store's history says which rows changed.
+    /// Selects changes with a matching row, if the store's history tells which rows changed.
     package var filter = HistoryOperation.Filter()
-    /// The rows travel along, where there are few.
+    /// True to send the changed rows along, if they are few.
     package var wantsRows = false
-    /// Tokens are to name a place in the store's history, too.
+    /// True if tokens must name a position in the store's history too.
     package var wantsDurableTokens = false
-    /// Tell now and then how far what is left out has come.
+    /// True to send a bookmark now and then, which tells how far the events that were left out have advanced.
     package var wantsBookmarks = false
 
     package init(_ store: StoreAddress, since: String? = nil, tables: TableFilter? = nil) {
@@ -23,7 +23,7 @@ package struct SubscribeOperation: Sendable, Equatable {
         self.tables = tables
     }
 
-    /// Whether it takes the store's history to say what it is told.
+    /// True if the subscription needs the store's history.
     package var readsHistory: Bool {
         !filter.isEmpty || wantsRows || wantsDurableTokens || since.flatMap { SubscriptionToken($0) }?.history != nil
     }
@@ -32,7 +32,7 @@ package struct SubscribeOperation: Sendable, Equatable {
 extension SubscribeOperation {
     init(_ object: JSONObject) throws(WireError) {
         guard let store = object.store else {
-            throw WireError(code: "bad_request", "store is missing or no store", hint: "write GROUP_ID/NAME")
+            throw WireError(code: "bad_request", "store is missing or invalid", hint: "write GROUP_ID/NAME")
         }
         self.init(
             store, since: try object.optionalString("since"),
@@ -48,8 +48,8 @@ extension SubscribeOperation {
         wantsDetail = try object.flag("detail", unlessThere: true)
         guard wantsDetail || (tables == nil && filter.isEmpty && !wantsRows) else {
             throw WireError(
-                code: "bad_request", "detail is false, and the subscription asks for some",
-                hint: "leave out detail, or the filters and rows")
+                code: "bad_request", "detail is false, but filters or rows need it",
+                hint: "omit detail, or omit the filters and rows")
         }
     }
 
@@ -84,10 +84,10 @@ extension JSONObject {
         }
     }
 
-    /// A list of at least one name; nil when it isn't there.
+    /// Returns a list of at least one name; nil if the key is missing.
     func someNames(_ key: String) throws(WireError) -> [String]? {
         let wrong = WireError(
-            code: "bad_request", "\(key) is not a list of names", hint: "write [\"NAME\"], or leave it out")
+            code: "bad_request", "\(key) is not a list of names", hint: "write [\"NAME\"], or omit it")
         switch self[key] {
         case nil, .null?: return nil
         case .array(let values)? where !values.isEmpty:

@@ -1,9 +1,8 @@
-/// Up to where a subscriber was told: in an agent's feed, in the store's history, or in both, `FEED/HISTORY`. To clients it
-/// is opaque.
+/// A subscriber's position: in an agent's feed, in the store's history, or in both, `FEED/HISTORY`; opaque to clients.
 package struct SubscriptionToken: Sendable, Equatable, CustomStringConvertible {
-    /// Nil when it is of a history alone.
+    /// The position in the feed; nil if the token names only a history.
     package let feed: FeedToken?
-    /// A history's token; nil where the store keeps none. Good with any agent.
+    /// The history's token, valid with any agent; nil if the store keeps no history.
     package let history: String?
 
     package init(feed: FeedToken?, history: String?) {
@@ -11,7 +10,7 @@ package struct SubscriptionToken: Sendable, Equatable, CustomStringConvertible {
         self.history = history
     }
 
-    /// Nil when it is neither.
+    /// Parses a token; returns nil if it is neither.
     package init?(_ text: String) {
         if text.hasPrefix(Self.historyPrefix) {
             self.init(feed: nil, history: text)
@@ -27,7 +26,7 @@ package struct SubscriptionToken: Sendable, Equatable, CustomStringConvertible {
         self.init(feed: feed, history: String(parts[1]))
     }
 
-    /// What a history's tokens begin with.
+    /// The prefix of a history's tokens.
     private static let historyPrefix = "h1."
 
     package var description: String {

@@ -1,9 +1,9 @@
-/// An error as it travels: a word that programs can rely on, a sentence, and what would help.
+/// An error as sent on the wire: a code that programs can rely on, a message, and a hint at a remedy.
 package struct WireError: Error, Equatable, Sendable {
     package let code: String
     package let message: String
     package let hint: String?
-    /// The processes that were waited for, where some were.
+    /// The processes that were waited for, if any.
     package let holders: [StoreEvent.Holder]
 
     package init(code: String, _ message: String, hint: String? = nil, holders: [StoreEvent.Holder] = []) {
@@ -13,7 +13,7 @@ package struct WireError: Error, Equatable, Sendable {
         self.holders = holders
     }
 
-    /// Reads what `json` wrote; whatever is missing is empty.
+    /// Reads an error from JSON; missing members are empty.
     package init(_ object: JSONObject) {
         code = object.string("code") ?? "unknown"
         message = object.string("message") ?? ""
@@ -50,7 +50,7 @@ extension JSONObject {
         if case .object(let value)? = self[key] { value } else { nil }
     }
 
-    /// Seconds, written with or without a fraction.
+    /// Returns a number of seconds, written with or without a fraction.
     package func seconds(_ key: String) -> Double? {
         switch self[key] {
         case .integer(let value)?: Double(value)

@@ -1,17 +1,17 @@
-/// How values become lines: one JSON object, a newline, at most 32 KiB in all.
+/// Encodes values as lines: one JSON object and a newline, at most 32 KiB in all.
 package enum WireLine {
-    /// Bytes, the newline included.
-    package static let longest = 32_768
+    /// The longest line in bytes, including the newline.
+    package static let maxLength = 32_768
 
-    /// The version that `hello` announces.
+    /// The protocol version that `hello` announces.
     package static let protocolVersion: Int64 = 1
 
-    /// The object's line. Where it would be too long (a path of control characters takes six times its bytes), the
-    /// longest member that isn't needed to understand the line gives way, and `truncated` says so.
+    /// Returns the object's line. If it would be too long (a path of control characters takes six times its bytes), the
+    /// longest member that isn't needed to understand the line is dropped, and `truncated` is set.
     package static func bytes(_ object: JSONObject) -> [UInt8] {
         var shortened = object
-        // What is longer by itself can't stay, and isn't written out only to be measured.
-        for (key, value) in object.members where !needed.contains(key) && value.isLonger(than: longest) {
+        // A member that is too long by itself is dropped without encoding it.
+        for (key, value) in object.members where !needed.contains(key) && value.isLonger(than: maxLength) {
             shortened[key] = nil
             shortened["truncated"] = true
         }
@@ -20,7 +20,7 @@ package enum WireLine {
             line.reserveCapacity(256)
             shortened.write(to: &line)
             line.append(0x0A)
-            guard line.count > longest, let key = longestOptionalKey(of: shortened) else { return line }
+            guard line.count > maxLength, let key = longestOptionalKey(of: shortened) else { return line }
             shortened[key] = nil
             shortened["truncated"] = true
         }
@@ -43,7 +43,7 @@ package enum WireLine {
 }
 
 extension JSONValue {
-    /// False where that can't be said without writing it.
+    /// Returns whether the encoded value is certainly longer than `limit`, without encoding it.
     fileprivate func isLonger(than limit: Int) -> Bool { leastLength > limit }
 
     private var leastLength: Int {
@@ -56,19 +56,19 @@ extension JSONValue {
     }
 }
 
-/// Cuts a stream of bytes into lines.
+/// Splits a stream of bytes into lines.
 package struct LineBuffer {
-    /// A line that doesn't end within the limit: where the next one begins can't be known.
+    /// A line exceeds the limit; where the next line begins is unknown.
     package struct LineTooLong: Error, Equatable {}
 
     private var bytes: [UInt8] = []
-    /// Where the next line begins, and up to where no newline was found.
+    /// The start of the next line, and the end of the range that is known to hold no newline.
     private var start = 0
     private var searched = 0
     private let limit: Int
 
-    /// `limit`: the longest line in bytes, its newline included.
-    package init(limit: Int = WireLine.longest) { self.limit = limit }
+    /// - Parameter limit: The longest line in bytes, including its newline.
+    package init(limit: Int = WireLine.maxLength) { self.limit = limit }
 
     package var isEmpty: Bool { start == bytes.count }
 
@@ -81,7 +81,7 @@ package struct LineBuffer {
         bytes.append(contentsOf: more)
     }
 
-    /// The next whole line without its newline; nil when there is none yet.
+    /// Returns the next complete line without its newline; nil if there is none yet.
     package mutating func next() throws(LineTooLong) -> [UInt8]? {
         guard let newline = bytes[searched...].firstIndex(of: 0x0A) else {
             searched = bytes.count

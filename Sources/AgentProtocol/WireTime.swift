@@ -1,11 +1,11 @@
 import FoundationEssentials
 
-/// Times as they travel and are printed: ISO 8601 in UTC, to the millisecond.
+/// Times as sent and printed: ISO 8601 in UTC, to the millisecond.
 package enum WireTime {
-    /// The years 1583 to 9999: the Gregorian calendar's, which the format has four digits for.
+    /// The years 1583 to 9999: the Gregorian calendar, as far as the format's four digits reach.
     private static let range = -12_212_553_600.0..<253_402_300_800.0
 
-    /// `seconds` since 1970; nil for what is no time of those years.
+    /// Returns the text of a time in seconds since 1970; nil outside those years.
     package static func text(_ seconds: Double) -> String? {
         // NaN is in no range.
         guard range.contains(seconds) else { return nil }
@@ -17,7 +17,7 @@ package enum WireTime {
             + String(repeating: "0", count: 3 - digits.count) + digits + "Z"
     }
 
-    /// Seconds since 1970, of a time with or without a fraction; nil when the text is none.
+    /// Parses a time with or without a fraction. Returns seconds since 1970, or nil if the text isn't a time.
     package static func seconds(_ text: String) -> Double? {
         guard text.last == "Z" else { return nil }
         let parts = text.dropLast().split(separator: ".", omittingEmptySubsequences: false)
@@ -33,6 +33,6 @@ package enum WireTime {
 }
 
 extension JSONValue {
-    /// Null for what is no time.
+    /// Returns the time as a string, or null if it has no text.
     package static func time(_ seconds: Double) -> JSONValue { WireTime.text(seconds).map { .string($0) } ?? .null }
 }

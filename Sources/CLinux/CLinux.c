@@ -49,14 +49,14 @@ static bool is_journal(const char *path) {
 
 int gs_open_careful(const char *path, int flags, int mode) {
     int descriptor = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
-    // Somebody has a lease on it: the kernel bounds that wait.
+    // Somebody holds a lease on it. The kernel bounds the wait.
     if (descriptor < 0 && errno == EWOULDBLOCK) descriptor = open(path, flags | O_CLOEXEC | O_NOCTTY, mode);
     struct stat found;
     if (descriptor < 0 || fstat(descriptor, &found) != 0) return descriptor;
     int refusal = 0;
     if (S_ISFIFO(found.st_mode)) refusal = ENXIO;
     bool writes = (flags & O_ACCMODE) != O_RDONLY;
-    // A journal may have one of ours, from before SQLite rolls it back.
+    // A journal may have a second link that groupstore made before SQLite rolls it back.
     if (writes && S_ISREG(found.st_mode) && found.st_nlink > 1 && !is_journal(path)) refusal = EMLINK;
     if (refusal == 0) return descriptor;
     close(descriptor);
@@ -202,10 +202,10 @@ ssize_t gs_socket_receive_passed(int descriptor, void *bytes, size_t length, int
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
         size_t found = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < found; i++) {
-            int one;
-            memcpy(&one, CMSG_DATA(header) + i * sizeof one, sizeof one);
-            if (*count < capacity) passed[(*count)++] = one;
-            else close(one);
+            int fd;
+            memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+            if (*count < capacity) passed[(*count)++] = fd;
+            else close(fd);
         }
     }
     return received;
@@ -236,7 +236,7 @@ static int ask(struct gs_access_question *question) {
     if (error == 0) {
         question->device = status.st_dev;
         question->inode = status.st_ino;
-        // Of the file that was looked at, whatever its name has come to mean. A kernel before 5.8 only knows names.
+        // Checks the opened file, whatever its name stands for now. A kernel before 5.8 supports names only.
         if (syscall(SYS_faccessat2, found, "", question->mode, AT_EMPTY_PATH) != 0) error = errno;
         if (error == ENOSYS || error == EINVAL || error == EPERM)
             error = access(question->path, question->mode) == 0 ? 0 : errno;
@@ -245,8 +245,8 @@ static int ask(struct gs_access_question *question) {
     return error;
 }
 
-// Only calls that are safe in a child of a process with several threads (signal-safety(7)). The raw ones: glibc's would
-// make all threads of the parent change, too, of which the child has none.
+// Makes only calls that are safe in a child of a multithreaded process (signal-safety(7)). They are raw system calls:
+// glibc's wrappers would try to change all threads, and the child has only one.
 static _Noreturn void ask_as(uid_t user, gid_t group, const gid_t *groups, int group_count,
                              struct gs_access_question *answers, int count) {
     if (syscall(SYS_setgroups, (size_t)group_count, groups) != 0 || syscall(SYS_setresgid, group, group, group) != 0 ||
@@ -256,30 +256,30 @@ static _Noreturn void ask_as(uid_t user, gid_t group, const gid_t *groups, int g
     _exit(0);
 }
 
-// Children that were given up, and are to be reaped once they end: in a file system that doesn't answer, not even
-// SIGKILL ends them. Each has a place here, so that there are no more of them.
-static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t late[32];
+// Abandoned children, to be reaped once they end. In a file system that doesn't answer, not even SIGKILL ends them. Each
+// occupies a slot here, which limits their number.
+static pthread_mutex_t abandoned_lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t abandoned[32];
 
-// True with a place for one more, which is taken.
-static bool reap_late(size_t *place) {
+// Reaps ended children. Returns true with a reserved slot if there is one.
+static bool reap_abandoned(size_t *slot) {
     bool found = false;
-    pthread_mutex_lock(&late_lock);
-    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
-        if (late[i] > 0 && waitpid(late[i], NULL, WNOHANG) != 0) late[i] = 0;
-        if (found || late[i] != 0) continue;
+    pthread_mutex_lock(&abandoned_lock);
+    for (size_t i = 0; i < sizeof abandoned / sizeof *abandoned; i++) {
+        if (abandoned[i] > 0 && waitpid(abandoned[i], NULL, WNOHANG) != 0) abandoned[i] = 0;
+        if (found || abandoned[i] != 0) continue;
         found = true;
-        late[i] = -1;
-        *place = i;
+        abandoned[i] = -1;
+        *slot = i;
     }
-    pthread_mutex_unlock(&late_lock);
+    pthread_mutex_unlock(&abandoned_lock);
     return found;
 }
 
-static void leave_late(size_t place, pid_t child) {
-    pthread_mutex_lock(&late_lock);
-    late[place] = child;
-    pthread_mutex_unlock(&late_lock);
+static void set_abandoned(size_t slot, pid_t child) {
+    pthread_mutex_lock(&abandoned_lock);
+    abandoned[slot] = child;
+    pthread_mutex_unlock(&abandoned_lock);
 }
 
 static int milliseconds_since(const struct timespec *start) {
@@ -288,7 +288,7 @@ static int milliseconds_since(const struct timespec *start) {
     return (int)((now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000);
 }
 
-// Its status; -1 when it hasn't ended in time.
+// Returns the child's status, or -1 if it hasn't ended in time.
 static int wait_for(pid_t child, int timeout_ms) {
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
@@ -298,7 +298,7 @@ static int wait_for(pid_t child, int timeout_ms) {
         pid_t ended = waitpid(child, &status, WNOHANG);
         if (ended == child) break;
         int left = timeout_ms - milliseconds_since(&start);
-        // It is nobody's where SIGCHLD is ignored, and its number another process's, perhaps.
+        // If SIGCHLD is ignored, the child is reaped automatically and its id may be another process's.
         if (ended < 0 && errno != EINTR) {
             status = 1;
             break;
@@ -307,9 +307,9 @@ static int wait_for(pid_t child, int timeout_ms) {
             status = -1;
             break;
         }
-        // A kernel before 5.3 tells of no end.
-        struct pollfd one = {.fd = pidfd, .events = POLLIN};
-        if (pidfd >= 0) (void)poll(&one, 1, left);
+        // A kernel before 5.3 has no pidfd, so the end is polled for.
+        struct pollfd request = {.fd = pidfd, .events = POLLIN};
+        if (pidfd >= 0) (void)poll(&request, 1, left);
         else (void)poll(NULL, 0, 1);
     }
     if (pidfd >= 0) close(pidfd);
@@ -318,8 +318,8 @@ static int wait_for(pid_t child, int timeout_ms) {
 
 int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, struct gs_access_question *questions,
                  int count, int timeout_ms) {
-    size_t place;
-    if (!reap_late(&place)) {
+    size_t slot;
+    if (!reap_abandoned(&slot)) {
         errno = ETIMEDOUT;
         return -1;
     }
@@ -327,7 +327,7 @@ int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, 
     struct gs_access_question *answers =
         mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (answers == MAP_FAILED) {
-        leave_late(place, 0);
+        set_abandoned(slot, 0);
         return -1;
     }
     memcpy(answers, questions, length);
@@ -343,7 +343,7 @@ int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, 
     } else if (child > 0) {
         error = EPERM;
     }
-    leave_late(place, child > 0 && status == -1 ? child : 0);
+    set_abandoned(slot, child > 0 && status == -1 ? child : 0);
     errno = error;
     return status == 0 ? 0 : -1;
 }
@@ -417,12 +417,12 @@ int gs_set_attribute(int descriptor, const char *name, const void *value, size_t
     return fsetxattr(descriptor, name, value, size, 0);
 }
 
-// Only calls that are safe in a child of a process with several threads (signal-safety(7)).
+// Makes only calls that are safe in a child of a multithreaded process (signal-safety(7)).
 static _Noreturn void close_when_alone(int descriptor, int parent) {
-    // Its child is nobody's, so that it leaves nothing to be waited for.
+    // The grandchild is orphaned, so nobody has to wait for it.
     pid_t child = fork();
     if (child != 0) _exit(child < 0);
-    // It must keep nothing else of its parent: no lock, no pipe that somebody reads to its end.
+    // It must keep nothing else of its parent: no lock, and no pipe that somebody reads to its end.
     if (dup2(descriptor, 0) != 0 || dup2(parent, 1) != 1 || syscall(SYS_close_range, 2U, ~0U, 0U) != 0 || chdir("/") != 0)
         _exit(1);
     char nothing;
@@ -433,14 +433,14 @@ static _Noreturn void close_when_alone(int descriptor, int parent) {
 int gs_close_elsewhere(int descriptor) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return -1;
-    // In the order that the child relies on: neither is a standard stream.
+    // The child's dup2 calls need both descriptors above 1.
     pid_t child = descriptor > 1 && ends[0] > 1 ? fork() : -1;
     if (child == 0) close_when_alone(descriptor, ends[0]);
     close(ends[0]);
     int status = 1;
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     if (status == 0) close(descriptor);
-    // From here on it is the other process's alone, which may end.
+    // From here on the other process alone has the descriptor. Closing the pipe lets it end.
     close(ends[1]);
     if (status == 0) return 0;
     errno = EAGAIN;
@@ -456,7 +456,7 @@ int gs_is_mount_point(int directory, const char *name) {
     int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
     if (statx(directory, name, flags, STATX_TYPE, &found) != 0) return -1;
     if (found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) return (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
-    // Before Linux 5.8. The files of an overlay may have other devices than its directories.
+    // Before Linux 5.8, compares devices. The files of an overlay may have other devices than its directories.
     if (!S_ISDIR(found.stx_mode)) return 0;
     if (statx(directory, "", AT_EMPTY_PATH, STATX_TYPE, &parent) != 0) return -1;
     return found.stx_dev_major != parent.stx_dev_major || found.stx_dev_minor != parent.stx_dev_minor;
@@ -479,7 +479,7 @@ static bool is_side_file(const char *name) {
     return false;
 }
 
-int gs_lasting_name(int directory, char *name, size_t length) {
+int gs_stable_name(int directory, char *name, size_t length) {
     int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (own < 0) return -1;
     DIR *names = fdopendir(own);

@@ -1,6 +1,6 @@
 #include <xxhash.h>
 
-// With the widest vectors that the processor has, where the library was built to choose.
+// Uses the processor's widest vectors if the library was built with run-time dispatch.
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <xxh_x86dispatch.h>
 #endif

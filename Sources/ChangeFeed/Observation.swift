@@ -1,35 +1,39 @@
-/// What a look at a store found.
+/// The result of one poll of a store.
 package struct Observation: Sendable, Equatable {
+    /// The change since the last poll.
     package enum Finding: Sendable, Equatable {
-        /// Nothing was committed since the last look.
+        /// No transaction was committed since the last poll.
         case unchanged
-        /// At least one transaction was committed, and a reader that opens the store now finds it.
+        /// At least one transaction was committed, and a reader that opens the store now sees it.
         case changed
-        /// What was known of the store is worth nothing: it was replaced, appeared, vanished, or couldn't be read.
+        /// The baseline is void: the store was replaced, appeared, vanished, or couldn't be read.
         case discontinued(Reason)
     }
 
+    /// The reason the baseline is void.
     package enum Reason: String, Sendable {
         case replaced, appeared, vanished, overflow, unreadable
     }
 
+    /// The change since the last poll.
     package let finding: Finding
-    /// When to look again although no event may come, since a commit may be on its way; nil: an event will tell.
-    package let lookAgain: Duration?
-    /// When to look again although nothing is expected: a file's times don't tell yet whether it was written again.
-    package private(set) var makeSure: Duration?
-    /// Which tables, when it is `changed`.
+    /// The delay until the next poll if a commit may be under way. It is nil if an event will announce the next commit.
+    package let nextPollDelay: Duration?
+    /// The delay until a poll that confirms this result. It is set when a file's timestamps can't tell yet whether the
+    /// file was written again.
+    package private(set) var recheckDelay: Duration?
+    /// The changed tables, if the finding is `changed`.
     package internal(set) var tables = TableChanges.unknown
 
-    package init(_ finding: Finding, lookAgain: Duration? = nil) {
+    package init(_ finding: Finding, nextPollDelay: Duration? = nil) {
         self.finding = finding
-        self.lookAgain = lookAgain
+        self.nextPollDelay = nextPollDelay
     }
 
-    /// The same, to be made sure of after that time.
-    func madeSure(after delay: Duration?) -> Observation {
-        var other = self
-        other.makeSure = delay
-        return other
+    /// Returns a copy that asks for a confirming poll after `delay`.
+    func withRecheck(after delay: Duration?) -> Observation {
+        var copy = self
+        copy.recheckDelay = delay
+        return copy
     }
 }

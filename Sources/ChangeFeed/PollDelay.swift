@@ -1,14 +1,14 @@
-/// How long until the next look for a commit that is on its way: 50 µs, and twice as long each time, to 20 ms; then a quarter of
-/// the time since the last event. A transaction that somebody keeps open for hours costs next to nothing.
+/// The delay until the next poll for an expected commit: 50 µs, doubling up to 20 ms, then a quarter of the time since
+/// the last event. A transaction that stays open for hours costs next to nothing.
 struct PollDelay {
     private var step: Duration
     private let longestStep: Duration
     private let longest: Duration
     private var total = Duration.zero
-    /// Since the last event.
-    private var quiet = Duration.zero
+    /// The time waited since the last event.
+    private var sinceLastEvent = Duration.zero
 
-    /// `longestStep`: up to there it doubles.
+    /// Creates a delay that doubles up to `longestStep`.
     init(
         first: Duration = .microseconds(50), longestStep: Duration = .milliseconds(20), longest: Duration = .seconds(15)
     ) {
@@ -17,24 +17,24 @@ struct PollDelay {
         self.longest = longest
     }
 
-    /// Nothing was expected until now.
+    /// True if nothing has been waited for yet.
     var isFresh: Bool { total == .zero }
 
     mutating func next() -> Duration {
-        let delay = step < longestStep ? step : min(max(longestStep, quiet / 4), longest)
+        let delay = step < longestStep ? step : min(max(longestStep, sinceLastEvent / 4), longest)
         step = min(step * 2, longestStep)
         total += delay
-        quiet += delay
+        sinceLastEvent += delay
         return delay
     }
 
-    /// Nil when all the waiting so far is as long as the limit.
+    /// Returns the next delay, or nil once the delays so far add up to `limit`.
     mutating func nextWithin(_ limit: Duration) -> Duration? { total < limit ? next() : nil }
 
-    /// Something was written: what it belongs to may be over soon.
-    mutating func sawEvent() {
+    /// Shortens the next delay after a write, because its transaction may be over soon.
+    mutating func recordEvent() {
         guard !isFresh else { return }
         step = min(step, .milliseconds(1))
-        quiet = .zero
+        sinceLastEvent = .zero
     }
 }

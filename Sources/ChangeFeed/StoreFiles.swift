@@ -4,23 +4,23 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// The descriptors by which a store is watched: its directory, its database, and its log's index while there is one.
+/// The descriptors of an observed store: its directory, its database, and its WAL index while there is one.
 final class StoreFiles {
     private let directory: Directory
     private let name: StoreName
     private let identity: FileIdentity
-    /// How many names the database has.
+    /// The number of the database's hard links.
     private var nameCount: UInt64
-    /// The database alone is mounted here: what is written to it raises its events where it comes from.
+    /// True if the database alone is a mount point. Writes to it raise their events in the directory it comes from.
     private let isMountPoint: Bool
     private let database: SharedDescriptor
-    private(set) var log: WALIndexFile?
-    /// The log that belongs to the index; opened when its frames are wanted.
-    private(set) var logFile: WALFile?
+    private(set) var walIndex: WALIndexFile?
+    /// The WAL that belongs to the index. It is opened when its frames are needed.
+    private(set) var wal: WALFile?
 
     private var path: FilePath { directory.path.appending(name.database) }
 
-    /// Nil when there is no store.
+    /// Opens the store. Returns nil if it does not exist.
     init?(_ path: FilePath, _ name: StoreName) throws {
         guard FileStatus(following: path)?.kind == .directory else { return nil }
         let directory = try Directory(path)
@@ -32,14 +32,15 @@ final class StoreFiles {
         self.directory = directory
         self.name = name
         self.database = database
-        log = try WALIndexFile(name.sharedMemory, in: directory)
+        walIndex = try WALIndexFile(name.sharedMemory, in: directory)
     }
 
-    /// `known` when it is still what its names stand for, else what they stand for now; nil when there is none.
+    /// Returns `known` if its names still stand for the same files, else the files they stand for now, or nil if there
+    /// are none.
     static func current(_ path: FilePath, _ name: StoreName, unless known: StoreFiles?) throws -> StoreFiles? {
         if let known, FileStatus(following: path)?.identity == known.directory.identity,
             let now = try known.directory.status(name.database), now.identity == known.identity,
-            // A directory that is mounted over itself is the same one, without what was mounted in it.
+            // A directory that is bind-mounted over itself is the same one, without the mounts inside it.
             FileStatus(following: path.appending(name.database))?.identity == known.identity
         {
             known.nameCount = now.links
@@ -48,39 +49,40 @@ final class StoreFiles {
         return try StoreFiles(path, name)
     }
 
-    /// The database, where it has other names: what is written through them raises no event in this directory.
+    /// The database's identity if it has other names. Writes through those raise no event in this directory.
     var sharedIdentity: FileIdentity? { nameCount > 1 || isMountPoint ? identity : nil }
 
-    /// What a subscriber that begins now knows.
+    /// Returns the store's present state, from which a new subscriber starts.
     func baseline() throws -> CommitBaseline {
-        var known = CommitBaseline()
-        known.changeCounter = try header()?.changeCounter
-        if let index = try index() {
-            known.commit = WALPosition(index)
-            known.commitCount = index.commitCount
-        } else if let left = try leftCommit() {
-            known.commit = left
+        var baseline = CommitBaseline()
+        baseline.changeCounter = try header()?.changeCounter
+        if let index = try readIndex() {
+            baseline.commit = WALPosition(index)
+            baseline.commitCount = index.commitCount
+        } else if let last = try abandonedCommit() {
+            baseline.commit = last
         }
-        return known
+        return baseline
     }
 
-    /// The last commit in the log, read without its index, or beyond what an index tells of; nil when there is no log.
-    func leftCommit(beyond index: WriteAheadIndex? = nil) throws -> WALPosition? {
+    /// Returns the last commit in the WAL, read without its index, or beyond the one that `index` reports. Returns nil
+    /// if there is no WAL.
+    func abandonedCommit(beyond index: WriteAheadIndex? = nil) throws -> WALPosition? {
         guard try directory.status(name.wal) != nil else { return nil }
         do throws(SystemError) {
             let log = try directory.open(name.wal, flags: O_RDONLY)
-            let left = try WriteAheadLog(log, path: directory.path.appending(name.wal), beyond: index)
-            guard left.lastFrame > 0 else { return nil }
-            return WALPosition(salt: left.salt, frame: left.lastFrame, checksum: left.checksum)
+            let last = try WriteAheadLog(log, path: directory.path.appending(name.wal), beyond: index)
+            guard last.lastFrame > 0 else { return nil }
+            return WALPosition(salt: last.salt, frame: last.lastFrame, checksum: last.checksum)
         } catch {
-            // Removed between the two calls.
+            // The file was removed between the two calls.
             guard error.errno == .noSuchFileOrDirectory else { throw error }
             return nil
         }
     }
 
-    /// Nil when there is no log.
-    func logStamp() throws(SystemError) -> Stamp? {
+    /// Returns the WAL's stamp, or nil if there is no WAL.
+    func walStamp() throws(SystemError) -> Stamp? {
         try directory.status(name.wal).map { Stamp(size: $0.size, modified: $0.modified) }
     }
 
@@ -88,13 +90,13 @@ final class StoreFiles {
         DatabaseHeader(try database.read(count: DatabaseHeader.length, at: 0, path: path))
     }
 
-    /// By what it is known that the database was written again.
+    /// The size and modification time of a file, which show that it was written again.
     struct Stamp: Equatable {
         let size: Int64
         /// Nanoseconds since 1970.
         let modified: Int64
 
-        /// Nil where a write from now on could leave it as it is.
+        /// The stamp, or nil if a write from now on could leave it unchanged.
         var whenSettled: Stamp? { FileTime.isSettled(modified) ? self : nil }
     }
 
@@ -107,57 +109,58 @@ final class StoreFiles {
 
     func hasJournal() throws(SystemError) -> Bool { try directory.status(name.journal) != nil }
 
-    // MARK: The log's index
+    // MARK: The WAL index
 
-    /// The index as it is now; nil without one, or while it is being made.
-    func index() throws(SystemError) -> WriteAheadIndex? {
-        try log?.readWhole()
+    /// Returns the index as it is now, or nil if there is none or it is being created.
+    func readIndex() throws(SystemError) -> WriteAheadIndex? {
+        try walIndex?.readWhole()
     }
 
-    /// Lets go of an index that has lost its name, and takes the one that has it. `lastLook` is done before: nobody
-    /// can commit to the old one any more. `changed` gets the old one afterwards. True when one was let go of.
-    func refreshLog(_ lastLook: () throws -> Void, changed: (WALIndexFile?) throws -> Void) throws -> Bool {
+    /// Closes an index that has lost its name and opens the one that has it now. It calls `finalRead` before, when
+    /// nobody can commit to the former index any more, and passes the former index to `changed` afterwards. Returns
+    /// true if an index was closed.
+    func refreshIndex(finalRead: () throws -> Void, changed: (WALIndexFile?) throws -> Void) throws -> Bool {
         let now = try directory.status(name.sharedMemory)?.identity
-        guard now != log?.identity else { return false }
-        let former = log
-        if former != nil { try lastLook() }
-        logFile = nil
-        log = try WALIndexFile(name.sharedMemory, in: directory)
+        guard now != walIndex?.identity else { return false }
+        let former = walIndex
+        if former != nil { try finalRead() }
+        wal = nil
+        walIndex = try WALIndexFile(name.sharedMemory, in: directory)
         try changed(former)
         return former != nil
     }
 
-    /// The log's frames. `anew`: the file that has its name now.
-    func openLog(anew: Bool = false) throws -> WALFile? {
-        if anew || logFile == nil { logFile = try WALFile(name.wal, in: directory) }
-        return logFile
+    /// Returns the WAL. `reopening` opens the file that has its name now.
+    func openWAL(reopening: Bool = false) throws -> WALFile? {
+        if reopening || wal == nil { wal = try WALFile(name.wal, in: directory) }
+        return wal
     }
 
-    /// Whether the index that is read, or none where none is, is what its name stands for.
-    func isLogCurrent() throws -> Bool { try directory.status(name.sharedMemory)?.identity == log?.identity }
+    /// True if the open index, or its absence, matches the name.
+    func isIndexCurrent() throws -> Bool { try directory.status(name.sharedMemory)?.identity == walIndex?.identity }
 
-    /// What a survey reads: the store at the commit `known`; nil when it can't be read now.
-    func surveySubject(_ known: WriteAheadIndex?) throws -> PageMapScan.Subject? {
+    /// Returns the store at `commit` for a page map scan, or nil if it can't be read now.
+    func scanSubject(at commit: WriteAheadIndex?) throws -> PageMapScan.Subject? {
         guard try header()?.journalMode == .writeAhead else { return nil }
-        guard let log else {
-            // A log that a crash has left is worth reading when it has an index again.
+        guard let walIndex else {
+            // A WAL last by a crash can be scanned once it has an index again.
             let isAlone = try directory.status(name.wal).map { $0.size == 0 } ?? true
-            return isAlone ? PageMapScan.Subject(database: database, log: nil) : nil
+            return isAlone ? PageMapScan.Subject(database: database, wal: nil) : nil
         }
-        guard let known, let file = try openLog() else { return nil }
-        return PageMapScan.Subject(database: database, log: .init(file: file, index: log, known: known))
+        guard let commit, let file = try openWAL() else { return nil }
+        return PageMapScan.Subject(database: database, wal: .init(file: file, index: walIndex, commit: commit))
     }
 
-    /// Whether somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.
-    func isLogBeingWritten() -> Bool { log?.isLocked(at: 120) ?? false }
+    /// True if somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.
+    func isWALWriteLocked() -> Bool { walIndex?.isLocked(at: 120) ?? false }
 
     // MARK: The database's locks
 
-    /// Whether a program keeps everybody else from reading.
+    /// True if a program locks out every reader.
     func isLockedExclusively() -> Bool { DatabaseLocks.areExclusive(on: database.raw) }
 
-    /// Gives a writer that has just committed a millisecond to release its lock, so that a reader who is told now
-    /// can read now. True when it is still held.
+    /// Waits at most a millisecond for a writer that has just committed to release its lock, so that a reader can read
+    /// as soon as it is notified. Returns true if the lock is still held.
     func waitForWriter() -> Bool {
         let until = ContinuousClock.now.advanced(by: .milliseconds(1))
         while isLockedExclusively() {
@@ -168,7 +171,7 @@ final class StoreFiles {
     }
 }
 
-/// A descriptor that a survey on another thread reads with, too: with `pread`, which moves nothing.
+/// A descriptor shared with a page map scan on another thread. `pread` moves no file offset.
 final class SharedDescriptor: Sendable {
     private let descriptor: Descriptor
 
@@ -189,12 +192,12 @@ final class SharedDescriptor: Sendable {
     }
 }
 
-/// An open wal-index. It can be read to its end after it has lost its name.
+/// An open wal-index. It stays readable after the file has lost its name.
 final class WALIndexFile: Sendable {
     let identity: FileIdentity
     private let descriptor: Descriptor
 
-    /// Nil when there is none.
+    /// Opens the file. Returns nil if it does not exist.
     init?(_ name: FilePath.Component, in directory: Directory) throws {
         do throws(SystemError) {
             let descriptor = try directory.open(name, flags: O_RDONLY)
@@ -208,7 +211,7 @@ final class WALIndexFile: Sendable {
 
     func read() throws(SystemError) -> WriteAheadIndex? { try WriteAheadIndex(descriptor) }
 
-    /// As it is now. A torn read is tried again; nil while it is being made.
+    /// Returns the index as it is now, or nil while it is being created. It retries a torn read.
     func readWhole() throws(SystemError) -> WriteAheadIndex? {
         for _ in 0..<16 {
             if let index = try read() { return index }
@@ -217,8 +220,8 @@ final class WALIndexFile: Sendable {
         return nil
     }
 
-    /// Whether the log still has the frames up to that commit.
-    func stillHas(_ commit: WriteAheadIndex) throws(SystemError) -> Bool {
+    /// True if the WAL still has the frames up to that commit.
+    func contains(_ commit: WriteAheadIndex) throws(SystemError) -> Bool {
         guard let now = try readWhole() else { return false }
         return now.salt == commit.salt && now.lastFrame >= commit.lastFrame
     }

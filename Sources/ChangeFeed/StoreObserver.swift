@@ -4,77 +4,85 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// Watches one store for other processes' commits, without a SQLite connection, a lock or a trace. One thread's.
+/// Detects other processes' commits to one SQLite store, without a SQLite connection, a lock or a trace on disk.
 ///
-/// It reads with descriptors of its own, never by mapping: SQLite truncates a `-shm` that it finds, and memory mapped
-/// from a truncated file ends the process that touches it.
+/// Forward the kernel's file events to `recordEvent(_:created:modified:removed:closed:)`, then call `poll()`. When
+/// `poll()` returns a delay, poll again after it, even if no event arrives. Confined to one thread.
+///
+/// It reads through descriptors of its own, never by mapping: SQLite truncates a `-shm` that it finds, and a process
+/// that touches memory mapped from a truncated file is killed.
 package final class StoreObserver {
+    /// The directory that contains the store.
     package let directory: FilePath
+    /// The store's file names.
     package let name: StoreName
 
     var files: StoreFiles?
-    var known = CommitBaseline()
+    var baseline = CommitBaseline()
     var sessions = WALSessionTracker()
-    /// A commit was found in the index that is read now.
+    /// True if a commit was found in the index that is open now.
     var indexHasCommitted = false
-    private var touched: Set<StorePart> = []
+    private var touchedParts: Set<StorePart> = []
     var backoff = PollDelay()
-    /// Of a lock that has been held for longer than a commit takes.
-    var unlocking = StoreObserver.unlocking()
+    /// The delays between polls for a lock that has been held for longer than a commit takes.
+    var unlockBackoff = StoreObserver.makeUnlockBackoff()
     var isUnreadable = false
-    var ahead = Ahead.not
-    /// A rollback journal was seen since the last settled look: what counts as committed then is so for good.
+    var fastPath = FastPathState.notPolled
+    /// True if a rollback journal was seen since the last settled poll. The journal makes the change counter's verdict
+    /// final.
     var usesJournal = false
-    /// When the database was written last, where its writer kept the lock after the commit that was told, or had no journal: in
-    /// exclusive mode the change counter counts a program's first commit only.
-    var toldUnderLock: StoreFiles.Stamp?
-    /// In rollback mode, when the database was written last, as of the last settled look; nil where that was just
-    /// before.
+    /// The database's stamp at the published commit, if the writer kept its lock after it or used no journal. In
+    /// exclusive mode the change counter counts only a program's first commit.
+    var stampPublishedUnderLock: StoreFiles.Stamp?
+    /// The database's stamp at the last settled poll in rollback mode, or nil if the write was too recent to tell it
+    /// from a later one.
     var settledStamp: StoreFiles.Stamp?
     var bracket = JournalBracket()
-    var leftLog = AbandonedWAL()
-    /// The commits that were found while a program kept everybody else out.
+    var abandonedWAL = AbandonedWAL()
+    /// The commits found while a program locked out every reader.
     var lockedCommits: LockedCommits?
-    /// Why the store can't be read; nil when it can, or a program's lock is the reason.
+    /// The reason the store can't be read. It is nil if the store is readable or a program's lock is the reason.
     package private(set) var failure: SystemError?
     private var failures = PollDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
-    /// The database's, of a store in WAL mode that nobody has open.
-    var atRest: StoreFiles.Stamp?
-    /// Until when the events are waited for that may tell why it is another one.
-    var restDoubtedUntil: ContinuousClock.Instant?
+    /// The database's stamp, if the store is in WAL mode and nobody has it open.
+    var idleStamp: StoreFiles.Stamp?
+    /// The deadline for the events that may explain why the database's stamp changed while idle.
+    var idleDoubtDeadline: ContinuousClock.Instant?
     var tracker = TableTracker()
-    var surveying = PageMapScanSchedule()
-    var events = SideFileEventCounts()
+    var scanSchedule = PageMapScanSchedule()
+    var eventCounts = SideFileEventCounts()
 
-    /// Takes in what the kernel has queued, and returns what has not been noted yet of this store's side files; nil when
-    /// events were lost. A change is proved to be complete by it where a program opened the store anew.
-    package var unnotedEvents: () -> SideFileEventCounts? = { nil }
+    /// Drains the kernel's event queue and returns this store's side file events that are not recorded yet, or nil if
+    /// events were lost. They prove that a change is complete after a program has reopened the store.
+    package var unrecordedEvents: () -> SideFileEventCounts? = { nil }
 
-    /// The database's file, where hard links lead to it too; as of the last time it was looked at.
+    /// The database file's identity if hard links lead to it too, as of the last poll.
     package var sharedDatabase: FileIdentity? { files?.sharedIdentity }
 
-    /// Whether it is to be found out which tables change. What is kept for that is let go of when it is not.
+    /// True while polls report the changed tables. Setting it to false frees the page map.
     package var wantsTables = false {
-        didSet { if !wantsTables { forgetTables(Unattributable.cancelled) } }
+        didSet { if !wantsTables { discardPageMap(Unattributable.cancelled) } }
     }
 
+    /// Creates an observer, which opens nothing before `attach()`.
     package init(directory: FilePath, name: StoreName) {
         self.directory = directory
         self.name = name
     }
 
-    /// Takes what is there now as known. Until the first `attach`, and after `letGo`, nothing is open.
+    /// Opens the store and takes its present state as the baseline. Nothing is open before the first `attach()` and
+    /// after `close()`.
     package func attach() {
-        letGo()
+        close()
         failure = nil
         do {
             guard let opened = try StoreFiles(directory, name) else { return }
             let stamp = try opened.stamp()
-            // First: a commit that comes meanwhile is another one.
-            leftLog.known = try opened.logStamp()?.whenSettled
-            known = try opened.baseline()
+            // Must come first, so that a commit made meanwhile has another stamp.
+            abandonedWAL.inspectedStamp = try opened.walStamp()?.whenSettled
+            baseline = try opened.baseline()
             files = opened
-            takeMode(opened, stamp, try opened.header()?.journalMode)
+            recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
             failures = PollDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
         } catch {
             isUnreadable = true
@@ -82,116 +90,120 @@ package final class StoreObserver {
         }
     }
 
-    private func takeMode(_ files: StoreFiles, _ stamp: StoreFiles.Stamp, _ mode: DatabaseHeader.JournalMode?) {
-        indexHasCommitted = known.commit.frame > 0
+    private func recordMode(of files: StoreFiles, stamp: StoreFiles.Stamp, mode: DatabaseHeader.JournalMode?) {
+        indexHasCommitted = baseline.commit.frame > 0
         switch mode {
-        case .writeAhead: if files.log == nil { atRest = stamp }
+        case .writeAhead: if files.walIndex == nil { idleStamp = stamp }
         case .rollback:
             settledStamp = stamp.whenSettled
-            // Of a program in exclusive mode, no further commit is counted.
-            if files.isLockedExclusively() { toldUnderLock = stamp }
+            // The counter does not count further commits of a program in exclusive mode.
+            if files.isLockedExclusively() { stampPublishedUnderLock = stamp }
         case nil: break
         }
     }
 
-    /// False while a program's lock, a limit or a missing right is in the way.
+    /// False while a program's lock, a resource limit or a missing permission prevents reading.
     package var isReadable: Bool { !isUnreadable }
 
-    /// How long until a limit that was in the way is tried again.
+    /// The delay until the next attempt after a resource limit prevented reading.
     package var retryDelay: Duration? { failure.flatMap(ResourceLimit.init) == nil ? nil : failures.next() }
 
-    /// Closes every descriptor: somebody here is about to open the store through SQLite, or to move it.
-    package func letGo() {
-        forgetTables(Unattributable.cancelled)
+    /// Closes every descriptor. Call it before this process opens the store through SQLite, or moves it.
+    package func close() {
+        discardPageMap(Unattributable.cancelled)
         _ = tracker.takeChanges()
         files = nil
-        touched = []
+        touchedParts = []
         sessions = WALSessionTracker()
         backoff = PollDelay()
         isUnreadable = false
-        ahead = .not
-        toldUnderLock = nil
+        fastPath = .notPolled
+        stampPublishedUnderLock = nil
         settledStamp = nil
         bracket = JournalBracket()
-        leftLog = AbandonedWAL()
+        abandonedWAL = AbandonedWAL()
         lockedCommits = nil
-        leaveRest()
+        leaveIdle()
     }
 
-    /// Something happened to one of the store's parts. Cheap; `look` judges.
-    package func note(_ part: StorePart, created: Bool, modified: Bool, removed: Bool, closed: Bool = false) {
-        // A write to the log is what most events are, and needs the least looking.
-        if part == .wal, !created, !removed { touched.insert(.wal) } else { touched.formUnion([part, .database]) }
+    /// Records a file event for one of the store's files. This is cheap; `poll()` evaluates the event.
+    package func recordEvent(_ part: StorePart, created: Bool, modified: Bool, removed: Bool, closed: Bool = false) {
+        // Most events are writes to the WAL, and they need the least work.
+        if part == .wal, !created, !removed {
+            touchedParts.insert(.wal)
+        } else {
+            touchedParts.formUnion([part, .database])
+        }
         if part == .journal { usesJournal = true }
-        events.note(part, created: created, modified: modified)
-        sessions.note(part, created: created, modified: modified, removed: removed)
-        bracket.note(part, created: created, modified: modified, removed: removed, closed: closed)
+        eventCounts.record(part, created: created, modified: modified)
+        sessions.record(part, created: created, modified: modified, removed: removed)
+        bracket.record(part, created: created, modified: modified, removed: removed, closed: closed)
     }
 
-    /// What the next `look` need not do again.
-    enum Ahead { case not, waited, told }
+    /// The work that the next `poll()` need not repeat.
+    enum FastPathState { case notPolled, polled, published }
 
-    /// After a write to the log alone: the first commit that can be seen, looked for some microseconds; nil when there is
-    /// none yet, or it takes more to tell. `look` is to follow, when what was found is told.
-    package func lookAhead() -> TableChanges? {
-        guard touched.isEmpty, !isUnreadable, backoff.isFresh, let files, files.log != nil,
+    /// Spins for some microseconds for the first visible commit after a write to the WAL alone, and returns its tables.
+    /// Returns nil if no commit is visible yet or a full poll is needed. Call `poll()` once the result is published.
+    package func pollWALIndex() -> TableChanges? {
+        guard touchedParts.isEmpty, !isUnreadable, backoff.isFresh, let files, files.walIndex != nil,
             let hasChanged = try? awaitCommit(files)
         else { return nil }
-        leaveRest()
-        ahead = hasChanged ? .told : .waited
+        leaveIdle()
+        fastPath = hasChanged ? .published : .polled
         return hasChanged ? tracker.takeChanges() ?? .unknown : nil
     }
 
-    /// Events were lost, or another directory is there: the store's names may stand for other files.
-    package func lostEvents() {
-        forgetTables(Unattributable.gap)
-        bracket.lostEvents()
-        touched.insert(.database)
+    /// Records that events were lost or that the directory was replaced: the store's names may stand for other files.
+    package func recordLostEvents() {
+        discardPageMap(Unattributable.gap)
+        bracket.recordLostEvents()
+        touchedParts.insert(.database)
     }
 
-    /// Compares the store with what is known of it.
-    package func look() -> Observation {
-        defer { ahead = .not }
-        let noted = touched
-        touched = []
-        // A lock that was given up on may be released after what has just happened, and a transaction be committed.
-        if !noted.isEmpty {
-            backoff.sawEvent()
-            unlocking = Self.unlocking(afterEvent: true)
+    /// Compares the store with the baseline and returns the difference.
+    package func poll() -> Observation {
+        defer { fastPath = .notPolled }
+        let parts = touchedParts
+        touchedParts = []
+        // The event may announce the release of a lock that polling had given up on, and a commit with it.
+        if !parts.isEmpty {
+            backoff.recordEvent()
+            unlockBackoff = Self.makeUnlockBackoff(afterEvent: true)
         }
-        var found = judge(noted)
+        var found = inspect(parts)
         switch found.finding {
         case .unchanged: break
         case .changed: found.tables = tracker.takeChanges() ?? .unknown
         case .discontinued:
             _ = tracker.takeChanges()
-            forgetTables(Unattributable.gap)
+            discardPageMap(Unattributable.gap)
         }
         return found
     }
 
-    private func judge(_ noted: Set<StorePart>) -> Observation {
+    private func inspect(_ parts: Set<StorePart>) -> Observation {
         do {
-            if let files, files.log != nil, noted.isSubset(of: [.wal]) { return try lookAtLog(files) }
-            return try lookAtAll()
+            if let files, files.walIndex != nil, parts.isSubset(of: [.wal]) { return try inspectWAL(files) }
+            return try inspectStore()
         } catch {
             return unreadable(error)
         }
     }
 
-    /// It may be read again when its owner allows it, or when a lease on it is over. Of a limit that is no longer in the
-    /// way, nothing tells.
+    /// Records that the store can't be read. It becomes readable when its owner grants access or a lease on it ends. No
+    /// event reports the end of a resource limit.
     private func unreadable(_ error: any Error) -> Observation {
         defer { isUnreadable = true }
-        forgetTables(Unattributable.gap)
+        discardPageMap(Unattributable.gap)
         files = nil
         failure = error as? SystemError
-        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable), lookAgain: retryDelay)
+        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable), nextPollDelay: retryDelay)
     }
 
-    // MARK: Everything
+    // MARK: Full inspection
 
-    private func lookAtAll() throws -> Observation {
+    private func inspectStore() throws -> Observation {
         let hadStore = files != nil
         guard let found = try StoreFiles.current(directory, name, unless: files) else {
             files = nil
@@ -201,45 +213,46 @@ package final class StoreObserver {
             return Observation(hadStore ? .discontinued(.vanished) : .unchanged)
         }
         guard found === files else {
-            let was = isUnreadable
+            let wasUnreadable = isUnreadable
             attach()
             if let failure { throw failure }
-            return Observation(was ? .changed : .discontinued(hadStore ? .replaced : .appeared))
+            return Observation(wasUnreadable ? .changed : .discontinued(hadStore ? .replaced : .appeared))
         }
-        let hasChanged = try lookAtSessions(found)
-        let rest =
+        let hasChanged = try inspectSessions(found)
+        let observation =
             switch try found.header()?.journalMode {
-            case .writeAhead: try lookAtWriteAhead(found)
-            case .rollback: try lookAtRollback(found)
-            // Not yet, or no longer, a database.
-            case nil: try lookAtRest(found)
+            case .writeAhead: try inspectWALMode(found)
+            case .rollback: try inspectRollbackMode(found)
+            // It is not a database yet, or no longer one.
+            case nil: try inspectIdle(found)
             }
-        guard hasChanged, rest.finding == .unchanged else { return rest }
-        return Observation(.changed, lookAgain: rest.lookAgain).madeSure(after: rest.makeSure)
+        guard hasChanged, observation.finding == .unchanged else { return observation }
+        return Observation(.changed, nextPollDelay: observation.nextPollDelay).withRecheck(
+            after: observation.recheckDelay)
     }
 
-    /// What the log's index says in the end, though it may have lost its name since; and whether programs came and
-    /// went unseen.
-    private func lookAtSessions(_ files: StoreFiles) throws -> Bool {
+    /// Reads the final state of the WAL index, even if the index has since lost its name, and checks for sessions that
+    /// began and ended unobserved.
+    private func inspectSessions(_ files: StoreFiles) throws -> Bool {
         var hasChanged = try hasCommitted(files)
-        let hasEnded = try files.refreshLog {
+        let hasEnded = try files.refreshIndex {
             if try hasCommitted(files) { hasChanged = true }
         } changed: { former in
             try sessionChanged(files, former)
         }
         if hasEnded {
-            sessions.observedOneEnded(hasCommitted: indexHasCommitted)
+            sessions.recordObservedEnd(hasCommitted: indexHasCommitted)
             indexHasCommitted = false
-            leftLog = AbandonedWAL()
+            abandonedWAL = AbandonedWAL()
         }
         if try hasCommitted(files) { hasChanged = true }
         let isMissed = sessions.takeMissed()
         if sessions.takeModifiedBetween() || isMissed {
             hasChanged = true
             tracker.addUnknown()
-            forgetTables(Unattributable.gap)
+            discardPageMap(Unattributable.gap)
         }
-        if hasChanged { leaveRest() }
+        if hasChanged { leaveIdle() }
         return hasChanged
     }
 }

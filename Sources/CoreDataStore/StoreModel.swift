@@ -3,21 +3,21 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// What a Core Data store says of its own model.
+/// The model information that a Core Data store carries.
 package struct StoreModel: Sendable {
     package let location: StoreLocation
-    /// Its entities are called as the store's own model calls them; where it carries none, as `Z_PRIMARYKEY` does.
+    /// The metadata. Entities have the names of the store's cached model, or those in `Z_PRIMARYKEY` if it has none.
     package let metadata: CoreDataMetadata
-    /// The model in `Z_MODELCACHE`; nil when there is none that the metadata agrees with.
+    /// The model in `Z_MODELCACHE`; nil if there is none with the hashes of the metadata.
     package let cachedModel: ManagedObjectModel?
-    /// Why the model cache is not believed; nil when it is, or when there is none.
+    /// The reason why the model cache was rejected; nil if it was accepted or there is none.
     package let cacheProblem: String?
 
     package var path: FilePath { location.path }
 }
 
 extension StoreModel {
-    /// Nil when the store isn't Core Data's. Throws `StoreError`.
+    /// Reads the model information; nil if the store isn't Core Data's. Throws `StoreError`.
     package init?(_ reader: StoreReader) throws {
         guard let metadata = try CoreDataMetadata(reader) else { return nil }
         location = reader.location
@@ -28,18 +28,18 @@ extension StoreModel {
         }
         do {
             let model = try ModelCache.model(content, of: reader.location.path)
-            // It is a cache: when an old program has written the metadata only, the metadata is right.
-            let agrees = model.entityVersionHashesByName == metadata.versionHashes
-            self.metadata = agrees ? metadata.named(by: model) : metadata
-            cachedModel = agrees ? model : nil
-            cacheProblem = agrees ? nil : "the store's model cache is of another version than its metadata"
+            // An old program may have written only the metadata. Then the cache is stale.
+            let isCurrent = model.entityVersionHashesByName == metadata.versionHashes
+            self.metadata = isCurrent ? metadata.named(by: model) : metadata
+            cachedModel = isCurrent ? model : nil
+            cacheProblem = isCurrent ? nil : "the store's model cache has another version than its metadata"
         } catch let error as ModelError {
             self.metadata = metadata
             (cachedModel, cacheProblem) = (nil, error.message)
         }
     }
 
-    /// Looks at the store; nothing of it changes. Throws `StoreError`, `SystemError`; nil when it isn't Core Data's.
+    /// Reads a store without changing it; nil if it isn't Core Data's. Throws `StoreError` and `SystemError`.
     package static func read(_ location: StoreLocation) throws -> StoreModel? {
         try StoreReader.read(location) { try StoreModel($0) }
     }
@@ -49,14 +49,14 @@ extension StoreModel {
             "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'Z_MODELCACHE'")
         guard tables == 1 else { return nil }
         let row = try reader.prepare("SELECT Z_CONTENT FROM Z_MODELCACHE LIMIT 1")
-        return try row.step() ? row.bytes(0, limit: ModelCache.largestContent) : nil
+        return try row.step() ? row.bytes(0, limit: ModelCache.maximumContentSize) : nil
     }
 }
 
 extension CoreDataMetadata {
-    /// The same with its entities called as `model`, the store's own, calls them. What rows and history know an entity by is
-    /// its number: `Z_PRIMARYKEY` keeps the name that it had before it was renamed. Unchanged where the model's numbers
-    /// aren't the store's.
+    /// Returns the metadata with the entity names of `model`, the store's own. `Z_PRIMARYKEY` keeps an entity's name from
+    /// before a renaming; rows and history identify an entity by its number. Returns the metadata unchanged if the model's
+    /// numbers aren't the store's.
     package func named(by model: ManagedObjectModel) -> CoreDataMetadata {
         let recorded = Dictionary(
             entities.compactMap { entity in entity.number.map { ($0, entity) } },
@@ -72,7 +72,7 @@ extension CoreDataMetadata {
         return naming(names)
     }
 
-    /// Each entity's 32 bytes.
+    /// The version hash of each entity, 32 bytes, by name.
     package var versionHashes: [String: [UInt8]] {
         let known = entities.compactMap { entity in entity.versionHash.map { (entity.name, $0) } }
         return Dictionary(known, uniquingKeysWith: { first, _ in first })

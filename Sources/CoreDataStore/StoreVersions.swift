@@ -1,23 +1,24 @@
 import ManagedObjectModels
 
-/// Which of several versions a store is of.
+/// The search for the version of a store.
 extension ModelBundle {
-    /// The versions that the store may be of, the likeliest first: one, where its hashes are one version's. Of several with
-    /// these hashes, those whose identifiers the store names; of these, those whose renaming identifiers are the ones in its
-    /// model cache. Several are left where neither tells them apart, none where no version has the hashes.
+    /// Returns the versions that the store may have, likeliest first. It is empty if no version has the store's hashes.
     ///
-    /// Whatever asks which version a store is of asks here: a version that the store isn't of may call its entities by
-    /// other renaming identifiers, and a migration by these removes objects.
+    /// If several versions have these hashes, it keeps those with the store's version identifiers, then those with the renaming
+    /// identifiers in the store's model cache. Several remain if neither distinguishes them.
+    ///
+    /// Every search for a store's version goes through this function. A wrong version may have other renaming identifiers, and
+    /// a migration by them removes objects.
     package func versions(of store: StoreModel) -> [ModelVersion] {
-        let known = versions(matching: store.metadata.versionHashes)
-        guard known.count > 1 else { return known }
-        let identified = known.narrowed { $0.model.isIdentified(by: store.metadata.versionIdentifiers) }
+        let matching = versions(matching: store.metadata.versionHashes)
+        guard matching.count > 1 else { return matching }
+        let identified = matching.narrowed { $0.model.isIdentified(by: store.metadata.versionIdentifiers) }
         guard identified.count > 1, let cached = store.cachedModel?.renamingIdentifiers else { return identified }
         return identified.narrowed { $0.model.renamingIdentifiers == cached }
     }
 
-    /// What developers call the store's version: `Notes 2`, `Notes or Notes 2` where nothing tells two apart; nil where no
-    /// version has its hashes.
+    /// Returns the name of the store's version, such as `Notes 2`, or `Notes or Notes 2` if two versions can't be
+    /// distinguished; nil if no version has its hashes.
     package func versionName(of store: StoreModel) -> String? {
         let names = versions(of: store).map(\.name)
         return names.isEmpty ? nil : names.joined(separator: " or ")
@@ -25,21 +26,22 @@ extension ModelBundle {
 }
 
 extension [ModelVersion] {
-    /// Those for which it holds; all, where it holds for none.
-    fileprivate func narrowed(to isMeant: (ModelVersion) -> Bool) -> [ModelVersion] {
-        let found = filter(isMeant)
+    /// Returns the versions that satisfy the condition, or all if none does.
+    fileprivate func narrowed(by condition: (ModelVersion) -> Bool) -> [ModelVersion] {
+        let found = filter(condition)
         return found.isEmpty ? self : found
     }
 }
 
 extension ManagedObjectModel {
-    /// Whether a store names just these identifiers. Xcode gives a version without one an empty one; a store without any
-    /// says nothing.
+    /// Returns true if a store's identifiers equal the model's. Xcode writes an empty identifier for a version without one. A
+    /// store without identifiers matches no model.
     fileprivate func isIdentified(by identifiers: [String]) -> Bool {
         !identifiers.isEmpty && Set(identifiers).subtracting([""]) == versionIdentifiers.subtracting([""])
     }
 
-    /// What each entity and property is known by across versions: what an inferred mapping goes by, and no hash covers.
+    /// The renaming identifiers of all entities and properties, by `Entity` or `Entity.property`. An inferred mapping uses
+    /// them; no hash covers them.
     package var renamingIdentifiers: [String: String] {
         var found: [String: String] = [:]
         func add(_ attributes: [AttributeDescription], in path: String) {

@@ -2,9 +2,9 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Something that happened in a watched directory.
+/// An event in a watched directory.
 package struct DirectoryEvent: Sendable, Equatable {
-    /// The bits are those of inotify(7).
+    /// The kinds of an event, with the bits of inotify(7).
     package struct Kinds: OptionSet, Hashable, Sendable {
         package let rawValue: UInt32
         package init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -19,11 +19,13 @@ package struct DirectoryEvent: Sendable, Equatable {
         package static let movedOut = Kinds(rawValue: UInt32(IN_MOVED_FROM))
         package static let attributes = Kinds(rawValue: UInt32(IN_ATTRIB))
 
+        /// A name that came into the directory.
         package static let arrived: Kinds = [.created, .movedIn]
+        /// A name that left the directory.
         package static let departed: Kinds = [.deleted, .movedOut]
     }
 
-    /// The directory as it was named to `watch`.
+    /// The directory's path as passed to `watch`.
     package let directory: FilePath
     package let name: FilePath.Component
     package let kinds: Kinds
@@ -35,55 +37,57 @@ package struct DirectoryEvent: Sendable, Equatable {
     }
 }
 
-/// What a wait brought.
+/// A result of `EventSource.next`.
 package enum Notice: Sendable, Equatable {
     case event(DirectoryEvent)
-    /// The directory, named as it was to `watch`, is there (again), and is watched from now on: look at all in it.
+    /// The directory, named as passed to `watch`, exists (again) and is watched from now on. Inspect everything in it.
     case directoryAppeared(FilePath)
-    /// The directory's own attributes are others, who may read it perhaps: look at all in it. Told where `attributes`
-    /// were asked for.
+    /// The directory's own attributes changed, perhaps its permissions. Inspect everything in it. Reported only if
+    /// `attributes` were requested.
     case directoryChanged(FilePath)
-    /// The directory was deleted, moved away or unmounted; it is waited for.
+    /// The directory was deleted, moved away or unmounted. The source waits for it to reappear.
     case directoryVanished(FilePath)
-    /// The directory can't be followed any more, wherever it is: it is no longer watched.
+    /// The directory can't be followed any more, wherever it is, and is no longer watched.
     case unwatchable(FilePath, SystemError)
-    /// The kernel's queue overflowed: anything may have happened in any directory. All directories' watches are in
-    /// place again, and no file is watched alone any more.
+    /// The kernel's queue overflowed: anything may have happened in any directory. All directory watches are restored.
+    /// Files are no longer watched individually.
     case overflow
-    /// `wake` was called.
+    /// `wake()` was called.
     case woken
 }
 
-/// Where notices come from: libinotifytools in the agent, memory in tests. All but `wake` is for one thread.
+/// A source of notices: libinotifytools in the agent, memory in tests. All methods but `wake()` belong to one thread.
 package protocol EventSource: AnyObject {
-    /// Watches a directory, or waits for it to come where it isn't there. Watching it again with other kinds adds
-    /// them. `directoryAppeared` is among the next notices when it is there.
+    /// Watches a directory, or waits for it to appear if it doesn't exist. Watching it again adds the new kinds. If it
+    /// exists, `directoryAppeared` is among the next notices.
     func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws
+    /// Stops watching a directory.
     func unwatch(_ directory: FilePath)
-    /// Watches the file that is there by that name now, in a watched directory, for writes through other names of it:
-    /// they come as the directory's own events. Not `alone`: no longer. To be called again when the file is another
-    /// one, and after an overflow.
-    func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws
-    /// Looks whether other directories have come to stand at the watched names without an event: file systems were mounted.
-    /// What there is to tell is among the next notices.
-    func lookAtPlaces()
-    /// A number for writes to a file in a watched directory: `next` may say it, in place of an event. Nil ends that.
-    func mark(_ name: FilePath.Component, in directory: FilePath, as number: Int?)
-    /// Waits for at least one notice, and returns those that are there (a burst in parts), in order; empty when `timeout` is over first
-    /// (nil: no time-out), or the source had something to look at that is no matter of others.
+    /// Watches the file with that name in a watched directory for writes through its other hard links, which are
+    /// reported as the directory's own events. `enabled: false` stops that. Call it again if the file is replaced, and
+    /// after an overflow.
+    func watchFile(_ name: FilePath.Component, in directory: FilePath, enabled: Bool) throws
+    /// Checks whether the watched paths lead to other directories without an event, because file systems were mounted.
+    /// Changes are among the next notices.
+    func recheckPaths()
+    /// Registers an index for writes to a file in a watched directory. `next` may report the index instead of an event.
+    /// Nil unregisters the file.
+    func setFastPath(_ name: FilePath.Component, in directory: FilePath, index: Int?)
+    /// Waits for at least one notice, and returns those available in order; a burst may come in parts. Returns none
+    /// after `timeout` (nil: no timeout), or if the source only had internal work.
     ///
-    /// Where the first thing that comes is a write to a marked file, and no more than a write, `written` is called with its
-    /// number before anything else is done, and it is no notice. It may call `next` itself. Nil: all comes as notices.
-    func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice]
-    /// Meanwhile, of the files in these directories only those that are named are heard of when they are written: where
-    /// somebody writes without rest, an event for each write costs them more than all else that is done here. All else
-    /// is told as always. A directory that can't be watched as before afterwards is among the next notices as
-    /// `unwatchable`.
-    func rest(hearing files: [FilePath: [FilePath.Component]], while body: () throws -> Void) throws
-    /// Makes `next` return, from any thread.
+    /// If the first event is only a write to a registered file, the source passes its index to `onFastPath` before
+    /// anything else, and the event is no notice. `onFastPath` may call `next` itself. If it is nil, all events come as
+    /// notices.
+    func next(timeout: Duration?, onFastPath: ((Int) -> Void)?) throws -> [Notice]
+    /// Suspends write events in these directories while `body` runs, except for the named files. Per-write events cost
+    /// a busy writer more than everything else the agent does. All other events are reported as usual. A directory that
+    /// can't be watched as before afterwards is among the next notices as `unwatchable`.
+    func withModifyEventsSuspended(except files: [FilePath: [FilePath.Component]], _ body: () throws -> Void) throws
+    /// Makes `next` return. May be called on any thread.
     func wake()
 }
 
 extension EventSource {
-    package func next(timeout: Duration?) throws -> [Notice] { try next(timeout: timeout, written: nil) }
+    package func next(timeout: Duration?) throws -> [Notice] { try next(timeout: timeout, onFastPath: nil) }
 }

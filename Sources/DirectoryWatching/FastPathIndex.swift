@@ -1,47 +1,47 @@
 import Glibc
 import SystemPackage
 
-/// The numbers of marked files, found by what an event of theirs looks like: names are hashed and compared where they lie.
+/// Maps write events of registered files to their indexes. Names are hashed and compared in place.
 struct FastPathIndex {
-    private struct Found {
+    private struct CachedEvent {
         let watch: CInt
         let name: [UInt8]
-        let number: Int
+        let index: Int
     }
 
-    private var numbers: [FilePath: [FilePath.Component: Int]] = [:]
-    /// By which events they were found, each at the place of its name's hash; the last one of those that have the same.
-    private var found = [Found?](repeating: nil, count: count)
+    private var indexes: [FilePath: [FilePath.Component: Int]] = [:]
+    /// The events that led to registered files, by the hash of their name. Of colliding ones, the last.
+    private var cache = [CachedEvent?](repeating: nil, count: count)
     private static let count = 256
 
     subscript(name: FilePath.Component, directory: FilePath) -> Int? {
-        get { numbers[directory]?[name] }
+        get { indexes[directory]?[name] }
         set {
-            numbers[directory, default: [:]][name] = newValue
-            if numbers[directory]?.isEmpty == true { numbers[directory] = nil }
-            forgetFound()
+            indexes[directory, default: [:]][name] = newValue
+            if indexes[directory]?.isEmpty == true { indexes[directory] = nil }
+            invalidateCache()
         }
     }
 
-    /// Another directory may be behind a name, or another name may lead to a directory.
-    mutating func forgetFound() { found = [Found?](repeating: nil, count: Self.count) }
+    /// Clears the cache, because a path or a name may lead to another directory.
+    mutating func invalidateCache() { cache = [CachedEvent?](repeating: nil, count: Self.count) }
 
-    /// The event was the marked file's alone.
-    mutating func note(_ event: InotifyTools.Event, _ number: Int) {
+    /// Records an event that belongs to this registered file alone.
+    mutating func record(_ event: InotifyTools.Event, index: Int) {
         event.name.withUnsafeBytes { name in
-            found[Self.place(name)] = Found(watch: event.watch, name: event.name, number: number)
+            cache[Self.slot(name)] = CachedEvent(watch: event.watch, name: event.name, index: index)
         }
     }
 
-    func number(_ watch: CInt, _ name: UnsafeRawBufferPointer) -> Int? {
-        guard let start = name.baseAddress, let found = found[Self.place(name)], found.watch == watch,
-            found.name.count == name.count
+    func index(watch: CInt, name: UnsafeRawBufferPointer) -> Int? {
+        guard let start = name.baseAddress, let cached = cache[Self.slot(name)], cached.watch == watch,
+            cached.name.count == name.count
         else { return nil }
-        return found.name.withUnsafeBytes { $0.baseAddress.map { memcmp($0, start, name.count) == 0 } } == true
-            ? found.number : nil
+        return cached.name.withUnsafeBytes { $0.baseAddress.map { memcmp($0, start, name.count) == 0 } } == true
+            ? cached.index : nil
     }
 
-    private static func place(_ name: UnsafeRawBufferPointer) -> Int {
+    private static func slot(_ name: UnsafeRawBufferPointer) -> Int {
         // FNV-1a.
         var hash: UInt32 = 2_166_136_261
         for byte in name { hash = (hash ^ UInt32(byte)) &* 16_777_619 }

@@ -4,102 +4,104 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Directory events from the kernel, through libinotifytools.
+/// An event source that reads the kernel's directory events through libinotifytools.
 package final class InotifySource: EventSource {
     private let tools: InotifyTools
-    private let places: WatchedPaths
-    private let bell: Bell
+    private let paths: WatchedPaths
+    private let wakeFile: WakeFile
     private var pending: [Notice] = []
 
-    /// `privateDirectory` gets a file of ours by which `wake` is heard; it is removed in the end. Throws
-    /// `SystemError`; EBUSY while another source lives in this process.
+    /// Creates a source. It creates a file in `privateDirectory`, through which `wake()` works, and removes it at the
+    /// end. Throws `SystemError`, with EBUSY while another source exists in this process.
     package init(privateDirectory: FilePath) throws {
         tools = try InotifyTools()
-        bell = try Bell(in: privateDirectory, tools)
-        places = WatchedPaths(tools)
+        wakeFile = try WakeFile(in: privateDirectory, tools)
+        paths = WatchedPaths(tools)
     }
 
     package func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws {
-        pending += try places.add(directory, kinds)
+        pending += try paths.add(directory, kinds)
     }
 
-    package func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {
-        try places.watch(name, in: directory, alone: alone)
+    package func watchFile(_ name: FilePath.Component, in directory: FilePath, enabled: Bool) throws {
+        try paths.watchFile(name, in: directory, enabled: enabled)
     }
 
-    package func lookAtPlaces() { pending += places.placeAll() }
+    package func recheckPaths() { pending += paths.updateAll() }
 
-    package func unwatch(_ directory: FilePath) { places.remove(directory) }
+    package func unwatch(_ directory: FilePath) { paths.remove(directory) }
 
-    package func wake() { bell.ring() }
+    package func wake() { wakeFile.wake() }
 
-    package func mark(_ name: FilePath.Component, in directory: FilePath, as number: Int?) {
-        places.marks[name, directory] = number
+    package func setFastPath(_ name: FilePath.Component, in directory: FilePath, index: Int?) {
+        paths.fastPath[name, directory] = index
     }
 
-    package func rest(hearing files: [FilePath: [FilePath.Component]], while body: () throws -> Void) throws {
-        var resting: [SuspendedDirectory] = []
-        // Where one can't be watched otherwise, it is as before.
+    package func withModifyEventsSuspended(except files: [FilePath: [FilePath.Component]], _ body: () throws -> Void)
+        throws
+    {
+        var suspended: [SuspendedDirectory] = []
+        // If a directory's watch can't be changed, it stays as it is.
         for (path, names) in files {
-            guard let place = places.restingPlace(path) else { continue }
-            resting.append(place)
-            try? places.beginRest(of: place, hearing: names)
+            guard let directory = paths.suspendedDirectory(at: path) else { continue }
+            suspended.append(directory)
+            try? paths.suspendModifyEvents(in: directory, except: names)
         }
-        // All of them, whatever fails: one that stayed at rest would be silent.
-        defer { for place in resting { pending += places.endRest(of: place) } }
+        // Must resume all of them, whatever fails: a suspended directory would stay silent.
+        defer { for directory in suspended { pending += paths.resumeModifyEvents(in: directory) } }
         try body()
     }
 
-    package func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice] {
+    package func next(timeout: Duration?, onFastPath: ((Int) -> Void)?) throws -> [Notice] {
         var notices = pending
         pending = []
         if notices.isEmpty {
-            let revisit = places.timeUntilRevisit
-            switch try first([timeout, revisit].compactMap { $0 }.min(), marks: written != nil) {
-            case .event(let event)?: notices += take(event)
-            case .marked(let number)?: written?(number)
+            let untilRecheck = paths.timeUntilRecheck
+            switch try first([timeout, untilRecheck].compactMap { $0 }.min(), usesFastPath: onFastPath != nil) {
+            case .event(let event)?: notices += handle(event)
+            case .fastPath(let index)?: onFastPath?(index)
             case nil: break
             }
-            if revisit != nil { notices += places.revisit() }
+            if untilRecheck != nil { notices += paths.recheckDuePaths() }
         }
         var previous: InotifyTools.Event?
         for _ in 0..<Self.batch {
             guard let event = try tools.next(waits: false) else { break }
-            // What the kernel says again, it says because the first was read: somebody writes without rest, and what was
-            // written is to be told. Anything but a write that is said twice has happened twice.
+            // The kernel repeats an event only after the first was read: somebody writes continuously, and the writes
+            // so far are to be handled. Any other event that comes twice has happened twice.
             if event == previous, event.mask == UInt32(IN_MODIFY) { break }
-            notices += take(event)
+            notices += handle(event)
             previous = event
         }
         return notices
     }
 
-    /// Events that are taken at once, at most.
+    /// The most events to handle at once.
     package static let batch = 256
 
-    private func take(_ event: InotifyTools.Event) -> [Notice] {
-        event.watch == bell.watch ? [.woken] : places.notices(of: event)
+    private func handle(_ event: InotifyTools.Event) -> [Notice] {
+        event.watch == wakeFile.watch ? [.woken] : paths.notices(of: event)
     }
 
-    /// The library's time-outs are whole seconds, and ours are mostly shorter.
-    private func first(_ timeout: Duration?, marks: Bool) throws(SystemError) -> InotifyTools.First? {
-        let mark: (CInt, UInt32, UnsafeRawBufferPointer) -> Int? = { [places] watch, mask, name in
-            marks && mask == UInt32(IN_MODIFY) ? places.marks.number(watch, name) : nil
+    /// Reads the first event. The library's timeouts are whole seconds, and most timeouts here are shorter.
+    private func first(_ timeout: Duration?, usesFastPath: Bool) throws(SystemError) -> InotifyTools.NextEvent? {
+        let fastPath: (CInt, UInt32, UnsafeRawBufferPointer) -> Int? = { [paths] watch, mask, name in
+            usesFastPath && mask == UInt32(IN_MODIFY) ? paths.fastPath.index(watch: watch, name: name) : nil
         }
         guard let timeout else {
-            while true { if let event = try tools.first(waits: true, mark: mark) { return event } }
+            while true { if let event = try tools.next(waits: true, fastPath: fastPath) { return event } }
         }
         let deadline = Deadline(after: timeout)
         while true {
-            if let event = try tools.first(waits: false, mark: mark) { return event }
+            if let event = try tools.next(waits: false, fastPath: fastPath) { return event }
             guard let left = deadline.remaining, left > .zero else { return nil }
             tools.wait(left)
         }
     }
 }
 
-/// A file of our own: writing to it wakes the thread that waits for events.
-private final class Bell: Sendable {
+/// A private file. Writing to it wakes the thread that waits for events.
+private final class WakeFile: Sendable {
     let watch: CInt
     private let file: Descriptor
     private let directory: Directory
@@ -115,7 +117,7 @@ private final class Bell: Sendable {
 
     deinit { try? directory.removeFile(name) }
 
-    func ring() {
+    func wake() {
         var byte: UInt8 = 0
         _ = pwrite(file.raw, &byte, 1, 0)
     }

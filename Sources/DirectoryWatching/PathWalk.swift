@@ -3,16 +3,16 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// The way that the kernel goes from the root to a path: each directory and each symbolic link on it, opened one by one.
+/// The kernel's way from the root to a path: each directory and symbolic link on it, opened one by one.
 struct PathWalk {
-    /// One of them. Its descriptor (O_PATH) names it to inotify(7), and is closed soon: an open directory that is removed
-    /// lives on, and nobody is told.
+    /// A file on the way. Its descriptor (O_PATH) identifies it to inotify(7) and must be closed soon: an open
+    /// directory lives on after its removal, and no event reports that.
     final class Step {
         let file: Descriptor
         let status: FileStatus
-        /// For messages.
+        /// The path, for messages.
         let path: FilePath
-        /// The directory in which it has its name; nil for the root.
+        /// The directory that contains its name, or nil for the root.
         let parent: Step?
         let name: FilePath.Component?
 
@@ -28,37 +28,38 @@ struct PathWalk {
 
         var isDirectory: Bool { status.kind == .directory }
 
-        /// A name in the directory that will probably stay; nil when it is empty. Throws what keeps it from being read.
-        func lastingName() throws(SystemError) -> FilePath.Component? {
+        /// Returns a name in the directory that will probably stay, or nil if the directory is empty. Throws if it
+        /// can't be read.
+        func stableName() throws(SystemError) -> FilePath.Component? {
             var buffer = [CChar](repeating: 0, count: 256)
-            let found = try retrying("read", path: path) { gs_lasting_name(file.raw, &buffer, buffer.count) }
+            let found = try retrying("read", path: path) { gs_stable_name(file.raw, &buffer, buffer.count) }
             guard found == 1 else { return nil }
             return FilePath.Component(bytes: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) })
         }
     }
 
-    /// Where the path leads to nothing.
+    /// The point at which the path leads to nothing.
     struct Obstacle: Equatable {
-        /// The name that isn't there, or is no directory's.
+        /// The name that is missing or does not belong to a directory.
         let name: FilePath.Component
         let errno: Errno
     }
 
-    /// From the root on. What stands in a directory's place is the last one.
+    /// The steps, beginning at the root. A file in a directory's place is the last one.
     private(set) var steps: [Step] = []
     private(set) var obstacle: Obstacle?
 
-    private static let mostLinks = 40
+    private static let maxLinks = 40
     private static let proc: UInt64 = 0x9FA0
 
-    /// Goes as far as the path leads. Throws what says nothing of the path, such as EMFILE.
+    /// Walks as far as the path leads. Throws errors that don't come from the path, such as EMFILE.
     init(_ path: FilePath) throws(SystemError) {
         let root = try Step(Descriptor(opening: "/", flags: gs_o_path), path: "/", parent: nil, name: nil)
         steps = [root]
         var directory = root
-        var rest = Array(path.components.reversed())
+        var remaining = Array(path.components.reversed())
         var links = 0
-        while let name = rest.popLast() {
+        while let name = remaining.popLast() {
             if name.kind == .currentDirectory { continue }
             do throws(SystemError) {
                 let step = try Self.open(name, in: directory)
@@ -67,16 +68,16 @@ struct PathWalk {
                 case .directory: directory = step
                 case .symbolicLink:
                     links += 1
-                    guard links <= Self.mostLinks else {
+                    guard links <= Self.maxLinks else {
                         throw SystemError("open", .tooManySymbolicLinkLevels, path: path)
                     }
                     let target = try step.file.linkTarget(path: step.path)
                     if target.isAbsolute { directory = root }
-                    rest += target.components.reversed()
+                    remaining += target.components.reversed()
                 case .regular, .other: throw SystemError("open", .notDirectory, path: step.path)
                 }
             } catch {
-                guard Self.isOfThePath(error.errno) else { throw error }
+                guard Self.comesFromPath(error.errno) else { throw error }
                 obstacle = Obstacle(name: name, errno: error.errno)
                 if directory !== deepest { steps.append(directory) }
                 return
@@ -85,7 +86,8 @@ struct PathWalk {
         if directory !== steps.last { steps.append(directory) }
     }
 
-    /// A link of proc(5) leads elsewhere than its text says: the kernel follows it.
+    /// Opens one step. The kernel resolves a link of proc(5) differently from its text, so such a link is followed by
+    /// the kernel.
     private static func open(_ name: FilePath.Component, in directory: Step) throws(SystemError) -> Step {
         let path = directory.path.appending(name)
         func opened(_ flags: CInt) throws(SystemError) -> Step {
@@ -101,7 +103,7 @@ struct PathWalk {
         return try opened(0)
     }
 
-    private static func isOfThePath(_ errno: Errno) -> Bool {
+    private static func comesFromPath(_ errno: Errno) -> Bool {
         switch errno {
         case .noSuchFileOrDirectory, .notDirectory, .permissionDenied, .tooManySymbolicLinkLevels, .fileNameTooLong:
             true
@@ -109,13 +111,13 @@ struct PathWalk {
         }
     }
 
-    /// What the path names; nil where nothing is, or no directory.
+    /// The directory that the path names, or nil if there is none.
     var target: Step? { obstacle == nil ? steps.last : nil }
 
-    /// The last directory on the way, in which the next name would be.
+    /// The last directory on the way, which would contain the next name.
     var deepest: Step? { steps.last { $0.isDirectory } }
 
-    /// Whether it leads through the same files.
+    /// True if both walks lead through the same files.
     func isSame(as other: PathWalk) -> Bool {
         obstacle == other.obstacle && steps.map(\.status.identity) == other.steps.map(\.status.identity)
     }

@@ -3,41 +3,42 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Files that are watched by themselves, since they have names outside of their directory.
+/// Files that are watched individually, because they have names outside of their directory.
 struct WatchedFiles {
     private struct File: Equatable {
         let directory: FilePath
         let name: FilePath.Component
     }
 
-    /// By the watch of their inode, which two of them may have in common.
+    /// The files by the watch of their inode, which two names may share.
     private var files: [CInt: [File]] = [:]
 
-    /// Watches what the name stands for now, and no longer what it stood for.
+    /// Watches the file that has the name now, and stops watching the one that had it before.
     mutating func watch(
-        _ name: FilePath.Component, in directory: FilePath, isWanted: Bool, _ tools: InotifyTools
+        _ name: FilePath.Component, in directory: FilePath, enabled: Bool, _ tools: InotifyTools
     ) throws(SystemError) {
-        let wanted = File(directory: directory, name: name)
-        for (watch, names) in files where names.contains(wanted) {
-            let others = names.filter { $0 != wanted }
+        let file = File(directory: directory, name: name)
+        for (watch, names) in files where names.contains(file) {
+            let others = names.filter { $0 != file }
             files[watch] = others.isEmpty ? nil : others
             if others.isEmpty { tools.remove(watch) }
         }
-        guard isWanted else { return }
+        guard enabled else { return }
         let path = directory.appending(name)
-        let file = try Descriptor(opening: path, flags: gs_o_path | O_NOFOLLOW)
-        files[try tools.watch(opened: file, mask: UInt32(IN_MODIFY), path: path), default: []].append(wanted)
+        let descriptor = try Descriptor(opening: path, flags: gs_o_path | O_NOFOLLOW)
+        files[try tools.watch(opened: descriptor, mask: UInt32(IN_MODIFY), path: path), default: []].append(file)
     }
 
-    /// Watches none of them any more. Some watches may have ended without a word, the library must not be asked.
+    /// Stops watching all files. The kernel may have ended some watches without a notice, so this must not go through
+    /// the library.
     mutating func endAll(_ tools: InotifyTools) {
-        for watch in files.keys { tools.end(watch) }
+        for watch in files.keys { tools.removeDirectly(watch) }
         files = [:]
     }
 
-    func hears(_ watch: CInt) -> Bool { files[watch] != nil }
+    func contains(_ watch: CInt) -> Bool { files[watch] != nil }
 
-    /// The event as their directories would have had it; nil when it is of no such file.
+    /// Returns the event as their directories would have reported it, or nil if it belongs to none of these files.
     mutating func notices(of event: InotifyTools.Event) -> [Notice]? {
         guard let names = files[event.watch] else { return nil }
         guard event.mask & UInt32(IN_IGNORED) == 0 else {

@@ -6,40 +6,41 @@ import SystemPackage
 /// The locks of one claim, on all its items and the directories above them. The kernel drops them when the process
 /// ends.
 ///
-/// First the claim stands in line, then it enters. While it stands there, presenters are asked to let go: nobody who
-/// comes later overtakes, and whoever was there before finishes. Files are locked in the order of their device and
-/// inode numbers, so that two claims never wait for each other.
+/// A claim first joins the queue, then acquires its items. While it is queued, presenters are asked to relinquish: no
+/// later claim overtakes it, and earlier ones finish. Files are locked in the order of their device and inode numbers,
+/// so that two claims never deadlock.
 package final class Claim: Sendable {
-    /// What is locked in one item's file.
-    private struct Want {
+    /// The locks that a claim needs in one item's file. Each value is true for exclusive, false for shared, nil for
+    /// none.
+    private struct LockRequest {
         var writesItem: Bool?
         var writesContents: Bool?
         var writesPresented: Bool?
 
         var writes: Bool { writesItem == true || writesContents == true || writesPresented == true }
 
-        static func stronger(_ one: Bool?, _ other: Bool) -> Bool { (one ?? false) || other }
+        static func stronger(_ first: Bool?, _ second: Bool) -> Bool { (first ?? false) || second }
     }
 
-    private struct Lock: Sendable {
+    private struct ItemLock: Sendable {
         let file: ClaimLock
         let item: FilePath
         let writesItem: Bool?
         let writesContents: Bool?
         let writesPresented: Bool?
-        let writesLine: Bool
+        let writesQueue: Bool
     }
 
     private let container: GroupContainer
-    private let place: ClaimLock.Place
-    /// The row of the claimant's own presenter, which isn't in its way whatever the claim's purpose is.
-    private let presenterPlace: ClaimLock.Place
-    private let locks: [Lock]
-    private let notice: Notice?
+    private let slot: ClaimLock.Slot
+    /// The row of the claimant's own presenter. The presenter doesn't block the claim, whatever the claim's purpose is.
+    private let presenterSlot: ClaimLock.Slot
+    private let locks: [ItemLock]
+    private let published: PublishedRecord?
     private let record: ClaimRecord
 
-    /// Nil in a process that may not write there.
-    private final class Notice: Sendable {
+    /// The claim's record in the group container.
+    private final class PublishedRecord: Sendable {
         private let file: Mutex<ClaimNotice?>
 
         init(_ record: ClaimRecord, _ container: GroupContainer) throws {
@@ -48,123 +49,128 @@ package final class Claim: Sendable {
 
         func update(_ record: ClaimRecord) throws { try file.withLock { try $0?.update(record) } }
 
-        func withdraw() { file.withLock { $0 = nil } }
+        func remove() { file.withLock { $0 = nil } }
     }
 
-    /// `presenterPurpose`: that of the claimant's own presenter. Throws `FileCoordinationError` where the locks can't
-    /// be made, and `SystemError`.
+    /// Opens the lock files. `presenterPurpose` is the purpose of the claimant's own presenter. Throws
+    /// `FileCoordinationError` if a lock file can't be created, and `SystemError`.
     package convenience init(
         _ intents: [ClaimIntent], in container: GroupContainer, purpose: String? = nil, presenterPurpose: String? = nil
     ) throws {
-        try self.init(Self.wants(intents), intents, container, purpose, presenterPurpose)
+        try self.init(
+            Self.requests(intents), for: intents, in: container, purpose: purpose, presenterPurpose: presenterPurpose)
     }
 
-    /// The claim of somebody who is about to open the item, and keeps it open: `enter`, then `keepOnlyPresented`.
+    /// Opens the lock files for a presentation that opens the item and keeps it open: call `acquire`, then
+    /// `keepOnlyPresentedLock`.
     package convenience init(presenting item: ClaimedItem, in container: GroupContainer, purpose: String) throws {
         let intent = ClaimIntent(item, .read(.immediatelyAvailableMetadataOnly))
-        var wants = Self.wants([intent])
-        wants[item.path]?.writesPresented = false
-        try self.init(wants, [intent], container, purpose, nil)
+        var requests = Self.requests([intent])
+        requests[item.path]?.writesPresented = false
+        try self.init(requests, for: [intent], in: container, purpose: purpose, presenterPurpose: nil)
     }
 
     private init(
-        _ wants: [FilePath: Want], _ intents: [ClaimIntent], _ container: GroupContainer, _ purpose: String?,
-        _ presenterPurpose: String?
+        _ requests: [FilePath: LockRequest], for intents: [ClaimIntent], in container: GroupContainer, purpose: String?,
+        presenterPurpose: String?
     ) throws {
         self.container = container
-        place = ClaimLock.Place(purpose: purpose)
-        presenterPlace = presenterPurpose.map { ClaimLock.Place(purpose: $0) } ?? place
-        locks = try wants.map { path, want in
-            Lock(
-                file: try ClaimLock(path, in: container, writes: want.writes), item: path,
-                writesItem: want.writesItem, writesContents: want.writesContents,
-                writesPresented: want.writesPresented, writesLine: want.writes)
+        slot = ClaimLock.Slot(purpose: purpose)
+        presenterSlot = presenterPurpose.map { ClaimLock.Slot(purpose: $0) } ?? slot
+        locks = try requests.map { path, request in
+            ItemLock(
+                file: try ClaimLock(path, in: container, writes: request.writes), item: path,
+                writesItem: request.writesItem, writesContents: request.writesContents,
+                writesPresented: request.writesPresented, writesQueue: request.writes)
         }.sorted { $0.file.identity < $1.file.identity }
         record = ClaimRecord(
             process: .current, purpose: purpose,
             accesses: intents.map { .init(item: $0.item.path, writes: $0.writes) }, isGranted: false)
-        notice = try? Notice(record, container)
+        published = try? PublishedRecord(record, container)
     }
 
-    /// Of each item its content, and of each directory above it that something inside is claimed.
-    private static func wants(_ intents: [ClaimIntent]) -> [FilePath: Want] {
-        var wants: [FilePath: Want] = [:]
+    /// Returns the locks on each item and, shared, on the contents of each directory above it.
+    private static func requests(_ intents: [ClaimIntent]) -> [FilePath: LockRequest] {
+        var requests: [FilePath: LockRequest] = [:]
         for intent in intents {
             let path = intent.item.path
-            wants[path, default: Want()].writesItem = Want.stronger(wants[path]?.writesItem, intent.writes)
-            if intent.coversContents { wants[path]?.writesContents = true }
-            if intent.displacesPresenters { wants[path]?.writesPresented = true }
+            requests[path, default: LockRequest()].writesItem = LockRequest.stronger(
+                requests[path]?.writesItem, intent.writes)
+            if intent.coversContents { requests[path]?.writesContents = true }
+            if intent.displacesPresenters { requests[path]?.writesPresented = true }
             var above = path
             while above.removeLastComponent() {
-                wants[above, default: Want()].writesContents = Want.stronger(wants[above]?.writesContents, false)
+                requests[above, default: LockRequest()].writesContents = LockRequest.stronger(
+                    requests[above]?.writesContents, false)
             }
         }
-        return wants
+        return requests
     }
 
-    /// Waits until nobody who would be in the way stands in line, or `passes`. Throws what `wait` throws.
-    package func standInLine(_ wait: ClaimWait, unless passes: @Sendable () -> Bool = { false }) throws {
+    /// Waits until no conflicting claim is queued, or until `mayBypass` returns true. Throws what `ClaimWait.retry`
+    /// throws.
+    package func joinQueue(_ wait: ClaimWait, unless mayBypass: @Sendable () -> Bool = { false }) throws {
         for lock in locks {
-            try wait.until { try passes() || lock.file.enter(.line, place, writes: lock.writesLine) }
+            try wait.retry { try mayBypass() || lock.file.acquire(.queue, slot: slot, writes: lock.writesQueue) }
         }
     }
 
-    /// Waits until the items are free, takes them, and leaves the line. Throws what `wait` throws.
-    package func enter(_ wait: ClaimWait) throws {
+    /// Waits until the items are free, acquires them, and leaves the queue. Throws what `ClaimWait.retry` throws.
+    package func acquire(_ wait: ClaimWait) throws {
         for lock in locks {
             if let writes = lock.writesItem {
-                try wait.until { try lock.file.enter(.item, place, writes: writes) }
+                try wait.retry { try lock.file.acquire(.item, slot: slot, writes: writes) }
             }
             if let writes = lock.writesContents {
-                try wait.until { try lock.file.enter(.contents, place, writes: writes) }
+                try wait.retry { try lock.file.acquire(.contents, slot: slot, writes: writes) }
             }
             if let writes = lock.writesPresented {
-                try wait.until { try lock.file.enter(.presented, presenterPlace, writes: writes) }
+                try wait.retry { try lock.file.acquire(.presented, slot: presenterSlot, writes: writes) }
             }
         }
-        for lock in locks { lock.file.leave(.line) }
-        guard try locks.allSatisfy({ try $0.file.isNamed() }) else {
+        for lock in locks { lock.file.release(.queue) }
+        guard try locks.allSatisfy({ try $0.file.isLinked() }) else {
             throw FileCoordinationError(
                 .system, "a lock file in \(PrintablePath(container.directory.path)) was removed",
                 remedy: "leave .groupstore alone, and try again")
         }
         var granted = record
         granted.isGranted = true
-        try notice?.update(granted)
+        try published?.update(granted)
     }
 
-    /// Lets readers and writers in again, but for those for whom presenters let go of the item.
-    package func keepOnlyPresented() {
-        for lock in locks { lock.file.leave(.item) }
+    /// Admits readers and writers again, except those that need presenters to relinquish the item.
+    package func keepOnlyPresentedLock() {
+        for lock in locks { lock.file.release(.item) }
     }
 
-    /// Gives up all that is held, at once: closing alone would wait for whoever keeps this value.
-    package func leave() {
+    /// Releases all locks at once. Closing the files isn't enough: they stay open while anything references this value.
+    package func release() {
         for lock in locks {
-            for region in [ClaimLock.Region.line, .item, .contents, .presented] { lock.file.leave(region) }
+            for region in [ClaimLock.Region.queue, .item, .contents, .presented] { lock.file.release(region) }
         }
-        notice?.withdraw()
+        published?.remove()
     }
 
-    /// Those whose claims are in the way; purposes are told apart by name.
-    package func obstacles() -> [FileHolder] {
+    /// Returns the processes whose claims conflict with this one. Compares purposes by name.
+    package func blockers() -> [FileHolder] {
         let others = container.claimRecords().filter { other in
             other.id != record.id && (record.purpose == nil || other.purpose != record.purpose)
                 && other.accesses.contains { access in
-                    record.accesses.contains { Self.collide(access, $0) }
+                    record.accesses.contains { Self.conflicts(access, $0) }
                 }
         }
         let granted = others.filter(\.isGranted)
         return (granted.isEmpty ? others : granted).map(\.process.holder)
     }
 
-    private static func collide(_ one: ClaimRecord.Access, _ other: ClaimRecord.Access) -> Bool {
-        (one.writes || other.writes)
-            && (one.item.path.starts(with: other.item.path) || other.item.path.starts(with: one.item.path))
+    private static func conflicts(_ first: ClaimRecord.Access, _ second: ClaimRecord.Access) -> Bool {
+        (first.writes || second.writes)
+            && (first.item.path.starts(with: second.item.path) || second.item.path.starts(with: first.item.path))
     }
 }
 
-/// How long, and until what else, a claim waits.
+/// The deadline of a wait, and the condition that cancels it.
 package struct ClaimWait: Sendable {
     package struct TimedOut: Error {}
     package struct Cancelled: Error {}
@@ -179,30 +185,34 @@ package struct ClaimWait: Sendable {
 
     package var isCancelledNow: Bool { isCancelled() }
 
-    /// The same wait with another deadline.
-    func until(_ duration: Duration) -> ClaimWait { ClaimWait(Deadline(after: duration), isCancelled: isCancelled) }
+    /// Returns the same wait with another deadline.
+    func withDeadline(after duration: Duration) -> ClaimWait {
+        ClaimWait(Deadline(after: duration), isCancelled: isCancelled)
+    }
 
-    /// The same wait, cancelled by that too.
-    func unless(_ isOver: @escaping @Sendable () -> Bool) -> ClaimWait {
+    /// Returns the same wait with a second condition that cancels it.
+    func cancelled(when isOver: @escaping @Sendable () -> Bool) -> ClaimWait {
         ClaimWait(deadline) { [isCancelled] in isCancelled() || isOver() }
     }
 
-    /// Tries until it succeeds. The kernel tells nobody with a deadline when a lock is free: a try costs microseconds,
-    /// and they come seldomer with time, at odd intervals so that two don't keep step. Throws `TimedOut`, `Cancelled`.
-    func until(_ succeeds: () throws -> Bool) throws {
-        var longest: Int64 = 50_000
-        while try !succeeds() {
+    /// Calls `attempt` until it returns true. Throws `TimedOut` and `Cancelled`.
+    ///
+    /// The kernel has no blocking lock with a timeout, so this polls: an attempt costs microseconds. The pause doubles
+    /// from 50 µs to 4 ms and is randomized, so that two processes don't poll in step.
+    func retry(until attempt: () throws -> Bool) throws {
+        var pauseLimit: Int64 = 50_000
+        while try !attempt() {
             if isCancelled() { throw Cancelled() }
             if deadline.hasPassed { throw TimedOut() }
-            let left = deadline.remaining?.nanoseconds ?? .max
-            pause(.nanoseconds(min(Int64.random(in: longest / 2...longest), left)))
-            longest = min(longest * 2, 4_000_000)
+            let remaining = deadline.remaining?.nanoseconds ?? .max
+            pause(.nanoseconds(min(Int64.random(in: pauseLimit / 2...pauseLimit), remaining)))
+            pauseLimit = min(pauseLimit * 2, 4_000_000)
         }
     }
 }
 
 extension FileIdentity: Comparable {
-    package static func < (one: FileIdentity, other: FileIdentity) -> Bool {
-        (one.device, one.inode) < (other.device, other.inode)
+    package static func < (first: FileIdentity, second: FileIdentity) -> Bool {
+        (first.device, first.inode) < (second.device, second.inode)
     }
 }

@@ -1,53 +1,59 @@
 import SystemPackage
 
 extension FileCoordinator {
-    /// How an item is read
+    /// Options for reading an item
     /// (https://developer.apple.com/documentation/foundation/nsfilecoordinator/readingoptions).
     public struct ReadingOptions: OptionSet, Hashable, Sendable {
         public let rawValue: UInt
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// File presenters need not save their changes first.
+        /// File presenters needn't save their changes first.
         public static let withoutChanges = ReadingOptions(rawValue: 1 << 0)
-        /// When the item is a symbolic link, what it leads to is read; it must be in the group container too.
+        /// If the item is a symbolic link, its target is read. The target must be in the group container too.
         public static let resolvesSymbolicLink = ReadingOptions(rawValue: 1 << 1)
-        /// Only the item's metadata is read: file presenters are asked for nothing, other claims are waited for.
+        /// Only the item's metadata is read. File presenters are asked for nothing; conflicting claims are still waited
+        /// for.
         public static let immediatelyAvailableMetadataOnly = ReadingOptions(rawValue: 1 << 2)
     }
 
-    /// What is done to an item; at most one of them
+    /// Options for writing an item
     /// (https://developer.apple.com/documentation/foundation/nsfilecoordinator/writingoptions).
+    ///
+    /// - Important: An access takes at most one writing option. More than one throws ``FileCoordinationError`` with the
+    ///   code ``FileCoordinationError/Code-swift.enum/system``.
     public struct WritingOptions: OptionSet, Hashable, Sendable {
         public let rawValue: UInt
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// It is deleted: its file presenters accommodate that first. With a directory, so is all that is in it.
+        /// The item is deleted. Its file presenters accommodate the deletion first. If it is a directory, so do the
+        /// presenters of everything in it.
         public static let forDeleting = WritingOptions(rawValue: 1 << 0)
-        /// It is moved or renamed. With a directory, claims of what is in it are waited for.
+        /// The item is moved or renamed. If it is a directory, claims on items in it are waited for.
         public static let forMoving = WritingOptions(rawValue: 1 << 1)
-        /// It is changed, not written anew: file presenters save their changes first.
+        /// The item is changed and not overwritten. File presenters save their changes first.
         public static let forMerging = WritingOptions(rawValue: 1 << 2)
-        /// Another item takes its place: as `forDeleting`.
+        /// Another item replaces this one. File presenters accommodate that as for ``forDeleting``.
         public static let forReplacing = WritingOptions(rawValue: 1 << 3)
-        /// Only metadata that doesn't depend on the content is written, or the item is one that presenters need not let
-        /// go of, as a database that SQLite writes: they are asked for nothing, other claims are waited for.
+        /// Only metadata that doesn't depend on the content is written, or the presenters needn't relinquish the item,
+        /// as with a database that SQLite writes. File presenters are asked for nothing; conflicting claims are still
+        /// waited for.
         public static let contentIndependentMetadataOnly = WritingOptions(rawValue: 1 << 4)
     }
 }
 
 extension FileCoordinator {
-    /// The options' names outside Swift.
-    package static let readingWords: [String: ReadingOptions] = [
+    /// The names of the options outside Swift.
+    package static let readingOptionNames: [String: ReadingOptions] = [
         "without_changes": .withoutChanges, "resolves_symbolic_link": .resolvesSymbolicLink,
         "immediately_available_metadata_only": .immediatelyAvailableMetadataOnly,
     ]
-    package static let writingWords: [String: WritingOptions] = [
+    package static let writingOptionNames: [String: WritingOptions] = [
         "for_deleting": .forDeleting, "for_moving": .forMoving, "for_merging": .forMerging,
         "for_replacing": .forReplacing, "content_independent_metadata_only": .contentIndependentMetadataOnly,
     ]
 }
 
-/// One item of a claim, and what is to be done with it.
+/// One item of a claim, with the intended access.
 package struct ClaimIntent: Hashable, Sendable {
     package enum Access: Hashable, Sendable {
         case read(FileCoordinator.ReadingOptions)
@@ -64,7 +70,7 @@ package struct ClaimIntent: Hashable, Sendable {
 
     package var writes: Bool { if case .write = access { true } else { false } }
 
-    /// Nobody may be at work on what is inside the item meanwhile.
+    /// True if no other process may access the item's contents during this access.
     var coversContents: Bool {
         guard case .write(let options) = access else { return false }
         return !options.isDisjoint(with: [.forDeleting, .forMoving, .forReplacing])
@@ -75,54 +81,54 @@ package struct ClaimIntent: Hashable, Sendable {
         return !options.isDisjoint(with: [.forDeleting, .forReplacing])
     }
 
-    /// Whether file presenters are told of it when it is over.
-    var changesContent: Bool { writes && !metadataOnly }
+    /// True if file presenters are notified of a change when the access ends.
+    var changesContent: Bool { writes && !isMetadataOnly }
 
-    /// The item's presenters let go of it meanwhile.
-    var displacesPresenters: Bool { writes && !metadataOnly }
+    /// True if the item's presenters relinquish it for this access.
+    var displacesPresenters: Bool { writes && !isMetadataOnly }
 
-    private var metadataOnly: Bool {
+    private var isMetadataOnly: Bool {
         switch access {
         case .read(let options): options.contains(.immediatelyAvailableMetadataOnly)
         case .write(let options): options.contains(.contentIndependentMetadataOnly)
         }
     }
 
-    private var savesFirst: Bool {
+    private var asksToSave: Bool {
         switch access {
         case .read(let options): !options.contains(.withoutChanges)
         case .write(let options): options.contains(.forMerging)
         }
     }
 
-    /// What a presenter of `presented` is asked before this begins, in this order. Saving comes first: a store that
-    /// was let go of can't be saved to.
+    /// Returns the requests to a presenter of `presented` before this access begins, in order. Saving comes first: a
+    /// presenter can't save to a store that it has relinquished.
     func requests(for presented: ClaimedItem) -> [PresenterRequest] {
-        guard !metadataOnly else { return [] }
+        guard !isMetadataOnly else { return [] }
         if presented == item || coversContents && presented.isInside(item) {
             let relinquish = PresenterRequest.relinquish(writes ? .writer : .reader)
-            return (savesFirst ? [.save] : []) + [relinquish] + (deletes ? [.accommodateDeletion(nil)] : [])
+            return (asksToSave ? [.save] : []) + [relinquish] + (deletes ? [.accommodateDeletion(nil)] : [])
         }
         return deletes && item.isInside(presented) ? [.accommodateDeletion(item)] : []
     }
 }
 
-/// What a file presenter is asked, and answers.
+/// A request to a file presenter that needs an answer.
 package enum PresenterRequest: Hashable, Sendable {
     package enum Accessor: String, Sendable { case reader, writer }
 
     case save
     case relinquish(Accessor)
-    /// Of the presented item, or of one inside it.
+    /// Deletion of the presented item (nil), or of an item inside it.
     case accommodateDeletion(ClaimedItem?)
 }
 
-/// What a file presenter is told.
+/// A notification to a file presenter.
 package enum PresenterNotice: Hashable, Sendable {
-    /// The claim for which it was asked to relinquish is over.
+    /// The claim for which the presenter relinquished its item has ended.
     case reacquire
-    /// The presented item, or one inside it.
+    /// The presented item (nil), or an item inside it, changed.
     case didChange(ClaimedItem?)
-    /// The presented item is this one now; or `subitem`, inside it, is.
+    /// The presented item is now `to`. If `subitem` isn't nil, that item inside the presented one is now `to`.
     case didMove(to: ClaimedItem, subitem: ClaimedItem?)
 }

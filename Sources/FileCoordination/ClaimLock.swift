@@ -3,24 +3,23 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// The lock file of one item, `.groupstore/claims/NAME.lock`: who reads or writes the item, who stands in line, who
-/// is at work inside it when it is a directory, and which presentations have it open.
+/// The lock file of one item, `.groupstore/claims/NAME.lock`. It locks the queue, the item, the item's contents if it
+/// is a directory, and the presentations that have it open.
 ///
-/// Each of the four is a *region* of byte ranges. A region has a row for each purpose and in each row a byte for each
-/// writer. Whoever enters locks all rows but its own, shared; a writer also locks its own byte in its own row,
-/// exclusively. So two claims are in each other's way exactly when one of them writes and their purposes differ, in
-/// any number of processes, with nothing but the kernel to decide it; and a process that may only read the file can
-/// still claim reading.
+/// Each of the four is a *region* of byte ranges. A region has one row per purpose, and each row one byte per writer. A
+/// claim locks all rows but its own, shared; a writer also locks its own byte in its own row, exclusively. Two claims
+/// thus conflict exactly when one of them writes and their purposes differ. The kernel alone decides this, for any
+/// number of processes. A process that may only read the file can still claim reading.
 final class ClaimLock: Sendable {
     enum Region: Int64 {
-        /// The turnstile: whoever waits to write stands in it, so that readers who come later don't overtake.
-        case line = 0
+        /// The queue. Waiting writers hold it, so that later readers don't overtake them.
+        case queue = 0
         case item = 1
-        /// What is inside the item: entered by all who claim something there, and written by whoever moves or
-        /// deletes the item itself.
+        /// The contents of the item. Claims on items inside it lock it shared; a claim that moves or deletes the item
+        /// itself locks it exclusively.
         case contents = 2
-        /// Shared by presentations for as long as they have the item open, written by whoever asks them to let go: a
-        /// presentation that can't be asked is waited for.
+        /// Locked shared by a presentation while it has the item open, and exclusively by a claim that asks presenters
+        /// to relinquish. The claim thus waits even for a presentation that it can't ask.
         case presented = 3
 
         private static let bits: Int64 = 60
@@ -30,14 +29,14 @@ final class ClaimLock: Sendable {
         }
     }
 
-    /// Where a claim stands in every region.
-    struct Place {
+    /// A claim's position in every region.
+    struct Slot {
         private static let rowBits: UInt64 = 44
         private static let byteBits: UInt64 = 16
         private let row: Int64
         private let byte: Int64
 
-        /// Without a purpose the row is a random one of 2^44: nobody else's.
+        /// Without a purpose, the row is a random one of 2^44 that no other claim shares.
         init(purpose: String?) {
             let number = purpose.map { Hash.fnv1a($0.utf8) } ?? UInt64.random(in: 0...UInt64.max)
             row = Int64(number & (1 << Self.rowBits - 1)) << Self.byteBits
@@ -60,8 +59,8 @@ final class ClaimLock: Sendable {
     private let name: FilePath.Component
     var identity: FileIdentity { locks.identity }
 
-    /// Opens the item's lock file, making it where it is missing. Throws `FileCoordinationError` where it is missing
-    /// and can't be made, or where writing is asked for and not permitted.
+    /// Opens the item's lock file and creates it if missing. Throws `FileCoordinationError` if the file is missing and
+    /// can't be created, or if `writes` is true and the process may not write.
     init(_ item: FilePath, in container: GroupContainer, writes: Bool) throws {
         name = Self.name(of: item)
         (directory, locks) = try Self.open(name, item, in: container, writes: writes)
@@ -84,24 +83,24 @@ final class ClaimLock: Sendable {
         }
     }
 
-    /// False when others are in the way; nothing is held of the region then.
-    func enter(_ region: Region, _ place: Place, writes: Bool) throws(SystemError) -> Bool {
-        let own = place.ownRow(in: region)
+    /// Tries to lock the region. Returns false and holds nothing of it if another claim conflicts.
+    func acquire(_ region: Region, slot: Slot, writes: Bool) throws(SystemError) -> Bool {
+        let own = slot.ownRow(in: region)
         let others = [region.range.lowerBound..<own.lowerBound, own.upperBound..<region.range.upperBound]
-        var isIn = try locks.lock(.shared, others[0])
-        if isIn { isIn = try locks.lock(.shared, others[1]) }
-        if isIn, writes { isIn = try locks.lock(.exclusive, place.ownByte(in: region)) }
-        if !isIn { leave(region) }
-        return isIn
+        var isLocked = try locks.lock(.shared, others[0])
+        if isLocked { isLocked = try locks.lock(.shared, others[1]) }
+        if isLocked, writes { isLocked = try locks.lock(.exclusive, slot.ownByte(in: region)) }
+        if !isLocked { release(region) }
+        return isLocked
     }
 
-    func leave(_ region: Region) { locks.unlock(region.range) }
+    func release(_ region: Region) { locks.unlock(region.range) }
 
-    /// False when the file lost its name, and so protects nothing.
-    func isNamed() throws(SystemError) -> Bool { try directory.status(name)?.identity == identity }
+    /// Returns false if the file was removed or replaced: its locks then protect nothing.
+    func isLinked() throws(SystemError) -> Bool { try directory.status(name)?.identity == identity }
 
-    /// The item's path with every byte but letters, digits, `.`, `_` and `-` as `%XX`; what is longer than a name may
-    /// be ends in a hash. `%root` is the container itself.
+    /// Returns the name of an item's lock file: the item's path with every byte except letters, digits, `.`, `_` and
+    /// `-` as `%XX`. A path that is too long for a name is cut and ends with a hash. `%root` is the container itself.
     static func name(of item: FilePath) -> FilePath.Component {
         let plain = item.bytes.map { byte in
             switch byte {
@@ -119,7 +118,8 @@ final class ClaimLock: Sendable {
 }
 
 enum Hash {
-    /// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv/): the same in every process.
+    /// Returns the 64-bit FNV-1a hash (http://www.isthe.com/chongo/tech/comp/fnv/). Unlike `Hasher`'s, it is the same
+    /// in every process.
     static func fnv1a(_ bytes: some Sequence<UInt8>) -> UInt64 {
         bytes.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
     }

@@ -2,50 +2,51 @@ import Dispatch
 import LinuxSystem
 import Synchronization
 
-/// The way of a claim: into the line, the presenters asked, the items entered.
+/// The steps of a claim: it joins the queue, asks the presenters, and acquires the items.
 package struct ClaimProcedure {
     package let claim: Claim
     package let intents: [ClaimIntent]
     package let registry: any PresenterRegistry
-    /// The claimant's own presenter.
-    package let own: UInt64?
-    /// Whether somebody in the line waits for the claimant: its presenter was asked something, or it already has an
-    /// access of the same purpose. This claim goes past the line then, be it after it has waited there for a while.
-    package let passesLine: @Sendable () -> Bool
+    /// The claimant's own presenter. It is not asked.
+    package let ownPresenter: UInt64?
+    /// Returns true if a queued claim waits for the claimant: the claimant's presenter owes it an answer, or the
+    /// claimant already has an access of the same purpose. The claim then bypasses the queue, even if it has waited in
+    /// it.
+    package let bypassesQueue: @Sendable () -> Bool
 
     package init(
-        claim: Claim, intents: [ClaimIntent], registry: any PresenterRegistry, own: UInt64? = nil,
-        passesLine: @escaping @Sendable () -> Bool = { false }
+        claim: Claim, intents: [ClaimIntent], registry: any PresenterRegistry, ownPresenter: UInt64? = nil,
+        bypassesQueue: @escaping @Sendable () -> Bool = { false }
     ) {
         self.claim = claim
         self.intents = intents
         self.registry = registry
-        self.own = own
-        self.passesLine = passesLine
+        self.ownPresenter = ownPresenter
+        self.bypassesQueue = bypassesQueue
     }
 
-    /// Returns the claim's number in the registry, for its end. Throws `FileCoordinationError`, `SystemError`; nothing
-    /// is held then, and the presenters have been told to take their items back.
+    /// Runs the claim and returns its number in the registry, which `end` needs. Throws `FileCoordinationError` and
+    /// `SystemError`; the claim then holds nothing, and the presenters have been notified to reacquire their items.
     package func run(_ wait: ClaimWait) throws -> UInt64 {
         do {
-            try claim.standInLine(wait, unless: passesLine)
+            try claim.joinQueue(wait, unless: bypassesQueue)
             let number = try askPresenters(wait)
             do {
-                try claim.enter(wait.unless { registry.objection(to: number) != nil })
-                registry.entered(number)
+                try claim.acquire(wait.cancelled { registry.lateRefusal(of: number) != nil })
+                registry.didAcquire(number)
                 return number
             } catch {
-                let objection = error is ClaimWait.Cancelled ? registry.objection(to: number) : nil
+                let refusal = error is ClaimWait.Cancelled ? registry.lateRefusal(of: number) : nil
                 registry.end(number, ClaimState.Outcome(tookPlace: false))
-                if let objection, !wait.isCancelledNow { try check(objection) }
+                if let refusal, !wait.isCancelledNow { try check(refusal) }
                 throw error
             }
         } catch {
-            let obstacles = error is ClaimWait.TimedOut ? claim.obstacles() : []
-            claim.leave()
+            let blockers = error is ClaimWait.TimedOut ? claim.blockers() : []
+            claim.release()
             switch error {
             case is ClaimWait.TimedOut:
-                throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: obstacles, presenters: [])
+                throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: blockers, presenters: [])
             case is ClaimWait.Cancelled: throw FileCoordinationError.cancelled
             default: throw error
             }
@@ -53,25 +54,27 @@ package struct ClaimProcedure {
     }
 
     private func askPresenters(_ wait: ClaimWait) throws -> UInt64 {
-        let answers = Answers()
-        let left = wait.deadline.remaining ?? .seconds(86_400)
-        let number = try registry.begin(intents, own: own, deadline: left) { answers.settle($0) }
+        let settlement = SettlementWait()
+        let remaining = wait.deadline.remaining ?? .seconds(86_400)
+        let number = try registry.begin(intents, excluding: ownPresenter, deadline: remaining) { settlement.settle($0) }
         do {
-            try check(answers.wait(left < registry.answerTime ? wait.until(registry.answerTime) : wait))
+            try check(
+                settlement.wait(
+                    remaining < registry.responseTime ? wait.withDeadline(after: registry.responseTime) : wait))
             return number
         } catch {
-            let (unanswered, silence) = (registry.unanswered(number), registry.silence(of: number))
+            let (unanswered, reason) = (registry.unanswered(number), registry.unresponsiveReason(for: number))
             registry.end(number, ClaimState.Outcome(tookPlace: false))
             guard error is ClaimWait.TimedOut else { throw error }
-            if let silence, unanswered.isEmpty {
+            if let reason, unanswered.isEmpty {
                 throw FileCoordinationError(
-                    .busy, silence, remedy: "is it stopped? look at its log, or start it anew; nothing was done")
+                    .busy, reason, remedy: "is it stopped? look at its log, or restart it; nothing was done")
             }
             throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: unanswered)
         }
     }
 
-    /// Throws where it isn't granted.
+    /// Throws `FileCoordinationError` unless the claim is granted.
     private func check(_ settlement: ClaimSettlement) throws {
         switch settlement {
         case .granted: return
@@ -87,22 +90,22 @@ package struct ClaimProcedure {
     }
 }
 
-/// The end of the asking, as another thread tells it.
-private final class Answers: Sendable {
+/// Passes the settlement from the thread that reports it to the one that waits.
+private final class SettlementWait: Sendable {
     private let signal = DispatchSemaphore(value: 0)
     private let settlement = Mutex(ClaimSettlement.granted)
 
-    func settle(_ found: ClaimSettlement) {
-        settlement.withLock { $0 = found }
+    func settle(_ result: ClaimSettlement) {
+        settlement.withLock { $0 = result }
         signal.signal()
     }
 
-    /// Throws `ClaimWait.TimedOut`, `ClaimWait.Cancelled`.
+    /// Waits for the settlement. Throws `ClaimWait.TimedOut` and `ClaimWait.Cancelled`.
     func wait(_ wait: ClaimWait) throws -> ClaimSettlement {
-        // In slices, since a cancellation comes without a signal.
+        // Wait in slices of 20 ms: a cancellation doesn't signal the semaphore.
         while true {
-            let left = min(wait.deadline.remaining ?? .seconds(1), .milliseconds(20))
-            if signal.wait(timeout: .now() + .nanoseconds(Int(left.nanoseconds))) == .success {
+            let remaining = min(wait.deadline.remaining ?? .seconds(1), .milliseconds(20))
+            if signal.wait(timeout: .now() + .nanoseconds(Int(remaining.nanoseconds))) == .success {
                 return settlement.withLock { $0 }
             }
             if wait.isCancelledNow { throw ClaimWait.Cancelled() }

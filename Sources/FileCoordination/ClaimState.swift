@@ -1,20 +1,20 @@
 import LinuxSystem
 
-/// Who presents what, which claims are under way, and who owes an answer: a pure value that says what to send. The
-/// locks are not its business: they are the claiming process's own.
+/// The presenters, the claims in progress and the answers that are due: a pure value that returns the actions to
+/// perform. Locks are not part of it; they belong to the claiming process.
 package struct ClaimState: Sendable {
     package typealias PresenterNumber = UInt64
     package typealias ClaimNumber = UInt64
 
-    /// What is to be done, in this order.
+    /// An action that the caller performs. Actions are performed in the order of the array.
     package enum Action: Equatable, Sendable {
-        case ask(PresenterNumber, ClaimNumber, PresenterRequest)
-        case tell(PresenterNumber, ClaimNumber, PresenterNotice)
-        /// Every presenter has answered: the claimant may go on, or what one of them says must stop it.
+        case request(PresenterNumber, ClaimNumber, PresenterRequest)
+        case notify(PresenterNumber, ClaimNumber, PresenterNotice)
+        /// All presenters have answered and the claim may proceed, or one of them refused and the claim must stop.
         case settled(ClaimNumber, Refusal?)
     }
 
-    /// A presenter that could not do what it was asked.
+    /// The answer of a presenter that could not do what it was asked.
     package struct Refusal: Error, Equatable, Sendable {
         package let presenter: FileHolder
         package let message: String
@@ -25,10 +25,10 @@ package struct ClaimState: Sendable {
         }
     }
 
-    /// An answer that nobody asked for: the claim is over, or was never this presenter's.
-    package struct NotAsked: Error, Equatable {}
+    /// An answer without a pending request: the claim has ended, or the presenter was never asked for it.
+    package struct UnexpectedAnswer: Error, Equatable {}
 
-    /// How a claim ended.
+    /// The end of a claim.
     package struct Outcome: Equatable, Sendable {
         package struct Move: Equatable, Sendable {
             package let from: ClaimedItem
@@ -40,7 +40,7 @@ package struct ClaimState: Sendable {
             }
         }
 
-        /// False when nothing was done: it failed, timed out or was cancelled.
+        /// False if the access did not happen: the claim failed, timed out or was cancelled.
         package var tookPlace: Bool
         package var moves: [Move]
 
@@ -57,11 +57,11 @@ package struct ClaimState: Sendable {
 
     private struct Claim {
         let intents: [ClaimIntent]
-        /// The coordinator's own presenter is not asked.
-        let own: PresenterNumber?
-        /// What each presenter is still to be asked; the first was sent.
-        var owed: [PresenterNumber: [PresenterRequest]] = [:]
-        /// Who let go for it.
+        /// The coordinator's own presenter, which is not asked.
+        let ownPresenter: PresenterNumber?
+        /// The remaining requests to each presenter. The first one was sent.
+        var pending: [PresenterNumber: [PresenterRequest]] = [:]
+        /// The presenters that have relinquished their item for the claim.
         var relinquished: Set<PresenterNumber> = []
         var isSettled = false
     }
@@ -75,30 +75,32 @@ package struct ClaimState: Sendable {
 // MARK: - Presenters
 
 extension ClaimState {
-    /// A presenter that comes in the middle of a claim on its item counts as having let go for it: it is not to touch
-    /// the item until it was told to reacquire for each of the claims that are returned.
-    package mutating func add(_ number: PresenterNumber, _ item: ClaimedItem, _ holder: FileHolder) -> [ClaimNumber] {
+    /// Adds a presenter and returns the claims in progress on its item. The presenter counts as having relinquished for
+    /// each of them: it must not touch the item before it gets `reacquire` for all.
+    package mutating func add(_ number: PresenterNumber, presenting item: ClaimedItem, holder: FileHolder)
+        -> [ClaimNumber]
+    {
         presenters[number] = Presenter(item: item, holder: holder)
-        let concerned = claims.filter { claim in
-            claim.value.own != number && claim.value.intents.contains { !$0.requests(for: item).isEmpty }
+        let claimsInProgress = claims.filter { claim in
+            claim.value.ownPresenter != number && claim.value.intents.contains { !$0.requests(for: item).isEmpty }
         }.keys.sorted()
-        for claim in concerned { claims[claim]?.relinquished.insert(number) }
-        return concerned
+        for claim in claimsInProgress { claims[claim]?.relinquished.insert(number) }
+        return claimsInProgress
     }
 
-    /// What it owed is not waited for any more.
+    /// Removes a presenter. Claims no longer wait for its answers.
     package mutating func remove(_ number: PresenterNumber) -> [Action] {
         presenters[number] = nil
         var actions: [Action] = []
         for claim in claims.keys.sorted() {
-            claims[claim]?.owed[number] = nil
+            claims[claim]?.pending[number] = nil
             claims[claim]?.relinquished.remove(number)
-            actions += settle(claim)
+            actions += settleIfAnswered(claim)
         }
         return actions
     }
 
-    /// It presents another item from now on.
+    /// Changes the item that the presenter presents.
     package mutating func move(_ number: PresenterNumber, to item: ClaimedItem) {
         guard let presenter = presenters[number] else { return }
         presenters[number] = Presenter(item: item, holder: presenter.holder)
@@ -106,98 +108,99 @@ extension ClaimState {
 
     package func item(of number: PresenterNumber) -> ClaimedItem? { presenters[number]?.item }
 
-    /// Who presents the item itself.
+    /// Returns the processes that present the item itself.
     package func holders(presenting item: ClaimedItem) -> [FileHolder] {
         presenters(of: item).map(\.holder)
     }
 
-    /// Those who present the item itself, in the order in which they came.
+    /// Returns the presenters of the item itself, in the order in which they were added.
     package func presenters(of item: ClaimedItem) -> [(number: PresenterNumber, holder: FileHolder)] {
         presenters.sorted { $0.key < $1.key }.filter { $0.value.item == item }.map { ($0.key, $0.value.holder) }
     }
 
-    /// What it was asked and has not answered; nil when nothing.
-    package func owed(_ number: PresenterNumber, _ claim: ClaimNumber) -> PresenterRequest? {
-        claims[claim]?.owed[number]?.first
+    /// Returns the request that the presenter has not answered yet, or nil if there is none.
+    package func pendingRequest(of number: PresenterNumber, for claim: ClaimNumber) -> PresenterRequest? {
+        claims[claim]?.pending[number]?.first
     }
 
     package mutating func answer(
-        _ number: PresenterNumber, _ claim: ClaimNumber, _ request: PresenterRequest, failure: String?
-    ) throws(NotAsked) -> [Action] {
-        guard var owed = claims[claim]?.owed[number], owed.first == request else { throw NotAsked() }
+        _ number: PresenterNumber, claim: ClaimNumber, _ request: PresenterRequest, failure: String?
+    ) throws(UnexpectedAnswer) -> [Action] {
+        guard var pending = claims[claim]?.pending[number], pending.first == request else { throw UnexpectedAnswer() }
         if let failure {
             let holder = presenters[number]?.holder ?? FileHolder(pid: 0, program: "?")
-            claims[claim]?.owed = [:]
+            claims[claim]?.pending = [:]
             claims[claim]?.isSettled = true
             return [.settled(claim, Refusal(presenter: holder, message: failure))]
         }
-        owed.removeFirst()
-        claims[claim]?.owed[number] = owed.isEmpty ? nil : owed
-        if let next = owed.first { return [.ask(number, claim, next)] }
-        return settle(claim)
+        pending.removeFirst()
+        claims[claim]?.pending[number] = pending.isEmpty ? nil : pending
+        if let next = pending.first { return [.request(number, claim, next)] }
+        return settleIfAnswered(claim)
     }
 }
 
 // MARK: - Claims
 
 extension ClaimState {
-    /// Asks all presenters concerned but the claimant's own.
+    /// Begins a claim: asks all presenters of its items except the claimant's own.
     package mutating func begin(
-        _ number: ClaimNumber, _ intents: [ClaimIntent], own: PresenterNumber?
+        _ number: ClaimNumber, _ intents: [ClaimIntent], excluding own: PresenterNumber?
     ) -> [Action] {
-        var claim = Claim(intents: intents, own: own)
+        var claim = Claim(intents: intents, ownPresenter: own)
         for (presenter, known) in presenters where presenter != own {
-            let requests = intents.flatMap { $0.requests(for: known.item) }.withoutRepetitions
+            let requests = intents.flatMap { $0.requests(for: known.item) }.withoutDuplicates
             guard !requests.isEmpty else { continue }
-            claim.owed[presenter] = requests
-            // From now on it may have let go, answered or not.
+            claim.pending[presenter] = requests
+            // From now on the presenter may have relinquished, whether or not it answers.
             if requests.contains(where: \.isRelinquishing) { claim.relinquished.insert(presenter) }
         }
         claims[number] = claim
-        let asked = claim.owed.sorted { $0.key < $1.key }.compactMap { presenter, requests in
-            requests.first.map { Action.ask(presenter, number, $0) }
+        let asked = claim.pending.sorted { $0.key < $1.key }.compactMap { presenter, requests in
+            requests.first.map { Action.request(presenter, number, $0) }
         }
-        return asked + settle(number)
+        return asked + settleIfAnswered(number)
     }
 
-    /// Those who owe an answer.
+    /// Returns the processes whose answers are due.
     package func unanswered(_ number: ClaimNumber) -> [FileHolder] {
-        (claims[number]?.owed.keys.sorted() ?? []).compactMap { presenters[$0]?.holder }
+        (claims[number]?.pending.keys.sorted() ?? []).compactMap { presenters[$0]?.holder }
     }
 
-    /// The claimant is done, or gives up. Moves are told before the presenters take their item back.
+    /// Ends a claim that has completed or was given up. Presenters are notified of moves before they reacquire their
+    /// items.
     package mutating func end(_ number: ClaimNumber, _ outcome: Outcome) -> [Action] {
         guard let claim = claims.removeValue(forKey: number) else { return [] }
         var actions: [Action] = []
-        for (presenter, known) in presenters.sorted(by: { $0.key < $1.key }) where presenter != claim.own {
+        for (presenter, known) in presenters.sorted(by: { $0.key < $1.key }) where presenter != claim.ownPresenter {
             if outcome.tookPlace {
                 let notices = Self.notices(of: outcome.moves, claim.intents, to: known.item)
-                actions += notices.map { .tell(presenter, number, $0) }
+                actions += notices.map { .notify(presenter, number, $0) }
             }
-            if claim.relinquished.contains(presenter) { actions.append(.tell(presenter, number, .reacquire)) }
+            if claim.relinquished.contains(presenter) { actions.append(.notify(presenter, number, .reacquire)) }
         }
-        for move in outcome.moves where outcome.tookPlace { follow(move) }
+        for move in outcome.moves where outcome.tookPlace { apply(move) }
         return actions
     }
 
-    private mutating func settle(_ number: ClaimNumber) -> [Action] {
-        guard let claim = claims[number], claim.owed.isEmpty, !claim.isSettled else { return [] }
+    private mutating func settleIfAnswered(_ number: ClaimNumber) -> [Action] {
+        guard let claim = claims[number], claim.pending.isEmpty, !claim.isSettled else { return [] }
         claims[number]?.isSettled = true
         return [.settled(number, nil)]
     }
 
-    /// What a presenter of `item` is told of a claim that took place, in this order. Moves follow on each other: two
-    /// items that change places go by way of a third name.
+    /// Returns the notifications to a presenter of `item` about a completed claim, in order. Moves chain: two items
+    /// swap their names by way of a third.
     package static func notices(
         of moves: [Outcome.Move], _ intents: [ClaimIntent], to item: ClaimedItem
     ) -> [PresenterNotice] {
-        var place = item
+        var location = item
         let moved = moves.compactMap { move -> PresenterNotice? in
-            if let new = move.destination(of: place) {
-                place = new
+            if let new = move.destination(of: location) {
+                location = new
                 return .didMove(to: new, subitem: nil)
             }
-            return move.from.isInside(place) ? .didMove(to: move.to, subitem: move.from) : nil
+            return move.from.isInside(location) ? .didMove(to: move.to, subitem: move.from) : nil
         }
         let changed = intents.filter(\.changesContent).compactMap { intent -> PresenterNotice? in
             if intent.item == item { return .didChange(nil) }
@@ -206,8 +209,8 @@ extension ClaimState {
         return moved + changed
     }
 
-    /// Presenters go with their item.
-    private mutating func follow(_ move: Outcome.Move) {
+    /// Presenters follow their item.
+    private mutating func apply(_ move: Outcome.Move) {
         for (number, presenter) in presenters {
             guard let new = move.destination(of: presenter.item) else { continue }
             presenters[number] = Presenter(item: new, holder: presenter.holder)
@@ -216,7 +219,7 @@ extension ClaimState {
 }
 
 extension ClaimState.Outcome.Move {
-    /// Where an item is afterwards; nil when the move doesn't touch it.
+    /// Returns the item's location after the move, or nil if the move doesn't affect it.
     package func destination(of item: ClaimedItem) -> ClaimedItem? {
         if item == from { return to }
         guard item.isInside(from) else { return nil }
@@ -231,8 +234,8 @@ extension PresenterRequest {
 }
 
 extension [PresenterRequest] {
-    /// Several intents on one item ask for each thing once.
-    fileprivate var withoutRepetitions: [PresenterRequest] {
+    /// The requests without duplicates: several intents on one item ask for each thing once.
+    fileprivate var withoutDuplicates: [PresenterRequest] {
         reduce(into: []) { result, request in if !result.contains(request) { result.append(request) } }
     }
 }

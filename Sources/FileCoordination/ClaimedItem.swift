@@ -4,12 +4,11 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// A file or directory of a group container, as claims and presenters name it: the same in every process and mount
-/// namespace.
+/// A file or directory of a group container, named the same in every process and mount namespace.
 package struct ClaimedItem: Hashable, Sendable {
-    /// What the group container is called: its identifier where it has one, else its directory.
+    /// The group container's name: its identifier if it has one, else its directory.
     package let container: String
-    /// Relative to the container's directory; empty for the container itself.
+    /// The path relative to the container's directory; empty for the container itself.
     package let path: FilePath
 
     package init(container: String, path: FilePath) {
@@ -17,7 +16,7 @@ package struct ClaimedItem: Hashable, Sendable {
         self.path = path
     }
 
-    /// Whether it is inside `other`, at any depth.
+    /// Returns true if the item is inside `other`, at any depth.
     package func isInside(_ other: ClaimedItem) -> Bool {
         container == other.container && path != other.path && path.starts(with: other.path)
     }
@@ -30,8 +29,8 @@ extension GroupContainer {
         ClaimedItem(container: self.name, path: FilePath(root: nil, [name]))
     }
 
-    /// The item at a URL. The directories on the way are resolved; the last name is only when `resolvesLink`.
-    /// Throws `FileCoordinationError` when it isn't inside.
+    /// Returns the item at a URL. Resolves symbolic links in the directories of the path, and in the last name only if
+    /// `resolvesLink` is true. Throws `FileCoordinationError` if the item is outside the container.
     func item(at url: URL, resolvesLink: Bool = false) throws(FileCoordinationError) -> ClaimedItem {
         let path = FilePath(url.path)
         guard url.isFileURL, let real = Self.resolved(path, resolvesLink: resolvesLink),
@@ -43,8 +42,8 @@ extension GroupContainer {
 
     package func url(of item: ClaimedItem) -> URL { URL(path: directory.path.pushing(item.path)) }
 
-    /// Resolves name by name, as the kernel does: `..` behind a symbolic link is above what the link leads to. What
-    /// doesn't exist is taken as it is written.
+    /// Resolves a path name by name, as the kernel does: `..` after a symbolic link is the parent of the link's target.
+    /// Keeps names that don't exist as they are.
     private static func resolved(_ path: FilePath, resolvesLink: Bool) -> FilePath? {
         guard path.isAbsolute else { return nil }
         var found: FilePath = "/"
@@ -70,6 +69,6 @@ extension GroupContainer {
 }
 
 extension URL {
-    /// A file URL; bytes that are not UTF-8 are replaced, since a URL can't hold them as a path.
+    /// Creates a file URL. Replaces bytes that aren't UTF-8, which the path of a URL can't hold.
     package init(path: FilePath) { self.init(filePath: path.string, directoryHint: .notDirectory) }
 }

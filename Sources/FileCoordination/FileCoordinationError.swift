@@ -2,30 +2,39 @@ import FoundationEssentials
 import LinuxSystem
 import SystemPackage
 
-/// Why a coordinated access did not take place. Nothing was read or written.
+/// The error of a coordinated access that did not happen. Nothing was read or written.
+///
+///     do {
+///         try coordinator.coordinate(writingItemAt: url, deadline: .seconds(5)) { try data.write(to: $0) }
+///     } catch let error as FileCoordinationError where error.code == .busy {
+///         print("waited for", error.holders)
+///     }
 public struct FileCoordinationError: Error, Sendable, CustomStringConvertible {
+    /// The kind of an error. The raw value is stable.
     public enum Code: String, Sendable {
-        /// The deadline passed; `holders` says who was waited for.
+        /// The deadline passed. ``FileCoordinationError/holders`` names the processes that were waited for.
         case busy
-        /// A file presenter could not do what it was asked; its error is in `message`.
+        /// A file presenter could not do what it was asked. ``FileCoordinationError/message`` contains its error.
         case presenterFailed = "presenter_failed"
+        /// The access was cancelled before it was granted, by its task or by ``FileCoordinator/cancel()``.
         case cancelled
-        /// The item isn't inside the group container.
+        /// The item is not inside the group container.
         case outsideContainer = "outside_container"
-        /// The group container may not be written to.
+        /// The process may not write to the group container.
         case notWritable = "not_writable"
-        /// A system call failed; `message` has its name, the path and the errno.
+        /// A system call failed. ``FileCoordinationError/message`` contains its name, the path and the errno.
         case system
-        /// The agent that was asked refused, or what it answered made no sense.
+        /// The agent refused, or its answer was invalid.
         case agent
     }
 
-    /// A process that was waited for.
+    /// A process that an access waited for.
     public struct Holder: Hashable, Sendable, CustomStringConvertible {
-        /// 0 when it isn't known.
+        /// The process identifier; 0 if unknown.
         public let pid: Int32
+        /// The name of the program.
         public let program: String
-        /// In another PID namespace: the number means another process here, or none.
+        /// True if the process is in another PID namespace. Its ``pid`` then means another process here, or none.
         public let isElsewhere: Bool
 
         public var description: String {
@@ -33,12 +42,16 @@ public struct FileCoordinationError: Error, Sendable, CustomStringConvertible {
         }
     }
 
+    /// The kind of the error.
     public let code: Code
+    /// One line that says what happened, with the path and the errno where there is one.
     public let message: String
-    /// One line on what would help.
+    /// One line that says what would help.
     public let remedy: String
+    /// The processes that were waited for, or the presenter that failed; empty for other codes.
     public let holders: [Holder]
 
+    /// The message, with the remedy in parentheses.
     public var description: String { "\(message) (\(remedy))" }
 
     package init(_ code: Code, _ message: String, remedy: String, holders: [FileHolder] = []) {
@@ -71,7 +84,8 @@ extension FileCoordinationError {
     package static let cancelled = FileCoordinationError(
         .cancelled, "the coordinated access was cancelled", remedy: "nothing was done")
 
-    /// `lockHolders` claim what is wanted; `presenters` did not answer.
+    /// Returns the error for a deadline that passed. `lockHolders` have conflicting claims; `presenters` did not
+    /// answer.
     static func busy(
         _ items: [FilePath], lockHolders: [FileHolder], presenters: [FileHolder]
     ) -> FileCoordinationError {
@@ -85,7 +99,7 @@ extension FileCoordinationError {
             remedy: "try again when it is done; is it stopped?", holders: presenters + lockHolders)
     }
 
-    /// Whatever was thrown on the way.
+    /// Converts any error of an access.
     package init(_ error: any Error) {
         switch error {
         case let error as FileCoordinationError: self = error

@@ -5,149 +5,176 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// Reads and writes items of a group container in turn with other processes and objects, after the file presenters
-/// concerned were asked
+/// Coordinates reads and writes of a group container's items with other processes and objects
 /// (https://developer.apple.com/documentation/foundation/nsfilecoordinator).
 ///
-/// Claims are advisory: they hold off only those who use a file coordinator too. They work without an agent; presenters
-/// in other processes are asked through it.
+/// An access first asks the item's file presenters to save or relinquish it, then waits for conflicting accesses, and
+/// then calls its accessor:
+///
+///     let coordinator = FileCoordinator(in: container)
+///     try coordinator.coordinate(writingItemAt: url, options: .forReplacing) { url in
+///         try data.write(to: url)
+///     }
+///
+/// Readers share an item; a writer has it alone. The `deadline` of an access bounds the wait before its accessor is
+/// called; zero tries once. An access that can't begin throws ``FileCoordinationError``.
+///
+/// Accesses work without an agent. Presenters in other processes are asked through it.
+///
+/// - Important: Claims are advisory. They hold off only processes that use a file coordinator too.
 public final class FileCoordinator: Sendable {
     private let container: GroupContainer
-    private let seats: RegisteredPresenters
+    private let presenters: RegisteredPresenters
     private let presenter: (any FilePresenter)?
     private let ownPurpose: String
     private let state: Mutex<State>
 
     private struct State {
         var purpose: String
-        /// Counts cancellations: an access that began before one doesn't take place.
+        /// The number of cancellations. An access that began before the last one doesn't happen.
         var cancellations = 0
         var moves: [(from: URL, to: URL)] = []
     }
 
-    /// How long an access waits unless it says otherwise.
+    /// The deadline of an access that names none: 30 seconds.
     public static let standardDeadline = Duration.seconds(30)
 
-    /// `presenter`: it makes the accesses itself, and is not asked or told of them.
+    /// Creates a coordinator for items of one group container. `presenter` makes the accesses itself: it is neither asked
+    /// for them nor notified of them.
     public convenience init(in container: GroupContainer, filePresenter presenter: (any FilePresenter)? = nil) {
-        self.init(in: container, seats: .process(container), filePresenter: presenter)
+        self.init(in: container, presenters: .shared(in: container), filePresenter: presenter)
     }
 
-    package init(in container: GroupContainer, seats: RegisteredPresenters, filePresenter: (any FilePresenter)? = nil) {
+    package init(
+        in container: GroupContainer, presenters: RegisteredPresenters, filePresenter: (any FilePresenter)? = nil
+    ) {
         self.container = container
-        self.seats = seats
+        self.presenters = presenters
         presenter = filePresenter
-        ownPurpose = filePresenter.map { RegisteredPresenter.purpose(of: $0) } ?? Self.freshPurpose()
+        ownPurpose = filePresenter.map { RegisteredPresenter.purpose(of: $0) } ?? Self.makePurpose()
         state = Mutex(State(purpose: ownPurpose))
     }
 
-    private static func freshPurpose() -> String {
+    private static func makePurpose() -> String {
         "coordinator-" + String(UInt64.random(in: 0...UInt64.max), radix: 36)
     }
 
-    /// Accesses of coordinators with the same purpose don't wait for each other, in whatever process they are; nor do
-    /// those of one coordinator
-    /// (https://developer.apple.com/documentation/foundation/nsfilecoordinator/purposeidentifier). At first it is this
-    /// coordinator's own, or the one that all coordinators of its file presenter have; set to nil, it is that again.
-    /// Never nil when it is read.
+    /// The purpose of this coordinator's accesses
+    /// (https://developer.apple.com/documentation/foundation/nsfilecoordinator/purposeidentifier).
+    ///
+    /// Accesses with the same purpose don't wait for each other, even in different processes. So accesses of one
+    /// coordinator don't either.
+    ///
+    /// The initial value is unique to the coordinator, or to its file presenter: all coordinators of one presenter
+    /// share it. Setting nil restores the initial value. Reading never returns nil.
     public var purposeIdentifier: String? {
         get { state.withLock { $0.purpose } }
         set { state.withLock { $0.purpose = newValue ?? ownPurpose } }
     }
 
-    /// Ends the waiting of all accesses that this coordinator has begun and not yet been granted; they throw
-    /// `cancelled`. May be called on any thread.
-    public func cancel() { state.withLock { $0.cancellations += 1 } }
-
-    // MARK: Presenters
-
-    /// Registers the presenter for what is at its `presentedItemURL` now, until `removeFilePresenter`. When this
-    /// returns, nobody is at work on the item who would have asked it. Without an agent that serves the group, and
-    /// beside one that doesn't answer within two seconds, only this process asks it until there is one
-    /// (`registration`). A presenter that is added twice is added once.
+    /// Cancels all accesses that this coordinator has begun and that are not yet granted. They throw
+    /// ``FileCoordinationError`` with the code ``FileCoordinationError/Code-swift.enum/cancelled``.
     ///
-    /// Throws `FileCoordinationError`, `agent` where the agent refuses; and `CancellationError`. It isn't added then.
-    public static func addFilePresenter(
-        _ presenter: any FilePresenter, in container: GroupContainer
-    ) async throws {
-        let seats = RegisteredPresenters.process(container)
-        let seat = try await seats.add(presenter, in: container)
-        guard case .refused(let reason) = seat.registration else { return }
-        seats.remove(presenter)
-        throw FileCoordinationError(.agent, reason, remedy: "see the agent's log, or groupstore doctor")
-    }
-
-    /// Who asks the presenter; nil when it isn't added.
-    public static func registration(
-        of presenter: any FilePresenter, in container: GroupContainer
-    ) -> FilePresenterRegistration? {
-        RegisteredPresenters.process(container).seat(of: presenter)?.registration
-    }
-
-    public static func removeFilePresenter(_ presenter: any FilePresenter, in container: GroupContainer) {
-        RegisteredPresenters.process(container).remove(presenter)
-    }
+    /// May be called on any thread. It doesn't interrupt a running accessor.
+    public func cancel() { state.withLock { $0.cancellations += 1 } }
 
     // MARK: Accesses
 
-    /// Waits, on the calling thread, until `url` may be read, and runs `reader` with where it is then. Throws
-    /// `FileCoordinationError`, and what `reader` throws.
+    /// Waits on the calling thread until `url` may be read, then calls `reader` with the item's URL.
+    ///
+    /// Presenters of the item save their changes and relinquish it to a reader first, unless `options` says otherwise.
+    ///
+    /// `url` is a file URL inside the group container. The URL that `reader` gets has the links in its directories
+    /// resolved; use that one.
+    ///
+    /// Returns what `reader` returns. Throws ``FileCoordinationError``, and what `reader` throws.
+    ///
+    /// - Important: Don't call this on the main actor or in a presenter's methods if the presenter that must answer
+    ///   runs there: it can't answer while the thread is blocked. Use ``coordinate(with:deadline:byAccessor:)``.
     public func coordinate<Result>(
         readingItemAt url: URL, options: ReadingOptions = [], deadline: Duration = standardDeadline,
         byAccessor reader: (URL) throws -> Result
     ) throws -> Result {
-        try blocking([.readingIntent(with: url, options: options)], deadline) { try reader($0[0].url) }
+        try coordinateBlocking([.readingIntent(with: url, options: options)], deadline: deadline) {
+            try reader($0[0].url)
+        }
     }
 
-    /// Waits, on the calling thread, until `url` may be written, and runs `writer` with where it is then. Throws
-    /// `FileCoordinationError`, and what `writer` throws.
+    /// Waits on the calling thread until `url` may be written, then calls `writer` with the item's URL.
+    ///
+    /// Presenters of the item relinquish it to a writer first, and are notified of the change afterwards, unless
+    /// `options` says otherwise.
+    ///
+    /// `url` is a file URL inside the group container; the item needn't exist. `options` is at most one option.
+    ///
+    /// Returns what `writer` returns. Throws ``FileCoordinationError``, and what `writer` throws.
+    ///
+    /// - Important: An accessor that throws doesn't undo what it wrote. Presenters are notified of a change in that
+    ///   case too.
     public func coordinate<Result>(
         writingItemAt url: URL, options: WritingOptions = [], deadline: Duration = standardDeadline,
         byAccessor writer: (URL) throws -> Result
     ) throws -> Result {
-        try blocking([.writingIntent(with: url, options: options)], deadline) { try writer($0[0].url) }
+        try coordinateBlocking([.writingIntent(with: url, options: options)], deadline: deadline) {
+            try writer($0[0].url)
+        }
     }
 
-    /// Waits, on the calling thread, until one item may be read and another one written: taken one after the other, two
-    /// programs could wait for each other for ever.
+    /// Waits on the calling thread until one item may be read and another one written, then calls `accessor` with the
+    /// URLs of both.
+    ///
+    /// Throws ``FileCoordinationError``, and what `accessor` throws.
+    ///
+    /// - Important: Don't nest two accesses instead: two programs that claim the same items in opposite order could
+    ///   wait for each other until their deadlines.
     public func coordinate<Result>(
         readingItemAt readingURL: URL, options readingOptions: ReadingOptions = [],
         writingItemAt writingURL: URL, options writingOptions: WritingOptions = [],
         deadline: Duration = standardDeadline, byAccessor accessor: (URL, URL) throws -> Result
     ) throws -> Result {
-        try blocking(
+        try coordinateBlocking(
             [
                 .readingIntent(with: readingURL, options: readingOptions),
                 .writingIntent(with: writingURL, options: writingOptions),
-            ], deadline
+            ], deadline: deadline
         ) { try accessor($0[0].url, $0[1].url) }
     }
 
-    /// Waits, on the calling thread, until two items may be written: for a move from one to the other.
+    /// Waits on the calling thread until two items may be written, as for a move, then calls `accessor` with the URLs
+    /// of both.
+    ///
+    /// Call ``item(at:didMoveTo:)`` in the accessor after a move. Throws ``FileCoordinationError``, and what `accessor`
+    /// throws.
     public func coordinate<Result>(
         writingItemAt firstURL: URL, options firstOptions: WritingOptions = [],
         writingItemAt secondURL: URL, options secondOptions: WritingOptions = [],
         deadline: Duration = standardDeadline, byAccessor accessor: (URL, URL) throws -> Result
     ) throws -> Result {
-        try blocking(
+        try coordinateBlocking(
             [
                 .writingIntent(with: firstURL, options: firstOptions),
                 .writingIntent(with: secondURL, options: secondOptions),
-            ], deadline
+            ], deadline: deadline
         ) { try accessor($0[0].url, $0[1].url) }
     }
 
-    private func blocking<Result>(
-        _ intents: [FileAccessIntent], _ deadline: Duration, _ accessor: ([FileAccessIntent]) throws -> Result
+    private func coordinateBlocking<Result>(
+        _ intents: [FileAccessIntent], deadline: Duration, _ accessor: ([FileAccessIntent]) throws -> Result
     ) throws -> Result {
         let access = try begin(intents, deadline, isCancelled: { false })
-        // What an accessor that fails did before is on the disk: the presenters are told all the same.
+        // A failed accessor may have changed the disk before: notify the presenters all the same.
         defer { end(access) }
         return try accessor(access.intents)
     }
 
-    /// Waits until all items may be used together, and runs `accessor` with where they are then. The task's cancellation
-    /// ends the waiting. Throws `FileCoordinationError`, and what `accessor` throws.
+    /// Waits until all items may be accessed together, then calls `accessor` with the intents in the same order.
+    ///
+    /// The wait suspends the task and blocks no thread of its executor. Cancelling the task ends the wait with the code
+    /// ``FileCoordinationError/Code-swift.enum/cancelled``.
+    ///
+    /// The URL of each intent that `accessor` gets is the item's current one.
+    ///
+    /// Returns what `accessor` returns. Throws ``FileCoordinationError``, and what `accessor` throws.
     public func coordinate<Result: Sendable>(
         with intents: [FileAccessIntent], deadline: Duration = standardDeadline,
         byAccessor accessor: @Sendable ([FileAccessIntent]) async throws -> Result
@@ -159,7 +186,7 @@ public final class FileCoordinator: Sendable {
                     try begin(intents, deadline, isCancelled: { cancellation.isRequested })
                 }
             } catch {
-                // There may be no thread to be had.
+                // Creating the thread may have failed.
                 throw FileCoordinationError(error)
             }
         } onCancel: {
@@ -169,14 +196,16 @@ public final class FileCoordinator: Sendable {
         return try await accessor(access.intents)
     }
 
-    /// Inside the accessor, after a move: the item's presenters learn where it is when the access ends
-    /// (https://developer.apple.com/documentation/foundation/nsfilecoordinator/item(at:didmoveto:)).
+    /// Reports that the running accessor moved an item. When the access ends, the item's presenters are notified of its
+    /// new URL (https://developer.apple.com/documentation/foundation/nsfilecoordinator/item(at:didmoveto:)).
+    ///
+    /// - Important: Call this inside the accessor. A move that isn't reported leaves presenters at the old URL.
     public func item(at oldURL: URL, didMoveTo newURL: URL) {
         state.withLock { $0.moves.append((oldURL, newURL)) }
     }
 }
 
-// MARK: - One access
+// MARK: - Steps of an access
 
 extension FileCoordinator {
     private struct Access: Sendable {
@@ -186,7 +215,7 @@ extension FileCoordinator {
         let purpose: String
     }
 
-    /// An access that is given up before it is granted holds nothing.
+    /// Claims the items. If it throws, the claim holds nothing.
     private func begin(
         _ intents: [FileAccessIntent], _ deadline: Duration, isCancelled: @escaping @Sendable () -> Bool
     ) throws(FileCoordinationError) -> Access {
@@ -196,17 +225,17 @@ extension FileCoordinator {
         }
         do {
             let claimed = try intents.map { try claimIntent($0) }
-            let seat = presenter.flatMap { seats.seat(of: $0) }
+            let registration = presenter.flatMap { presenters.registration(of: $0) }
             let purpose = state.withLock { $0.purpose }
             let claim = try Claim(
                 claimed, in: container, purpose: purpose,
                 presenterPurpose: presenter.map { RegisteredPresenter.purpose(of: $0) })
             let isNested = hasAccess(purpose)
             let number = try ClaimProcedure(
-                claim: claim, intents: claimed, registry: seats.registry, own: seat?.number,
-                passesLine: { isNested || seat?.isAwaited == true }
+                claim: claim, intents: claimed, registry: presenters.registry, ownPresenter: registration?.number,
+                bypassesQueue: { isNested || registration?.owesAnswer == true }
             ).run(wait)
-            seats.accesses.began(purpose)
+            presenters.accesses.begin(purpose)
             let urls = zip(intents, claimed).map {
                 FileAccessIntent(url: container.url(of: $1.item), access: $0.access)
             }
@@ -216,10 +245,10 @@ extension FileCoordinator {
         }
     }
 
-    /// Whoever stands in line may wait for an access of this purpose, here or, where it was given a name, in another
-    /// process: one more of them must not wait for those in the line.
+    /// Returns true if this purpose already has an access, here or, if the purpose was set by name, in another process.
+    /// A queued claim may wait for that access, so a further access of the purpose must not wait for the queue.
     private func hasAccess(_ purpose: String) -> Bool {
-        seats.accesses.has(purpose)
+        presenters.accesses.contains(purpose)
             || purpose != ownPurpose
                 && container.claimRecords().contains { $0.isGranted && $0.purpose == purpose }
     }
@@ -235,11 +264,11 @@ extension FileCoordinator {
             }
             return ClaimState.Outcome.Move(from: from, to: to)
         }
-        // The presenter that made the access is not told of it.
-        presenter.flatMap { seats.seat(of: $0) }?.follow(known)
-        access.claim.leave()
-        seats.accesses.ended(access.purpose)
-        seats.registry.end(access.number, ClaimState.Outcome(tookPlace: true, moves: known))
+        // The presenter that made the access is not notified of it.
+        presenter.flatMap { presenters.registration(of: $0) }?.apply(known)
+        access.claim.release()
+        presenters.accesses.end(access.purpose)
+        presenters.registry.end(access.number, ClaimState.Outcome(tookPlace: true, moves: known))
     }
 
     private func claimIntent(_ intent: FileAccessIntent) throws(FileCoordinationError) -> ClaimIntent {

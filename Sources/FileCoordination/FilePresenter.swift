@@ -1,40 +1,61 @@
 import FoundationEssentials
 
-/// Gives an item back to the presenter that had let go of it.
+/// A closure that gives a presenter its item back after it has relinquished it.
 public typealias Reacquirer = @Sendable () async -> Void
 
-/// Something that shows or edits an item of a group container, and wants a say when others use it
-/// (https://developer.apple.com/documentation/foundation/nsfilepresenter). All methods are called one after another,
-/// never two at once, after `FileCoordinator.addFilePresenter`.
+/// An object that displays or edits an item of a group container and takes part in other processes' accesses to it
+/// (https://developer.apple.com/documentation/foundation/nsfilepresenter).
 ///
-/// A class that is isolated to the main actor, in a program where that is the default too, is a presenter by
-/// `@MainActor final class Document: nonisolated FilePresenter` and a `nonisolated` `presentedItemURL`; its asynchronous
-/// methods run on the main actor. Nothing there may block in `coordinate`: its presenters could not answer meanwhile.
+///     actor Document: FilePresenter {
+///         nonisolated let presentedItemURL: URL?
+///         init(_ url: URL) { presentedItemURL = url }
 ///
-/// An access through a file coordinator that was made with this presenter doesn't stand in line behind those who wait
-/// for this presenter's answer: it may be made in any of these methods, and in reacquirers.
+///         func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
+///             close()
+///             return { [self] in await open() }
+///         }
+///     }
 ///
-/// Whoever asks waits, up to its deadline: a presenter that can't do what it is asked throws, and the access does not
-/// take place.
+///     try await FileCoordinator.addFilePresenter(document, in: container)
+///
+/// All methods have default implementations that do nothing. After ``FileCoordinator/addFilePresenter(_:in:)``, they
+/// are called one at a time, never concurrently.
+///
+/// An access that asks a presenter waits for its answer, up to the access's deadline. A presenter that can't do what it
+/// is asked throws, and the access then fails.
+///
+/// A file coordinator that was created with this presenter may be used in any of these methods, and in reacquirers: its
+/// accesses bypass the queue of those that wait for this presenter's answer.
+///
+/// A class isolated to the main actor, in a program where that is the default too, conforms by
+/// `@MainActor final class Document: nonisolated FilePresenter` and a `nonisolated` `presentedItemURL`. Its
+/// asynchronous methods then run on the main actor.
+///
+/// - Important: Such a program must not block the main actor in a synchronous `coordinate` method: its presenters can't
+///   answer in the meantime.
 public protocol FilePresenter: AnyObject, Sendable {
-    /// Where the item is. Nil while there is none.
+    /// The item's file URL; nil while there is none.
     var presentedItemURL: URL? { get }
 
-    /// Which versions of its model the presented store may be of for this program to open it, each by the version's name
-    /// (`Notes 3`), one of its identifiers, or its checksum as `groupstore model hash` prints it. A migration to another
-    /// one is refused while this presenter is registered. Nil: any.
+    /// The model versions that this program can open the presented store in; nil for any.
+    ///
+    /// Each is given by its name (`Notes 3`), one of its identifiers, or its checksum as `groupstore model hash` prints
+    /// it. A migration to another version is refused while this presenter is registered.
     var openableModelVersions: Set<String>? { get }
 
-    /// Somebody waits to read the item: don't write to it until the reacquirer that is returned is called.
+    /// Another access waits to read the item. Don't write to the item until the returned closure is called.
     func relinquishPresentedItemToReader() async throws -> Reacquirer?
 
-    /// Somebody waits to write, move or delete the item: close it, and leave it alone until the reacquirer that is
-    /// returned is called. The task is cancelled when that access was given up: a presenter that has not let go yet may
-    /// throw, and go on with its item at once.
+    /// Another access waits to write, move or delete the item. Close it, and don't touch it until the returned closure
+    /// is called.
+    ///
+    /// The task is cancelled if that access is given up. A presenter that hasn't relinquished yet may then throw and go
+    /// on using its item.
     func relinquishPresentedItemToWriter() async throws -> Reacquirer?
 
-    /// Somebody wants the item as it is meant to be: write what isn't yet written. A write through a file coordinator
-    /// that was made with this presenter runs while the other one waits.
+    /// Another access needs the item's current content. Write all unsaved changes.
+    ///
+    /// A write through a file coordinator that was created with this presenter runs while the other access waits.
     func savePresentedItemChanges() async throws
 
     /// The item is about to be deleted or replaced.
@@ -43,20 +64,22 @@ public protocol FilePresenter: AnyObject, Sendable {
     /// An item in the presented directory is about to be deleted or replaced.
     func accommodatePresentedSubitemDeletion(at url: URL) async throws
 
-    /// The item has another place or name. `presentedItemURL` is to return it from now on.
+    /// The item was moved or renamed. ``presentedItemURL`` must return `newURL` from now on.
     func presentedItemDidMove(to newURL: URL) async
 
-    /// Somebody wrote the item through a file coordinator; or may have, where the agent that would say so has ended.
+    /// The item was written through a file coordinator, or may have been: the agent that would have reported it ended.
     func presentedItemDidChange() async
 
     /// An item in the presented directory was written.
     func presentedSubitemDidChange(at url: URL) async
 
-    /// Others ask this presenter from now on, or don't any more: an agent came or went, serves the group now or refuses.
-    /// Called when it changes; `addFilePresenter` throws where it is refused at first.
+    /// The set of processes that ask this presenter changed: an agent started or ended, or it now serves or refuses the
+    /// group.
+    ///
+    /// Called after changes only. If the agent refuses at first, ``FileCoordinator/addFilePresenter(_:in:)`` throws.
     func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async
 
-    /// An item in the presented directory has another place or name.
+    /// An item in the presented directory was moved or renamed.
     func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async
 }
 

@@ -1,14 +1,14 @@
 import GroupContainers
 import LinuxSystem
 
-/// A lock that says: this item is open here. Whoever displaces the item's presenters waits until it is given back,
-/// whether or not they could be asked; readers don't.
+/// A lock for as long as an item is open here. A process that displaces the item's presenters waits until it is
+/// released, whether or not it could ask them. Readers don't wait.
 package final class PresentedClaim: Sendable {
-    /// Nil where the process may not write in the group container, and nobody has claimed the item yet.
+    /// Nil if the process may not write to the group container and nobody has claimed the item yet.
     private let claim: Claim?
 
-    /// Waits until nobody is at work on the item who displaces its presenters. `presenter`: its coordinators' claims are
-    /// not held up by this. Throws `FileCoordinationError`: `busy` with who holds it, `cancelled`.
+    /// Waits until no process that displaces the item's presenters is accessing it. Claims of coordinators of
+    /// `presenter` don't conflict with this one. Throws `FileCoordinationError`: `busy` with the holders, `cancelled`.
     package init(
         _ item: ClaimedItem, in container: GroupContainer, of presenter: any FilePresenter, _ wait: ClaimWait
     ) throws(FileCoordinationError) {
@@ -16,19 +16,19 @@ package final class PresentedClaim: Sendable {
             let claim = try Claim(
                 presenting: item, in: container, purpose: RegisteredPresenter.purpose(of: presenter))
             do {
-                try claim.standInLine(wait)
-                try claim.enter(wait)
+                try claim.joinQueue(wait)
+                try claim.acquire(wait)
             } catch {
-                let obstacles = claim.obstacles()
-                claim.leave()
+                let blockers = claim.blockers()
+                claim.release()
                 switch error {
                 case is ClaimWait.TimedOut:
-                    throw FileCoordinationError.busy([item.path], lockHolders: obstacles, presenters: [])
+                    throw FileCoordinationError.busy([item.path], lockHolders: blockers, presenters: [])
                 case is ClaimWait.Cancelled: throw FileCoordinationError.cancelled
                 default: throw error
                 }
             }
-            claim.keepOnlyPresented()
+            claim.keepOnlyPresentedLock()
             self.claim = claim
         } catch {
             let failure = FileCoordinationError(error)
@@ -37,5 +37,5 @@ package final class PresentedClaim: Sendable {
         }
     }
 
-    package func leave() { claim?.leave() }
+    package func release() { claim?.release() }
 }

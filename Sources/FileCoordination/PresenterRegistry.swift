@@ -1,123 +1,128 @@
 import LinuxSystem
 import Synchronization
 
-/// What reaches a file presenter, in order.
+/// A message to a file presenter. Messages are delivered in order.
 package enum PresenterMessage: Sendable, Equatable {
-    /// To be answered.
+    /// A request that needs an answer.
     case request(claim: UInt64, PresenterRequest)
     case notice(claim: UInt64, PresenterNotice)
-    /// Who asks it from now on.
+    /// The presenter's new registration.
     case registration(FilePresenterRegistration)
 }
 
-/// Where a file presenter is known, and so who asks it.
+/// The processes that ask a file presenter.
 public enum FilePresenterRegistration: Sendable, Hashable {
-    /// All who coordinate are known here: it is asked by each of them.
+    /// The agent knows the presenter: every process that coordinates asks it.
     case registered
-    /// Only this process asks it: no agent answers, or the agent doesn't serve the group. It is registered as soon as
-    /// that is otherwise. `reason`: what was in the way.
+    /// Only this process asks the presenter: no agent answers, or the agent doesn't serve the group. The presenter is
+    /// registered as soon as one does. `reason` says what prevented it.
     case waiting(reason: String)
-    /// Only this process asks it: the agent refused. It is asked again when the agent's configuration has changed.
+    /// Only this process asks the presenter: the agent refused. Registration is retried when the agent's configuration
+    /// has changed. `reason` is the agent's message.
     case refused(reason: String)
 }
 
-/// What a registry answers to a presenter that comes.
+/// A registry's answer to a new presenter.
 package struct PresenterAdmission: Sendable {
     package let presenter: UInt64
-    /// The claims under way: the item is not to be touched until each of them is told to be over (`reacquire`).
-    package let waitsFor: [UInt64]
+    /// The claims in progress on the item. The presenter must not touch it before it gets `reacquire` for each of them.
+    package let pendingClaims: [UInt64]
     package let registration: FilePresenterRegistration
 
-    package init(presenter: UInt64, waitsFor: [UInt64], registration: FilePresenterRegistration) {
+    package init(presenter: UInt64, pendingClaims: [UInt64], registration: FilePresenterRegistration) {
         self.presenter = presenter
-        self.waitsFor = waitsFor
+        self.pendingClaims = pendingClaims
         self.registration = registration
     }
 }
 
-/// How the asking of a claim's presenters ended.
+/// The result of asking a claim's presenters.
 package enum ClaimSettlement: Sendable, Equatable {
-    /// All have done what they were asked.
+    /// All presenters have done what they were asked.
     case granted
     case refused(ClaimState.Refusal)
-    /// These did not answer within the registry's deadline.
+    /// These presenters did not answer within the registry's deadline.
     case unanswered([FileHolder])
-    /// They could not be asked.
+    /// The presenters could not be asked, for this reason.
     case failed(String)
 }
 
-/// A file presenter, as others see it.
+/// A file presenter, as other processes see it.
 package struct PresenterDescription: Sendable, Equatable {
     package let holder: FileHolder
-    /// The versions of the model that it can open, each by its name, an identifier or its checksum; nil: it didn't say.
+    /// The model versions that the presenter can open, each by its name, an identifier or its checksum; nil if it
+    /// doesn't restrict them.
     package let versions: Set<String>?
 }
 
-/// Where file presenters are known. In the agent it holds those of all processes; in an app it speaks to the agent, or
-/// knows the process's own where there is none.
+/// The known file presenters. In the agent it holds those of all processes. In an app it talks to the agent or, without
+/// one, holds the process's own.
 package protocol PresenterRegistry: AnyObject, Sendable {
-    /// `receive` gets what the presenter is asked and told, in order, on any thread, and must return at once.
+    /// Adds a presenter. The registry calls `receive` with each request and notification, in order, on any thread;
+    /// `receive` must return at once.
     func add(
         _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>?,
         receive: @escaping @Sendable (PresenterMessage) -> Void
     ) throws -> PresenterAdmission
     func remove(_ presenter: UInt64)
-    /// Those who present the item, as far as they are known here.
+    /// Returns the known presenters of the item.
     func presenters(of item: ClaimedItem) -> [PresenterDescription]
 
-    /// False when that was not asked of it, or is no longer.
+    /// Delivers a presenter's answer. Returns false if the request is not pending.
     @discardableResult
     func answer(_ presenter: UInt64, claim: UInt64, _ request: PresenterRequest, failure: String?) -> Bool
 
-    /// Asks the presenters concerned. `settled` is called at most once, on any thread. Each claim wants one `end`.
+    /// Begins a claim: asks the presenters of its items, except `excluded`. Calls `settled` at most once, on any
+    /// thread. Returns the claim's number; the caller must call `end` with it exactly once.
     func begin(
-        _ intents: [ClaimIntent], own: UInt64?, deadline: Duration,
+        _ intents: [ClaimIntent], excluding excluded: UInt64?, deadline: Duration,
         settled: @escaping @Sendable (ClaimSettlement) -> Void
     ) throws -> UInt64
-    /// Those who have not answered.
+    /// Returns the presenters that have not answered.
     func unanswered(_ claim: UInt64) -> [FileHolder]
-    /// Why nothing was heard of the claim's presenters: a sentence; nil where it is they who are waited for.
-    func silence(of claim: UInt64) -> String?
-    /// A presenter that was first heard of while the claim waited for locks can't let go.
-    func objection(to claim: UInt64) -> ClaimSettlement?
-    /// The claim waits for nothing any more.
-    func entered(_ claim: UInt64)
-    /// How long the registry itself may take to answer, however short a claim's deadline is.
-    var answerTime: Duration { get }
+    /// Returns one sentence on why nothing was received about the claim's presenters, or nil if the presenters
+    /// themselves are being waited for.
+    func unresponsiveReason(for claim: UInt64) -> String?
+    /// Returns the refusal of a presenter that became known while the claim waited for locks, or nil if there is none.
+    func lateRefusal(of claim: UInt64) -> ClaimSettlement?
+    /// Reports that the claim has acquired its items and waits for nothing more.
+    func didAcquire(_ claim: UInt64)
+    /// The time that the registry itself may take to answer, even if a claim's deadline is shorter.
+    var responseTime: Duration { get }
     func end(_ claim: UInt64, _ outcome: ClaimState.Outcome)
 }
 
 extension PresenterRegistry {
-    package func silence(of claim: UInt64) -> String? { nil }
-    package func objection(to claim: UInt64) -> ClaimSettlement? { nil }
-    package func entered(_ claim: UInt64) {}
-    package var answerTime: Duration { .zero }
+    package func unresponsiveReason(for claim: UInt64) -> String? { nil }
+    package func lateRefusal(of claim: UInt64) -> ClaimSettlement? { nil }
+    package func didAcquire(_ claim: UInt64) {}
+    package var responseTime: Duration { .zero }
 }
 
-/// The presenters of one process, or, in the agent, of all those that are connected.
+/// The presenters of one process or, in the agent, of all connected processes.
 package final class InProcessRegistry: PresenterRegistry {
     private struct State {
-        var board = ClaimState()
+        var claimState = ClaimState()
         var receivers: [UInt64: @Sendable (PresenterMessage) -> Void] = [:]
         var versions: [UInt64: Set<String>] = [:]
-        var claimants: [UInt64: @Sendable (ClaimSettlement) -> Void] = [:]
-        var next: UInt64 = 1
+        var settlementHandlers: [UInt64: @Sendable (ClaimSettlement) -> Void] = [:]
+        var nextNumber: UInt64 = 1
 
         mutating func number() -> UInt64 {
-            defer { next += 1 }
-            return next
+            defer { nextNumber += 1 }
+            return nextNumber
         }
 
-        /// Under the lock, so that nobody is told things in another order; receivers return at once.
+        /// Runs under the lock, so that all receivers get messages in the same order. Receivers return at once.
         mutating func perform(_ actions: [ClaimState.Action]) {
             for action in actions {
                 switch action {
-                case .ask(let presenter, let claim, let request):
+                case .request(let presenter, let claim, let request):
                     receivers[presenter]?(.request(claim: claim, request))
-                case .tell(let presenter, let claim, let notice):
+                case .notify(let presenter, let claim, let notice):
                     receivers[presenter]?(.notice(claim: claim, notice))
                 case .settled(let claim, let refusal):
-                    claimants.removeValue(forKey: claim)?(refusal.map { .refused($0) } ?? .granted)
+                    settlementHandlers.removeValue(forKey: claim)?(refusal.map { .refused($0) } ?? .granted)
                 }
             }
         }
@@ -134,20 +139,20 @@ package final class InProcessRegistry: PresenterRegistry {
         add(item, holder, versions: versions, receive: receive, announce: { _, _ in })
     }
 
-    /// `announce` is called with the result before anything is received.
+    /// Adds a presenter. Calls `announce` with the result before `receive` gets anything.
     @discardableResult
     package func add(
         _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>? = nil,
         receive: @escaping @Sendable (PresenterMessage) -> Void,
-        announce: (_ presenter: UInt64, _ waitsFor: [UInt64]) -> Void
+        announce: (_ presenter: UInt64, _ pendingClaims: [UInt64]) -> Void
     ) -> PresenterAdmission {
         state.withLock { state in
             let number = state.number()
             state.receivers[number] = receive
             state.versions[number] = versions
-            let waitsFor = state.board.add(number, item, holder)
-            announce(number, waitsFor)
-            return PresenterAdmission(presenter: number, waitsFor: waitsFor, registration: .registered)
+            let pendingClaims = state.claimState.add(number, presenting: item, holder: holder)
+            announce(number, pendingClaims)
+            return PresenterAdmission(presenter: number, pendingClaims: pendingClaims, registration: .registered)
         }
     }
 
@@ -155,32 +160,32 @@ package final class InProcessRegistry: PresenterRegistry {
         state.withLock { state in
             state.receivers[presenter] = nil
             state.versions[presenter] = nil
-            state.perform(state.board.remove(presenter))
+            state.perform(state.claimState.remove(presenter))
         }
     }
 
-    /// It presents another item from now on.
+    /// Changes the item that the presenter presents.
     package func move(_ presenter: UInt64, to item: ClaimedItem) {
-        state.withLock { $0.board.move(presenter, to: item) }
+        state.withLock { $0.claimState.move(presenter, to: item) }
     }
 
-    package func item(of presenter: UInt64) -> ClaimedItem? { state.withLock { $0.board.item(of: presenter) } }
+    package func item(of presenter: UInt64) -> ClaimedItem? { state.withLock { $0.claimState.item(of: presenter) } }
 
     package func holders(presenting item: ClaimedItem) -> [FileHolder] {
-        state.withLock { $0.board.holders(presenting: item) }
+        state.withLock { $0.claimState.holders(presenting: item) }
     }
 
     package func presenters(of item: ClaimedItem) -> [PresenterDescription] {
         state.withLock { state in
-            state.board.presenters(of: item).map {
+            state.claimState.presenters(of: item).map {
                 PresenterDescription(holder: $0.holder, versions: state.versions[$0.number])
             }
         }
     }
 
-    /// What the presenter owes for the claim now; nil when nothing.
-    package func owed(_ presenter: UInt64, claim: UInt64) -> PresenterRequest? {
-        state.withLock { $0.board.owed(presenter, claim) }
+    /// Returns the presenter's pending request for the claim, or nil if there is none.
+    package func pendingRequest(of presenter: UInt64, for claim: UInt64) -> PresenterRequest? {
+        state.withLock { $0.claimState.pendingRequest(of: presenter, for: claim) }
     }
 
     @discardableResult
@@ -188,8 +193,8 @@ package final class InProcessRegistry: PresenterRegistry {
         _ presenter: UInt64, claim: UInt64, _ request: PresenterRequest, failure: String?
     ) -> Bool {
         state.withLock { state in
-            do throws(ClaimState.NotAsked) {
-                state.perform(try state.board.answer(presenter, claim, request, failure: failure))
+            do throws(ClaimState.UnexpectedAnswer) {
+                state.perform(try state.claimState.answer(presenter, claim: claim, request, failure: failure))
                 return true
             } catch {
                 return false
@@ -198,33 +203,33 @@ package final class InProcessRegistry: PresenterRegistry {
     }
 
     package func begin(
-        _ intents: [ClaimIntent], own: UInt64?, deadline: Duration,
+        _ intents: [ClaimIntent], excluding excluded: UInt64?, deadline: Duration,
         settled: @escaping @Sendable (ClaimSettlement) -> Void
     ) -> UInt64 {
-        begin(intents, own: own, announce: { _ in }, settled: { settled($1) })
+        begin(intents, excluding: excluded, announce: { _ in }, settled: { settled($1) })
     }
 
-    /// `announce` is called with the claim's number before anybody is asked.
+    /// Begins a claim. Calls `announce` with the claim's number before any presenter is asked.
     @discardableResult
     package func begin(
-        _ intents: [ClaimIntent], own: UInt64?, announce: (UInt64) -> Void,
+        _ intents: [ClaimIntent], excluding excluded: UInt64?, announce: (UInt64) -> Void,
         settled: @escaping @Sendable (UInt64, ClaimSettlement) -> Void
     ) -> UInt64 {
         state.withLock { state in
             let number = state.number()
             announce(number)
-            state.claimants[number] = { settled(number, $0) }
-            state.perform(state.board.begin(number, intents, own: own))
+            state.settlementHandlers[number] = { settled(number, $0) }
+            state.perform(state.claimState.begin(number, intents, excluding: excluded))
             return number
         }
     }
 
-    package func unanswered(_ claim: UInt64) -> [FileHolder] { state.withLock { $0.board.unanswered(claim) } }
+    package func unanswered(_ claim: UInt64) -> [FileHolder] { state.withLock { $0.claimState.unanswered(claim) } }
 
     package func end(_ claim: UInt64, _ outcome: ClaimState.Outcome) {
         state.withLock { state in
-            state.claimants[claim] = nil
-            state.perform(state.board.end(claim, outcome))
+            state.settlementHandlers[claim] = nil
+            state.perform(state.claimState.end(claim, outcome))
         }
     }
 }

@@ -3,7 +3,7 @@ import GroupContainers
 import LinuxSystem
 import Synchronization
 
-/// A file presenter and its registration: carries messages to it, one after another, and its answers back.
+/// A file presenter with its registration. Delivers messages to the presenter one at a time, and returns its answers.
 package final class RegisteredPresenter: Sendable {
     private let presenter: any FilePresenter
     private let container: GroupContainer
@@ -14,56 +14,57 @@ package final class RegisteredPresenter: Sendable {
     private let state: Mutex<State>
 
     private struct State {
-        /// As the presenter was told.
+        /// The item, as the presenter last learned.
         var item: ClaimedItem
-        /// Where it was moved last.
+        /// The item's latest location, if it has moved.
         var movedItem: ClaimedItem?
         var number: UInt64?
-        var registration = FilePresenterRegistration.waiting(reason: "it is being registered")
+        var registration = FilePresenterRegistration.waiting(reason: "registration is in progress")
         var isRegistering = true
-        /// Ends when the last message was handled.
+        /// Handles the messages. Ends after the last one.
         var worker: Task<Void, Never>?
-        var hasLeft = false
-        /// Claims for which it was asked something and has not answered, whatever it does now.
+        var isUnregistered = false
+        /// The claims whose requests the presenter has not answered, including those that it hasn't started on.
         var unanswered: Set<UInt64> = []
-        /// What it is being asked, and for which claim.
-        var asked: (claim: UInt64, task: Task<Reacquirer?, any Error>)?
-        /// Claims that are over, which it has still to be told.
-        var over: Set<UInt64> = []
-        /// Claims that began before it was registered.
-        var waitsFor: Set<UInt64> = []
-        /// Those who wait until it is ready, by number, so that one can give up.
-        var waiting: [UInt64: CheckedContinuation<Void, any Error>] = [:]
-        var next: UInt64 = 0
+        /// The request that the presenter is carrying out, and its claim.
+        var current: (claim: UInt64, task: Task<Reacquirer?, any Error>)?
+        /// Claims that have ended and of which the presenter has not been notified yet.
+        var endedClaims: Set<UInt64> = []
+        /// Claims that began before the presenter was registered.
+        var earlierClaims: Set<UInt64> = []
+        /// The callers of `waitUntilReady`, by number, so that each can be cancelled.
+        var waiters: [UInt64: CheckedContinuation<Void, any Error>] = [:]
+        var nextWaiter: UInt64 = 0
 
-        var isReady: Bool { !isRegistering && (hasLeft || waitsFor.isEmpty) }
+        var isReady: Bool { !isRegistering && (isUnregistered || earlierClaims.isEmpty) }
 
-        mutating func takeWaiting() -> [CheckedContinuation<Void, any Error>] {
+        mutating func removeReadyWaiters() -> [CheckedContinuation<Void, any Error>] {
             guard isReady else { return [] }
-            defer { waiting = [:] }
-            return Array(waiting.values)
+            defer { waiters = [:] }
+            return Array(waiters.values)
         }
     }
 
     package var number: UInt64? { state.withLock { $0.number } }
-    /// Somebody waits for its answer: its own coordinated accesses go before those in the line. Whoever waits got there
-    /// first, and the presenter may not come to answer before the access that it makes in what it does now.
-    package var isAwaited: Bool { state.withLock { !$0.unanswered.isEmpty } }
+    /// True while a claim waits for the presenter's answer. The presenter's own coordinated accesses then bypass the
+    /// queue: the waiting claim is ahead in it, and the presenter may be unable to answer before the access that it
+    /// makes in its current method.
+    package var owesAnswer: Bool { state.withLock { !$0.unanswered.isEmpty } }
     package var item: ClaimedItem { state.withLock { $0.item } }
-    /// Where the item is, though the presenter may still have to be told.
+    /// The item's current location, even if the presenter hasn't been notified of it yet.
     package var latestItem: ClaimedItem { state.withLock { $0.movedItem ?? $0.item } }
     package var registration: FilePresenterRegistration { state.withLock { $0.registration } }
 
-    package func isSeat(of other: any FilePresenter) -> Bool { presenter === other }
+    package func isRegistration(of other: any FilePresenter) -> Bool { presenter === other }
 
-    /// What all coordinators of a presenter have as their purpose, unless they are given another one.
+    /// Returns the purpose that all coordinators of a presenter share unless one is set.
     package static func purpose(of presenter: any FilePresenter) -> String {
         "presenter-\(ProcessIdentity.current.pid)-\(process)-\(UInt(bitPattern: ObjectIdentifier(presenter).hashValue))"
     }
 
     private static let process = String(UInt64.random(in: 0...UInt64.max), radix: 36)
 
-    /// `previous`: the presenter's last seat, whose messages go first.
+    /// Creates a registration. The messages of `previous`, the presenter's last registration, are handled first.
     init(
         _ presenter: any FilePresenter, _ item: ClaimedItem, in container: GroupContainer,
         registry: any PresenterRegistry, after previous: RegisteredPresenter? = nil
@@ -76,79 +77,79 @@ package final class RegisteredPresenter: Sendable {
         (stream, messages) = AsyncStream<PresenterMessage>.makeStream()
     }
 
-    /// What the presenter has let go of, for which claims, and how it takes it back.
-    private struct Given {
+    /// The claims for which the presenter has relinquished its item, and the closures that reacquire it.
+    private struct RelinquishedItem {
         var claims: [UInt64: PresenterRequest.Accessor] = [:]
         var reacquirers: [Reacquirer] = []
 
-        /// Letting go for a writer is enough for all.
+        /// Returns true if the presenter need not be asked: relinquishing to a writer covers readers too.
         func covers(_ accessor: PresenterRequest.Accessor) -> Bool {
             claims.values.contains { $0 == .writer || $0 == accessor }
         }
     }
 
-    // MARK: Coming and going
+    // MARK: Registration
 
-    /// Registers it, on a thread that may block. Throws what the registry throws.
+    /// Adds the presenter to the registry. Must run on a thread that may block. Throws what the registry throws.
     func register() throws {
         do {
-            let added = try registry.add(
+            let admission = try registry.add(
                 item, ProcessIdentity.current.holder, versions: presenter.openableModelVersions
             ) { [weak self] in self?.receive($0) }
-            let (waiting, hasLeft) = state.withLock { state in
-                state.number = added.presenter
-                state.registration = added.registration
-                state.waitsFor = Set(added.waitsFor).subtracting(state.over)
+            let (waiters, isUnregistered) = state.withLock { state in
+                state.number = admission.presenter
+                state.registration = admission.registration
+                state.earlierClaims = Set(admission.pendingClaims).subtracting(state.endedClaims)
                 state.isRegistering = false
-                // Not before: what comes is answered with the number.
-                state.worker = Task { await self.work() }
-                return (state.takeWaiting(), state.hasLeft)
+                // Not before: answers need the number.
+                state.worker = Task { await self.handleMessages() }
+                return (state.removeReadyWaiters(), state.isUnregistered)
             }
-            if hasLeft { registry.remove(added.presenter) }
-            for continuation in waiting { continuation.resume() }
+            if isUnregistered { registry.remove(admission.presenter) }
+            for continuation in waiters { continuation.resume() }
         } catch {
-            leave()
+            unregister()
             throw error
         }
     }
 
-    /// Returns when no claim that began before it was registered is under way any more. Throws `CancellationError`.
-    func untilReady() async throws {
+    /// Returns when all claims that began before the registration have ended. Throws `CancellationError`.
+    func waitUntilReady() async throws {
         let number = state.withLock { state in
-            defer { state.next += 1 }
-            return state.next
+            defer { state.nextWaiter += 1 }
+            return state.nextWaiter
         }
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 let result = state.withLock { state -> Result<Void, any Error>? in
                     if state.isReady { return .success(()) }
                     if Task.isCancelled { return .failure(CancellationError()) }
-                    state.waiting[number] = continuation
+                    state.waiters[number] = continuation
                     return nil
                 }
                 if let result { continuation.resume(with: result) }
             }
         } onCancel: {
-            state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(throwing: CancellationError())
+            state.withLock { $0.waiters.removeValue(forKey: number) }?.resume(throwing: CancellationError())
         }
     }
 
-    /// It is asked and told nothing more; what it is being asked goes on.
-    func leave() {
-        let (number, waiting) = state.withLock { state in
-            state.hasLeft = true
-            defer { state.waiting = [:] }
-            return (state.number, state.waiting.values)
+    /// Ends the registration. The presenter gets no further messages; a request in progress continues.
+    func unregister() {
+        let (number, waiters) = state.withLock { state in
+            state.isUnregistered = true
+            defer { state.waiters = [:] }
+            return (state.number, state.waiters.values)
         }
         if let number { registry.remove(number) }
         messages.finish()
-        for continuation in waiting { continuation.resume() }
+        for continuation in waiters { continuation.resume() }
     }
 
-    func untilFinished() async { await state.withLock { $0.worker }?.value }
+    func waitUntilFinished() async { await state.withLock { $0.worker }?.value }
 
-    /// The presenter has moved its item itself, or others', and isn't told.
-    func follow(_ moves: [ClaimState.Outcome.Move]) {
+    /// Applies moves that the presenter made itself, and of which it isn't notified.
+    func apply(_ moves: [ClaimState.Outcome.Move]) {
         state.withLock { state in
             for move in moves {
                 guard let new = move.destination(of: state.movedItem ?? state.item) else { continue }
@@ -159,49 +160,49 @@ package final class RegisteredPresenter: Sendable {
 
     // MARK: Messages
 
-    private func work() async {
-        await previous?.untilFinished()
-        var given = Given()
-        for await message in stream { await handle(message, &given) }
+    private func handleMessages() async {
+        await previous?.waitUntilFinished()
+        var relinquished = RelinquishedItem()
+        for await message in stream { await handle(message, &relinquished) }
         state.withLock { $0.worker = nil }
     }
 
-    /// On any thread, in order. Who gave up is heard of at once: what the presenter does for that claim is cancelled.
+    /// Receives a message, on any thread, in order. If its claim has ended, cancels the request in progress at once.
     private func receive(_ message: PresenterMessage) {
         if case .request(let claim, _) = message { state.withLock { _ = $0.unanswered.insert(claim) } }
         if case .notice(let claim, .reacquire) = message {
-            let (task, waiting) = state.withLock { state in
-                state.over.insert(claim)
+            let (task, waiters) = state.withLock { state in
+                state.endedClaims.insert(claim)
                 state.unanswered.remove(claim)
-                state.waitsFor.remove(claim)
-                return (state.asked?.claim == claim ? state.asked?.task : nil, state.takeWaiting())
+                state.earlierClaims.remove(claim)
+                return (state.current?.claim == claim ? state.current?.task : nil, state.removeReadyWaiters())
             }
-            // Not here: registries call this under a lock, and what the presenter does about it is its own business.
+            // Not inline: registries call this under a lock, and a cancellation handler runs the presenter's code.
             if let task { Task { task.cancel() } }
-            for continuation in waiting { continuation.resume() }
+            for continuation in waiters { continuation.resume() }
         }
-        // Whoever opens the item next opens it there, whatever the presenter is being told now.
+        // The next open must use the new location, even before the presenter is notified.
         if case .notice(_, .didMove(let new, nil)) = message { state.withLock { $0.movedItem = new } }
         messages.yield(message)
     }
 
-    private func handle(_ message: PresenterMessage, _ given: inout Given) async {
+    private func handle(_ message: PresenterMessage, _ relinquished: inout RelinquishedItem) async {
         switch message {
         case .request(let claim, let request):
-            await answer(request, claim, &given)
-        case .notice(let claim, .reacquire): await reacquire(claim, &given)
+            await answer(request, for: claim, &relinquished)
+        case .notice(let claim, .reacquire): await reacquire(claim, &relinquished)
         case .notice(_, let notice):
-            if !state.withLock({ $0.hasLeft }) { await tell(notice) }
+            if !state.withLock({ $0.isUnregistered }) { await notify(notice) }
         case .registration(let registration):
-            let isNew = state.withLock { state in
+            let hasChanged = state.withLock { state in
                 defer { state.registration = registration }
-                return state.registration != registration && !state.hasLeft
+                return state.registration != registration && !state.isUnregistered
             }
-            if isNew { await presenter.presentedItemRegistrationDidChange(to: registration) }
+            if hasChanged { await presenter.presentedItemRegistrationDidChange(to: registration) }
         }
     }
 
-    private func tell(_ notice: PresenterNotice) async {
+    private func notify(_ notice: PresenterNotice) async {
         switch notice {
         case .reacquire: break
         case .didChange(nil): await presenter.presentedItemDidChange()
@@ -214,26 +215,26 @@ package final class RegisteredPresenter: Sendable {
         }
     }
 
-    private func answer(_ request: PresenterRequest, _ claim: UInt64, _ given: inout Given) async {
-        let isCovered = if case .relinquish(let accessor) = request { given.covers(accessor) } else { false }
+    private func answer(_ request: PresenterRequest, for claim: UInt64, _ relinquished: inout RelinquishedItem) async {
+        let isCovered = if case .relinquish(let accessor) = request { relinquished.covers(accessor) } else { false }
         let task = state.withLock { state -> Task<Reacquirer?, any Error>? in
-            guard !state.hasLeft else { return nil }
+            guard !state.isUnregistered else { return nil }
             let task = Task { isCovered ? nil : try await self.perform(request) }
-            state.asked = (claim, task)
-            // Whoever asked gave up before it was heard of.
-            if state.over.contains(claim) { task.cancel() }
+            state.current = (claim, task)
+            // The claim ended before the presenter got to this request.
+            if state.endedClaims.contains(claim) { task.cancel() }
             return task
         }
         guard let task else { return }
         var failure: String?
         do {
-            if let reacquirer = try await task.value { given.reacquirers.append(reacquirer) }
-            if case .relinquish(let accessor) = request { given.claims[claim] = accessor }
+            if let reacquirer = try await task.value { relinquished.reacquirers.append(reacquirer) }
+            if case .relinquish(let accessor) = request { relinquished.claims[claim] = accessor }
         } catch {
             failure = "\(error)"
         }
         state.withLock { state in
-            state.asked = nil
+            state.current = nil
             state.unanswered.remove(claim)
         }
         if let number { registry.answer(number, claim: claim, request, failure: failure) }
@@ -251,13 +252,13 @@ package final class RegisteredPresenter: Sendable {
         return nil
     }
 
-    /// Only the last claim's end is the time to take the item again.
-    private func reacquire(_ claim: UInt64, _ given: inout Given) async {
-        given.claims[claim] = nil
-        if given.claims.isEmpty {
-            for reacquirer in given.reacquirers.reversed() { await reacquirer() }
-            given.reacquirers = []
+    /// Reacquires the item when the last of its claims has ended.
+    private func reacquire(_ claim: UInt64, _ relinquished: inout RelinquishedItem) async {
+        relinquished.claims[claim] = nil
+        if relinquished.claims.isEmpty {
+            for reacquirer in relinquished.reacquirers.reversed() { await reacquirer() }
+            relinquished.reacquirers = []
         }
-        state.withLock { _ = $0.over.remove(claim) }
+        state.withLock { _ = $0.endedClaims.remove(claim) }
     }
 }

@@ -6,14 +6,14 @@ import Synchronization
 /// The presenters of this process in one group container, and the registry that knows them.
 package final class RegisteredPresenters: Sendable {
     package let registry: any PresenterRegistry
-    /// The accesses that coordinators have been granted.
+    /// The accesses that this process's coordinators have been granted.
     let accesses = ActiveAccesses()
     private let state = Mutex(State())
 
     private struct State {
-        var seats: [RegisteredPresenter] = []
-        /// Those that still carry out what they were asked.
-        var leaving: [RegisteredPresenter] = []
+        var registered: [RegisteredPresenter] = []
+        /// Ended registrations whose presenters still carry out a request.
+        var finishing: [RegisteredPresenter] = []
     }
 
     package init(registry: any PresenterRegistry) { self.registry = registry }
@@ -21,26 +21,27 @@ package final class RegisteredPresenters: Sendable {
     package func add(_ presenter: any FilePresenter, in container: GroupContainer) async throws -> RegisteredPresenter {
         guard let url = presenter.presentedItemURL else {
             throw FileCoordinationError(
-                .outsideContainer, "the presenter presents nothing", remedy: "return a URL from presentedItemURL")
+                .outsideContainer, "the presenter has no presentedItemURL", remedy: "return a URL from presentedItemURL"
+            )
         }
         do {
             let item = try container.item(at: url)
-            let (seat, isNew) = seat(for: presenter, item, container)
+            let (registration, isNew) = registration(for: presenter, item, container)
             if isNew {
                 do {
-                    try await SystemThread.run(name: "gs-present") { try seat.register() }
+                    try await SystemThread.run(name: "gs-present") { try registration.register() }
                 } catch {
                     remove(presenter)
                     throw error
                 }
             }
             do {
-                try await seat.untilReady()
+                try await registration.waitUntilReady()
             } catch {
                 if isNew { remove(presenter) }
                 throw error
             }
-            return seat
+            return registration
         } catch let error as CancellationError {
             throw error
         } catch {
@@ -48,106 +49,108 @@ package final class RegisteredPresenters: Sendable {
         }
     }
 
-    /// A presenter has one seat: it would be called twice at once otherwise.
-    private func seat(
+    /// Returns the presenter's registration, creating it if needed. A presenter never has two: its methods could be
+    /// called concurrently.
+    private func registration(
         for presenter: any FilePresenter, _ item: ClaimedItem, _ container: GroupContainer
     ) -> (RegisteredPresenter, isNew: Bool) {
-        let (seat, isNew, former) = state.withLock { state in
-            let former = state.seats.first { $0.isSeat(of: presenter) }
+        let (registration, isNew, former) = state.withLock { state in
+            let former = state.registered.first { $0.isRegistration(of: presenter) }
             if let former, former.item == item { return (former, false, RegisteredPresenter?.none) }
-            state.seats.removeAll { $0.isSeat(of: presenter) }
-            if let former { state.leaving.append(former) }
-            let seat = RegisteredPresenter(
+            state.registered.removeAll { $0.isRegistration(of: presenter) }
+            if let former { state.finishing.append(former) }
+            let registration = RegisteredPresenter(
                 presenter, item, in: container, registry: registry,
-                after: state.leaving.last { $0.isSeat(of: presenter) })
-            state.seats.append(seat)
-            return (seat, true, former)
+                after: state.finishing.last { $0.isRegistration(of: presenter) })
+            state.registered.append(registration)
+            return (registration, true, former)
         }
         former.map(dismiss)
-        return (seat, isNew)
+        return (registration, isNew)
     }
 
     package func remove(_ presenter: any FilePresenter) {
         let found = state.withLock { state in
-            let found = state.seats.filter { $0.isSeat(of: presenter) }
-            state.seats.removeAll { $0.isSeat(of: presenter) }
-            state.leaving += found
+            let found = state.registered.filter { $0.isRegistration(of: presenter) }
+            state.registered.removeAll { $0.isRegistration(of: presenter) }
+            state.finishing += found
             return found
         }
-        for seat in found { dismiss(seat) }
+        for registration in found { dismiss(registration) }
     }
 
-    private func dismiss(_ seat: RegisteredPresenter) {
-        seat.leave()
+    private func dismiss(_ registration: RegisteredPresenter) {
+        registration.unregister()
         Task { [weak self] in
-            await seat.untilFinished()
-            self?.state.withLock { $0.leaving.removeAll { $0 === seat } }
+            await registration.waitUntilFinished()
+            self?.state.withLock { $0.finishing.removeAll { $0 === registration } }
         }
     }
 
-    package func seat(of presenter: any FilePresenter) -> RegisteredPresenter? {
-        state.withLock { $0.seats.first { $0.isSeat(of: presenter) } }
+    package func registration(of presenter: any FilePresenter) -> RegisteredPresenter? {
+        state.withLock { $0.registered.first { $0.isRegistration(of: presenter) } }
     }
 
-    private var isEmpty: Bool { state.withLock { $0.seats.isEmpty && $0.leaving.isEmpty } }
+    private var isEmpty: Bool { state.withLock { $0.registered.isEmpty && $0.finishing.isEmpty } }
 }
 
-// MARK: - One for each group container
+// MARK: - Shared by the process
 
 extension RegisteredPresenters {
-    /// Where registries of group containers come from; `GroupStore` puts in one that speaks to the agent.
+    /// Creates the registry of a group container. `GroupStore` installs one that talks to the agent.
     package static let makeRegistry = Mutex<@Sendable (GroupContainer) -> any PresenterRegistry>({ _ in
         InProcessRegistry()
     })
-    private static let known = Mutex<[Place: KnownPresenter]>([:])
+    private static let entries = Mutex<[Key: Entry]>([:])
 
-    private struct KnownPresenter {
+    private struct Entry {
         let container: GroupContainer
-        let seats: RegisteredPresenters
+        let presenters: RegisteredPresenters
 
-        /// Its directory was removed or replaced, and nobody presents anything in it: its connection to the agent would
-        /// be kept for nobody.
+        /// True if the directory was removed or replaced and has no presenters left: its connection to the agent would
+        /// serve nobody.
         var isObsolete: Bool {
-            seats.isEmpty
+            presenters.isEmpty
                 && FileStatus(following: container.directory.path)?.identity != container.directory.identity
         }
     }
 
-    /// Several directories may go by one identifier, and one by several.
-    private struct Place: Hashable {
+    /// Several directories may share an identifier, and one may have several.
+    private struct Key: Hashable {
         let name: String
         let directory: FileIdentity
     }
 
-    /// One for each group container in the process: whoever presents and whoever coordinates must meet.
-    package static func process(_ container: GroupContainer) -> RegisteredPresenters {
-        let place = Place(name: container.name, directory: container.directory.identity)
-        let (seats, obsolete) = known.withLock { known -> (RegisteredPresenters, [KnownPresenter]) in
-            if let found = known[place] { return (found.seats, []) }
-            let obsolete = known.filter { $0.value.isObsolete }
-            for place in obsolete.keys { known[place] = nil }
+    /// Returns the presenters of a group container in this process. All presenters and coordinators of the container
+    /// share this value.
+    package static func shared(in container: GroupContainer) -> RegisteredPresenters {
+        let key = Key(name: container.name, directory: container.directory.identity)
+        let (presenters, obsolete) = entries.withLock { entries -> (RegisteredPresenters, [Entry]) in
+            if let found = entries[key] { return (found.presenters, []) }
+            let obsolete = entries.filter { $0.value.isObsolete }
+            for key in obsolete.keys { entries[key] = nil }
             let made = RegisteredPresenters(registry: makeRegistry.withLock { $0 }(container))
-            known[place] = KnownPresenter(container: container, seats: made)
+            entries[key] = Entry(container: container, presenters: made)
             return (made, Array(obsolete.values))
         }
-        // Let go of outside the lock: what ends with them is no business of those who wait for it.
+        // Released outside the lock: their deinitializers must not delay other callers.
         withExtendedLifetime(obsolete) {}
-        return seats
+        return presenters
     }
 }
 
-/// How many accesses of each purpose are under way in this process.
+/// The number of accesses in progress in this process, by purpose.
 final class ActiveAccesses: Sendable {
     private let counts = Mutex<[String: Int]>([:])
 
-    func began(_ purpose: String) { counts.withLock { $0[purpose, default: 0] += 1 } }
+    func begin(_ purpose: String) { counts.withLock { $0[purpose, default: 0] += 1 } }
 
-    func ended(_ purpose: String) {
+    func end(_ purpose: String) {
         counts.withLock { counts in
             let left = counts[purpose, default: 1] - 1
             counts[purpose] = left == 0 ? nil : left
         }
     }
 
-    func has(_ purpose: String) -> Bool { counts.withLock { $0[purpose] != nil } }
+    func contains(_ purpose: String) -> Bool { counts.withLock { $0[purpose] != nil } }
 }

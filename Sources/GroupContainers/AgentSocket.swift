@@ -1,8 +1,8 @@
 import SystemPackage
 
-/// Where the agent listens: `$GROUPSTORE_SOCKET`, else `groupstore/agent.sock` under `$XDG_RUNTIME_DIR`.
+/// The path of the agent's socket: `$GROUPSTORE_SOCKET`, else `groupstore/agent.sock` under `$XDG_RUNTIME_DIR`.
 package enum AgentSocket {
-    /// Nil when neither variable holds an absolute path.
+    /// Returns the socket's path, or nil if neither variable holds an absolute path.
     package static func path(environment: [String: String]) -> FilePath? {
         func absolute(_ variable: String) -> FilePath? {
             environment[variable].flatMap { $0.hasPrefix("/") ? FilePath($0) : nil }

@@ -2,18 +2,28 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// A group's directory on this machine, and `.groupstore` in it, where everything of ours is kept:
+/// A group's directory on this machine, shared by the apps of the group.
 ///
-///     .groupstore/lock          held by whoever moves a store (an open-file-description lock)
-///     .groupstore/journal.json  the transfer under way; gone when it is over
-///     .groupstore/postponed/    journals of transfers that can't be brought to their end now
-///     .groupstore/receipts/     one file a relocation done
-///     .groupstore/staging/      copies not yet published
-///     .groupstore/archive/      sets put aside, each in a directory with an `about.json`
-///     .groupstore/claims/       a lock file an item that was ever claimed, and who holds claims now
+/// Apps create a container from the group's identifier, with `init(identifier:)` of the module `GroupStore`, and pass
+/// it to a `FileCoordinator`:
+///
+///     let container = try GroupContainer(identifier: "group.com.example.notes")
+///     let coordinator = FileCoordinator(in: container)
+///
+/// - Important: The subdirectory `.groupstore` holds the package's own records and locks. Don't change or remove
+///   anything in it:
+///
+///     .groupstore/lock          locked by the process that moves a store (an open-file-description lock)
+///     .groupstore/journal.json  the transfer in progress; removed when it is complete
+///     .groupstore/postponed/    journals of transfers that can't be completed at present
+///     .groupstore/receipts/     one file per completed relocation
+///     .groupstore/staging/      copies that are not yet published
+///     .groupstore/archive/      archived sets, each in a directory with an `about.json`
+///     .groupstore/claims/       one lock file per item that was ever claimed, and the holders of current claims
 public struct GroupContainer: Sendable {
     package let directory: Directory
-    /// Nil when it was named by its directory alone: an agent can't be asked about it then.
+    /// The group's identifier. It is nil if the container was named by its directory alone; an agent can't be asked
+    /// about such a container.
     package let identifier: GroupIdentifier?
 
     package static let bookkeepingName: FilePath.Component = ".groupstore"
@@ -30,50 +40,51 @@ public struct GroupContainer: Sendable {
         self.identifier = identifier
     }
 
-    /// Opens the directory, following symbolic links. Throws when it isn't there.
+    /// Opens the directory, following symbolic links. Throws `SystemError` if the directory doesn't exist.
     package init(_ path: FilePath, identifier: GroupIdentifier? = nil) throws(SystemError) {
         self.init(directory: try Directory(path), identifier: identifier)
     }
 
-    /// Whether that is a container's `.groupstore`, or below one; another directory of that name has no such lock.
+    /// Returns true if the path is a container's `.groupstore` or lies below one. Only a container's has the lock file;
+    /// another directory of that name has none.
     package static func isBookkeeping(_ path: FilePath) -> Bool {
-        var place = path
-        while let name = place.lastComponent {
-            if name == bookkeepingName, FileStatus(following: place.appending(lockName))?.kind == .regular {
+        var ancestor = path
+        while let name = ancestor.lastComponent {
+            if name == bookkeepingName, FileStatus(following: ancestor.appending(lockName))?.kind == .regular {
                 return true
             }
-            place.removeLastComponent()
+            ancestor.removeLastComponent()
         }
         return false
     }
 
-    /// `.groupstore`; nil when it was never made. A symbolic link in its place is an error.
+    /// Returns `.groupstore`, or nil if it was never created. Throws if a symbolic link stands in its place.
     package func existingBookkeeping() throws(SystemError) -> Directory? {
         guard try directory.status(Self.bookkeepingName) != nil else { return nil }
         return try directory.directory(Self.bookkeepingName)
     }
 
-    /// `.groupstore`, made where it is missing, never wider than the group's directory is.
+    /// Returns `.groupstore` and creates it if missing. Its mode grants no more than that of the group's directory.
     package func bookkeeping() throws(SystemError) -> Directory {
         try Self.child(Self.bookkeepingName, of: directory)
     }
 
-    /// The directory for staged copies of one transfer.
+    /// Returns the directory for the staged copies of one transfer and creates it if missing.
     package func staging(_ id: TransferIdentifier) throws(SystemError) -> Directory {
         try Self.child(id.component, of: Self.child(Self.stagingName, of: bookkeeping()))
     }
 
-    /// The same, where it is there; looking makes nothing.
+    /// Returns the same directory if it exists. Creates nothing.
     package func existingStaging(_ id: TransferIdentifier) throws(SystemError) -> Directory? {
         try existing(id, in: Self.stagingName)
     }
 
-    /// The directory that one archived set gets for itself.
+    /// Returns the directory of one archived set and creates it if missing.
     package func archive(_ id: TransferIdentifier) throws(SystemError) -> Directory {
         try Self.child(id.component, of: Self.child(Self.archiveName, of: bookkeeping()))
     }
 
-    /// The same, where it is there; looking makes nothing.
+    /// Returns the same directory if it exists. Creates nothing.
     package func existingArchive(_ id: TransferIdentifier) throws(SystemError) -> Directory? {
         try existing(id, in: Self.archiveName)
     }
@@ -86,15 +97,15 @@ public struct GroupContainer: Sendable {
         return try parent.status(id.component) == nil ? nil : try parent.directory(id.component)
     }
 
-    /// Where all archived sets are, or would be.
+    /// The directory of all archived sets; it may not exist.
     package var archivePath: FilePath { directory.path.appending([Self.bookkeepingName, Self.archiveName]) }
 
-    /// Where that archive is, or would be.
+    /// Returns the path of one archived set's directory; it may not exist.
     package func archivePath(_ id: TransferIdentifier) -> FilePath {
         directory.path.appending([Self.bookkeepingName, Self.archiveName, id.component])
     }
 
-    /// Removes what was staged for a transfer; nothing when nothing was.
+    /// Removes the staged copies of a transfer, if any.
     package func removeStaging(_ id: TransferIdentifier) throws(SystemError) {
         try remove(id, in: Self.stagingName)
     }
@@ -104,7 +115,8 @@ public struct GroupContainer: Sendable {
         try remove(id, in: Self.archiveName)
     }
 
-    /// Removes what is left of an archive when its set was taken back out: nothing while more than its note is there.
+    /// Removes the archive directory of a set that was restored from it. Does nothing if the directory holds more than
+    /// its note.
     package func removeEmptiedArchive(_ id: TransferIdentifier) throws(SystemError) {
         guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.archiveName) != nil
         else { return }
@@ -124,7 +136,7 @@ public struct GroupContainer: Sendable {
         try parent.synchronize()
     }
 
-    /// The directory `name`, made where it is missing with its parent's mode.
+    /// Returns the directory `name` in `parent`. If it is missing, creates it with its parent's mode.
     package static func child(
         _ name: FilePath.Component, of parent: Directory
     ) throws(SystemError) -> Directory {
@@ -132,12 +144,12 @@ public struct GroupContainer: Sendable {
             do throws(SystemError) {
                 let mode = try parent.status().permissions & 0o777
                 try parent.makeDirectory(name, mode: mode)
-                let made = try parent.directory(name)
-                // The umask must not shut out those whom the group directory lets in.
-                let given = try made.status().permissions
-                if given & mode != mode { try made.setPermissions(given | mode) }
-                // Whoever may write to the parent could have put another directory there meanwhile: a new one is empty.
-                if try made.names().isEmpty { parent.giveToOwner(made) }
+                let created = try parent.directory(name)
+                // The umask must not shut out users whom the group's directory admits.
+                let granted = try created.status().permissions
+                if granted & mode != mode { try created.setPermissions(granted | mode) }
+                // Anybody who may write to the parent could have replaced the new directory; a new one is empty.
+                if try created.names().isEmpty { parent.giveToOwner(created) }
                 try parent.synchronize()
             } catch {
                 if error.errno != .fileExists { throw error }
@@ -146,20 +158,20 @@ public struct GroupContainer: Sendable {
         return try parent.directory(name)
     }
 
-    /// The mode of the files we make: what the directory grants, less the right to execute.
+    /// The mode of the files that this package creates: the permissions of the directory without the right to execute.
     package static func fileMode(in directory: Directory) throws(SystemError) -> mode_t {
         try directory.status().permissions & 0o666
     }
 }
 
 extension GroupContainer {
-    /// The lock that whoever moves a store of this group holds; nil when somebody else does.
+    /// Acquires the lock for moving stores of this group. Returns nil if another process holds it.
     package func lock() throws(SystemError) -> OpenFileLock? {
         let bookkeeping = try bookkeeping()
         return try OpenFileLock(Self.lockName, in: bookkeeping, mode: Self.fileMode(in: bookkeeping))
     }
 
-    /// Who holds the lock, as its holder noted it; empty when unknown.
+    /// Returns the note that the lock's holder wrote into it, or an empty string if there is none.
     package func lockHolder() -> String {
         guard let bookkeeping = try? existingBookkeeping() else { return "" }
         return String(decoding: OpenFileLock.note(Self.lockName, in: bookkeeping), as: UTF8.self)

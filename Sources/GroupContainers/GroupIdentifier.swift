@@ -7,7 +7,8 @@ package struct GroupIdentifier: Hashable, Sendable, CustomStringConvertible {
     package let rawValue: String
     package var description: String { rawValue }
 
-    /// Nil unless it is one plain directory name: letters, digits, `.`, `-` and `_`, not beginning with a dot.
+    /// Returns nil unless `rawValue` is one plain directory name: letters, digits, `.`, `-` and `_`, at most 200 bytes,
+    /// not beginning with a dot.
     package init?(_ rawValue: String) {
         let allowed = rawValue.utf8.allSatisfy { byte in
             switch byte {
@@ -21,11 +22,11 @@ package struct GroupIdentifier: Hashable, Sendable, CustomStringConvertible {
         self.rawValue = rawValue
     }
 
-    /// Where the group's directory is when no configuration says otherwise: `$GROUPSTORE_CONTAINERS/ID`, else
+    /// Returns the group's directory for the case that no configuration names one: `$GROUPSTORE_CONTAINERS/ID`, else
     /// `app-groups/ID` under `$XDG_DATA_HOME` or `~/.local/share`.
     ///
-    /// Inside a Flatpak, which `$FLATPAK_ID` tells, `$XDG_DATA_HOME` is the app's own directory; the user's is
-    /// `$HOST_XDG_DATA_HOME`, which is set only when the user had set `$XDG_DATA_HOME` (Flatpak's common/flatpak-run.c,
+    /// Inside a Flatpak, where `$FLATPAK_ID` is set, `$XDG_DATA_HOME` is the app's own directory. The user's is
+    /// `$HOST_XDG_DATA_HOME`, which is set only if the user had set `$XDG_DATA_HOME` (Flatpak's common/flatpak-run.c,
     /// `flatpak_run_apply_env_appid`).
     package func defaultDirectory(environment: [String: String]) -> FilePath? {
         func directory(_ variable: String) -> FilePath? {

@@ -4,29 +4,29 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// Why the agent could not be asked, or what it answered.
+/// The reasons why a request to the agent failed.
 package enum AgentConnectionError: Error, Equatable {
-    /// Neither variable says where the socket is.
+    /// No environment variable names the socket.
     case noSocketPath
     case noAgent(FilePath, SystemError)
     /// The connection ended.
     case lost(FilePath)
     case timedOut(FilePath)
-    /// What came is not this protocol.
+    /// The peer doesn't speak this protocol.
     case notUnderstood(FilePath, String)
     case refused(WireError)
-    /// The process was told to end.
+    /// The process was asked to end.
     case interrupted
 
     package var message: String {
         switch self {
-        case .noSocketPath: "where the agent listens is not known: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set"
+        case .noSocketPath: "the agent's socket is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set"
         case .noAgent(let socket, let error): "no agent at \(PrintablePath(socket)): \(error.errno)"
         case .lost(let socket): "the agent at \(PrintablePath(socket)) ended the connection"
         case .timedOut(let socket): "the agent at \(PrintablePath(socket)) did not answer in time"
-        case .notUnderstood(let socket, let why): "what answers at \(PrintablePath(socket)) is no agent: \(why)"
+        case .notUnderstood(let socket, let why): "the program at \(PrintablePath(socket)) isn't an agent: \(why)"
         case .refused(let error): error.message
-        case .interrupted: "it was told to end"
+        case .interrupted: "interrupted"
         }
     }
 
@@ -36,28 +36,28 @@ package enum AgentConnectionError: Error, Equatable {
         case .noAgent(_, let error):
             error.errno == .permissionDenied
                 ? "the agent's owner can add this user to socket: allow" : "start one: groupstore agent"
-        case .lost: "look at the agent's log, or start it: groupstore agent"
-        case .timedOut: "is it stopped? look at its log"
-        case .notUnderstood: "check GROUPSTORE_SOCKET, and that both are of the same version"
+        case .lost: "check the agent's log, or start it: groupstore agent"
+        case .timedOut: "check whether it is stopped; see its log"
+        case .notUnderstood: "check GROUPSTORE_SOCKET, and that both have the same version"
         case .refused(let error): error.hint ?? "see the agent's log"
         case .interrupted: "start it again"
         }
     }
 }
 
-/// A connection to the agent, used by one thread, which waits for what it asks.
+/// A connection to the agent, used by one thread, which blocks until each reply.
 package final class AgentConnection {
     package let socket: FilePath
     /// The agent's version.
     package private(set) var agent = ""
-    /// Its sending half, which any thread may use.
-    let wire: AgentSocketConnection
+    /// The connection's socket, on which any thread may send.
+    let transport: AgentSocketConnection
     private var lines = LineBuffer()
     private var events: [AgentMessage] = []
     private var nextEvent = 0
     private var nextIdentifier: Int64 = 1
 
-    /// The socket that the environment names. Throws `AgentConnectionError`.
+    /// Returns the socket path that the environment names. Throws `AgentConnectionError`.
     package static func standardSocket(
         environment: [String: String]
     ) throws(AgentConnectionError) -> FilePath {
@@ -65,40 +65,46 @@ package final class AgentConnection {
         return path
     }
 
-    /// Connects and reads the agent's greeting. `bell`: a descriptor that ends all waiting, `interrupted`, when it can be read
-    /// from.
+    /// Connects and reads the agent's greeting.
+    ///
+    /// - Parameter interrupt: A descriptor that ends all waiting with `interrupted` as soon as it is readable.
     package convenience init(
-        _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10)), bell: CInt? = nil
+        _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10)), interrupt: CInt? = nil
     ) throws(AgentConnectionError) {
-        try self.init(socket, deadline: deadline, bell: bell, greeting: { _ in })
+        try self.init(socket, deadline: deadline, interrupt: interrupt, greeting: { _ in })
     }
 
-    /// `greeting` is called with the wire before the greeting is waited for: another thread may end it from then on.
+    /// - Parameter greeting: Called with the transport before the greeting is awaited. Another thread may end it from
+    ///   then on.
     init(
-        _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10)), bell: CInt? = nil,
+        _ socket: FilePath, deadline: Deadline = Deadline(after: .seconds(10)), interrupt: CInt? = nil,
         greeting: (AgentSocketConnection) -> Void
     ) throws(AgentConnectionError) {
         self.socket = socket
-        wire = try AgentSocketConnection(socket, deadline, bell: bell)
-        greeting(wire)
+        transport = try AgentSocketConnection(socket, deadline, interrupt: interrupt)
+        greeting(transport)
         switch try receive(deadline) {
         case .hello(let version, let agent, _)? where version == WireLine.protocolVersion: self.agent = agent
-        case .hello(let version, _, _)?: throw .notUnderstood(socket, "it speaks protocol \(version)")
+        case .hello(let version, _, _)?: throw .notUnderstood(socket, "it uses protocol version \(version)")
         case .failure(_, let error)?: throw .refused(error)
         case nil: throw .timedOut(socket)
-        default: throw .notUnderstood(socket, "it does not say hello")
+        default: throw .notUnderstood(socket, "it did not send hello")
         }
     }
 
-    /// Whether the agent runs as this process's user: another user's wants proof of what this one may do.
-    package var isOwn: Bool { (try? UnixSocket.peer(of: wire.raw))?.uid == geteuid() }
+    /// True if the agent runs as this process's user. Another user's agent requires proof of what this user may do.
+    package var belongsToSameUser: Bool { (try? UnixSocket.peer(of: transport.raw))?.uid == geteuid() }
 
-    /// Asks, and waits for the answer; lines that belong to it go to `part`. Events that come meanwhile are kept. `passing`: a
-    /// copy of it goes to the agent, and it is closed. `patience`: for how long the answer is waited for when the bell has
-    /// rung and the agent was told to cancel what it does; without it, the bell ends the waiting.
+    /// Sends a request and waits for its reply. Lines that belong to the reply go to `part`. Events that come meanwhile
+    /// are queued.
+    ///
+    /// - Parameters:
+    ///   - descriptor: Copied to the agent, and closed here.
+    ///   - cancellationTimeout: How long to wait for the reply after an interrupt, once the agent was asked to cancel.
+    ///     If nil, an interrupt ends the waiting at once.
     package func request(
         _ operation: AgentRequest.Operation, deadline: Deadline, passing descriptor: consuming Descriptor? = nil,
-        cancelling patience: Duration? = nil, part: (_ type: String, JSONObject) -> Void = { _, _ in }
+        cancellationTimeout: Duration? = nil, part: (_ type: String, JSONObject) -> Void = { _, _ in }
     ) throws(AgentConnectionError) -> JSONObject {
         let id = JSONValue.integer(nextIdentifier)
         nextIdentifier += 1
@@ -110,9 +116,9 @@ package final class AgentConnection {
             do throws(AgentConnectionError) {
                 received = try receive(deadline)
             } catch {
-                guard case .interrupted = error, let patience else { throw error }
-                wire.ignoreBell()
-                deadline = Deadline(after: patience)
+                guard case .interrupted = error, let cancellationTimeout else { throw error }
+                transport.ignoreInterrupt()
+                deadline = Deadline(after: cancellationTimeout)
                 isCancelled = true
                 try send(AgentRequest(id: .integer(nextIdentifier), .cancel(request: id)), deadline, passing: nil)
                 nextIdentifier += 1
@@ -132,11 +138,11 @@ package final class AgentConnection {
     private func send(
         _ request: AgentRequest, _ deadline: Deadline, passing descriptor: consuming Descriptor?
     ) throws(AgentConnectionError) {
-        guard let descriptor else { return try wire.send(request, deadline) }
-        try wire.send(request, deadline, passing: descriptor.raw)
+        guard let descriptor else { return try transport.send(request, deadline) }
+        try transport.send(request, deadline, passing: descriptor.raw)
     }
 
-    /// The next event; nil when none came in time.
+    /// Returns the next event, or nil if none came before the deadline.
     package func event(
         deadline: Deadline
     ) throws(AgentConnectionError) -> (type: String, object: JSONObject)? {
@@ -156,13 +162,13 @@ package final class AgentConnection {
 // MARK: - Bytes
 
 extension AgentConnection {
-    /// The next message, whatever it is; nil when the deadline passes first.
+    /// Returns the next message of any kind, or nil if none came before the deadline.
     func receive(_ deadline: Deadline) throws(AgentConnectionError) -> AgentMessage? {
         while true {
             if let line = try nextLine() { return try message(line) }
             guard try wait(for: Int16(POLLIN), deadline) else { return nil }
             var buffer = [UInt8](repeating: 0, count: 65_536)
-            let count = recv(wire.raw, &buffer, buffer.count, 0)
+            let count = recv(transport.raw, &buffer, buffer.count, 0)
             if count > 0 { lines.append(buffer[..<count]) }
             if count == 0 || count < 0 && errno != EINTR && errno != EAGAIN { throw .lost(socket) }
         }
@@ -172,7 +178,7 @@ extension AgentConnection {
         do throws(LineBuffer.LineTooLong) {
             return try lines.next()
         } catch {
-            throw .notUnderstood(socket, "a line is longer than \(WireLine.longest) bytes")
+            throw .notUnderstood(socket, "a line is longer than \(WireLine.maxLength) bytes")
         }
     }
 
@@ -185,6 +191,6 @@ extension AgentConnection {
     }
 
     private func wait(for events: Int16, _ deadline: Deadline) throws(AgentConnectionError) -> Bool {
-        try wire.wait(for: events, deadline)
+        try transport.wait(for: events, deadline)
     }
 }

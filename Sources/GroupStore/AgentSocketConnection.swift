@@ -4,19 +4,19 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// A socket to the agent: any thread may send on it, and any thread may end it.
+/// A socket to the agent. Any thread may send on it, and any thread may end it.
 final class AgentSocketConnection: Sendable {
     let socket: FilePath
     private let descriptor: Descriptor
     private let sending = Mutex(())
-    /// What ends all waiting when it can be read from, until that was noticed.
-    private let bell: CInt?
-    private let isBellHeard = Atomic<Bool>(false)
+    /// The descriptor that ends all waiting when it is readable, until that was noticed.
+    private let interrupt: CInt?
+    private let isInterruptIgnored = Atomic<Bool>(false)
     var raw: CInt { descriptor.raw }
 
-    init(_ socket: FilePath, _ deadline: Deadline, bell: CInt? = nil) throws(AgentConnectionError) {
+    init(_ socket: FilePath, _ deadline: Deadline, interrupt: CInt? = nil) throws(AgentConnectionError) {
         self.socket = socket
-        self.bell = bell
+        self.interrupt = interrupt
         do {
             descriptor = try UnixSocket.connect(to: socket, timeout: deadline.remaining)
         } catch {
@@ -25,8 +25,9 @@ final class AgentSocketConnection: Sendable {
         }
     }
 
-    /// Sends a whole line: no other thread's comes between its bytes.
-    /// `passing`: a copy of it travels with the line.
+    /// Sends a whole line; no other thread's bytes come between its own.
+    ///
+    /// - Parameter descriptor: A descriptor whose copy is sent with the line.
     func send(
         _ request: AgentRequest, _ deadline: Deadline, passing descriptor: CInt? = nil
     ) throws(AgentConnectionError) {
@@ -47,16 +48,18 @@ final class AgentSocketConnection: Sendable {
         if let failure { throw failure }
     }
 
-    /// Waits in spite of the bell from now on.
-    func ignoreBell() { isBellHeard.store(true, ordering: .relaxed) }
+    /// Ignores the interrupt from now on.
+    func ignoreInterrupt() { isInterruptIgnored.store(true, ordering: .relaxed) }
 
-    /// False when the deadline passes first.
+    /// Waits for events. Returns false if the deadline passes first.
     func wait(for events: Int16, _ deadline: Deadline) throws(AgentConnectionError) -> Bool {
         while true {
-            // A negative number is left out.
+            // poll(2) ignores a negative descriptor.
             var both = [
                 pollfd(fd: raw, events: events, revents: 0),
-                pollfd(fd: isBellHeard.load(ordering: .relaxed) ? -1 : bell ?? -1, events: Int16(POLLIN), revents: 0),
+                pollfd(
+                    fd: isInterruptIgnored.load(ordering: .relaxed) ? -1 : interrupt ?? -1, events: Int16(POLLIN),
+                    revents: 0),
             ]
             let milliseconds = deadline.remaining.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
             let count = poll(&both, 2, milliseconds)
@@ -67,6 +70,6 @@ final class AgentSocketConnection: Sendable {
         }
     }
 
-    /// Whoever reads or waits finds the connection at its end.
+    /// Ends the connection: a thread that reads or waits finds it closed.
     func end() { _ = shutdown(raw, CInt(SHUT_RDWR)) }
 }

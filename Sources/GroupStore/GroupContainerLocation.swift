@@ -1,6 +1,6 @@
 @_exported import FileCoordination
 @_exported import GroupContainers
-// The two above are this library to those who import it: claims and containers are what its types are made of.
+// GroupStore's public types are made of claims and containers, so its clients need not import the two modules.
 
 import FoundationEssentials
 import Glibc
@@ -8,30 +8,42 @@ import LinuxSystem
 import SystemPackage
 
 extension GroupContainer {
-    /// The group container of that identifier, such as `group.com.example.notes`: its directory is
-    /// `$GROUPSTORE_CONTAINERS/ID`, else `app-groups/ID` under `$HOST_XDG_DATA_HOME` (inside a Flatpak),
-    /// `$XDG_DATA_HOME` or `~/.local/share`. Throws `GroupStoreError` when there is none: it is not made here, since
-    /// two programs that look in different places would not notice.
+    /// Opens the group container with this identifier in its standard directory.
+    ///
+    /// The directory is `$GROUPSTORE_CONTAINERS/ID`, else `app-groups/ID` under `$HOST_XDG_DATA_HOME` (inside a
+    /// Flatpak), `$XDG_DATA_HOME` or `~/.local/share`.
+    ///
+    ///     let container = try GroupContainer(identifier: "group.com.example.notes")
+    ///
+    /// - Important: The directory must exist. It isn't created, because programs that look in different places would
+    ///   silently use different containers.
+    ///
+    /// - Parameter identifier: Letters, digits, `.`, `-` and `_`, not beginning with `.`.
+    /// - Throws: ``GroupStoreError`` with `badIdentifier`, `noContainer`, or `system` if the directory can't be opened.
     public init(identifier: String) throws(GroupStoreError) {
         guard let group = GroupIdentifier(identifier) else {
             throw GroupStoreError(
-                .badIdentifier, "\(identifier) is no group identifier",
+                .badIdentifier, "\(identifier) isn't a group identifier",
                 remedy: "use letters, digits, '.', '-' and '_', not beginning with '.'")
         }
         guard let path = group.defaultDirectory(environment: ProcessInfo.processInfo.environment) else {
             throw GroupStoreError(
-                .noContainer, "where \(identifier) is can't be told: HOME is not set",
+                .noContainer, "the directory of \(identifier) is unknown: HOME is not set",
                 remedy: "set HOME or GROUPSTORE_CONTAINERS")
         }
         try self.init(identifier: group, at: path)
     }
 
-    /// The group container of that identifier in another directory than the standard one, as the agent's configuration
-    /// has it. Throws `GroupStoreError` when nothing is there.
+    /// Opens the group container with this identifier in another directory than the standard one. The agent's
+    /// configuration must name the same directory.
+    ///
+    ///     let container = try GroupContainer(identifier: "group.com.example.notes", directory: directory)
+    ///
+    /// - Throws: ``GroupStoreError`` with `badIdentifier`, `noContainer`, or `system` if the directory can't be opened.
     public init(identifier: String, directory: URL) throws(GroupStoreError) {
         guard let group = GroupIdentifier(identifier) else {
             throw GroupStoreError(
-                .badIdentifier, "\(identifier) is no group identifier",
+                .badIdentifier, "\(identifier) isn't a group identifier",
                 remedy: "use letters, digits, '.', '-' and '_', not beginning with '.'")
         }
         try self.init(identifier: group, at: FilePath(directory.path))
@@ -46,8 +58,8 @@ extension GroupContainer {
                 throw GroupStoreError(.system, "\(error)", remedy: "check the directory's permissions")
             }
             throw GroupStoreError(
-                .noContainer, "there is no group container \(identifier): \(PrintablePath(path)) is no directory",
-                remedy: "make it: mkdir -p -m 0700 \(PrintablePath(path))")
+                .noContainer, "there is no group container \(identifier): \(PrintablePath(path)) is not a directory",
+                remedy: "create it: mkdir -p -m 0700 \(PrintablePath(path))")
         }
     }
 
@@ -55,7 +67,7 @@ extension GroupContainer {
     public var url: URL { URL(filePath: directory.path.string, directoryHint: .isDirectory) }
 }
 
-/// Registries that speak to the agent, for all group containers that are known by an identifier.
+/// Installs registries that use the agent, for all group containers with an identifier.
 enum AgentRegistries {
     static func install() { _ = installed }
 

@@ -3,34 +3,46 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// Why the library could not do what it was asked.
+/// An error of the GroupStore library, with a remedy.
+///
+/// Programs check ``code``; ``message`` and ``remedy`` are for people.
+///
+///     do {
+///         try await store.acknowledge(token, by: "indexer")
+///     } catch let error as GroupStoreError where error.code == .noAgent {
+///         print(error.message, error.remedy)
+///     }
 public struct GroupStoreError: Error, Sendable, CustomStringConvertible {
+    /// The kind of error. Raw values are stable.
     public enum Code: String, Sendable {
-        /// The identifier is none: letters, digits, `.`, `-` and `_`.
+        /// The text isn't a group identifier, which has letters, digits, `.`, `-` and `_`.
         case badIdentifier = "bad_identifier"
-        /// There is no group container of that identifier.
+        /// There is no group container with this identifier.
         case noContainer = "no_container"
-        /// A store that was there isn't there any more.
+        /// A store that existed is gone.
         case noStore = "no_store"
-        /// A store's name can't be one.
+        /// The text can't be a store's name, or the store has no legacy URL.
         case badName = "bad_name"
         /// No agent answers, or it ended the connection.
         case noAgent = "no_agent"
-        /// The agent refused; its word is in `message`.
+        /// The agent refused the request; `message` has its reason.
         case refused
-        /// A relocation was interrupted and not yet brought to its end.
+        /// A relocation was interrupted and hasn't been completed or undone yet.
         case interrupted
-        /// Somebody else is at work on the store; the deadline passed.
+        /// Another process is using or relocating the store, and the deadline passed.
         case busy
         /// A system call failed.
         case system
     }
 
+    /// The kind of error.
     public let code: Code
+    /// One sentence that says what failed, with the path and the system's error where there is one.
     public let message: String
-    /// One line on what would help.
+    /// One line that says what to do about it.
     public let remedy: String
 
+    /// The message followed by the remedy in parentheses.
     public var description: String { "\(message) (\(remedy))" }
 
     init(_ code: Code, _ message: String, remedy: String) {
@@ -44,14 +56,14 @@ public struct GroupStoreError: Error, Sendable, CustomStringConvertible {
         self.init(code, error.message, remedy: error.remedy)
     }
 
-    /// What apps can't name, as an error that they can; and what they can, as it is.
+    /// Returns the error with a public type if its own type isn't public.
     static func visible(_ error: any Error) -> any Error {
         switch error {
         case let error as SystemError: GroupStoreError(.system, "\(error)", remedy: error.remedy)
         case let error as UnreadableRecord:
             GroupStoreError(
-                .interrupted, "what a relocation was interrupted at can't be read: \(error)",
-                remedy: "a newer groupstore made it, or it is damaged: use that version, or move the file aside")
+                .interrupted, "the record of an interrupted relocation can't be read: \(error)",
+                remedy: "a newer groupstore wrote it, or it is damaged: use that version, or move the file aside")
         case let error as UntrustedJournal:
             GroupStoreError(.interrupted, "\(error)", remedy: "run groupstore recover as user \(error.writer)")
         default: error

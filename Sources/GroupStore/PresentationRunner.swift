@@ -4,17 +4,18 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// Carries out what a `PresentationState` says, one thing after another.
+/// Performs the effects that a `PresentationState` returns, one after another.
 final class PresentationRunner: Sendable {
     private typealias Waiter = CheckedContinuation<Void, any Error>
 
     private struct Input {
         let event: PresentationState.Event
-        /// What went wrong, where the event says that something did.
+        /// The error, if the event reports a failure.
         var error: (any Error)?
     }
 
-    /// What the app does. Let go of in the end: it may hold what holds the presentation.
+    /// The app's closures. They are released at the end, because they may retain the object that retains the
+    /// presentation.
     private struct Callbacks {
         let open: @Sendable (URL) async throws -> Void
         let close: @Sendable () async throws -> Void
@@ -25,30 +26,30 @@ final class PresentationRunner: Sendable {
         var callbacks: Callbacks?
         var presentation = PresentationState()
         var inputs: [Input] = []
-        /// Somebody is at work on the inputs, and takes what comes meanwhile.
+        /// True while a thread handles the inputs; it also handles those that come meanwhile.
         var isRunning = false
         var waiters: [PresentationState.Ticket: Waiter] = [:]
         var next: PresentationState.Ticket = 1
         var url: URL
         var lock: PresentedClaim?
         weak var presenter: StorePresentation?
-        /// What is under way, and can be cancelled.
+        /// The current work, which can be cancelled.
         var task: Task<Void, Never>?
         var locking: Cancellation?
-        var nextPause = shortestPause
-        /// The store was seen at its place: whoever opens it doesn't make it any more.
-        var isMade = false
-        /// `failed` is told one thing after another.
+        var nextPause = minimumPause
+        /// True once the store was seen at its URL. From then on, opening must not create it.
+        var hasExisted = false
+        /// Calls `failed` with one error after another.
         var reporting: Task<Void, Never>?
     }
 
     private let store: SharedStore
     private let state: Mutex<State>
 
-    /// How long one attempt waits for a relocation under way, and for those who claim the store.
-    private static let patience = Duration.seconds(30)
-    private static let shortestPause = Duration.milliseconds(20)
-    private static let longestPause = Duration.seconds(2)
+    /// The time for which one attempt waits for a relocation and for other claims.
+    private static let attemptTimeout = Duration.seconds(30)
+    private static let minimumPause = Duration.milliseconds(20)
+    private static let maximumPause = Duration.seconds(2)
 
     init(
         _ store: SharedStore, open: @escaping @Sendable (URL) async throws -> Void,
@@ -70,18 +71,19 @@ final class PresentationRunner: Sendable {
         }
     }
 
-    /// Returns at once: `failed` may take its time, or wait for what whoever calls this has still to do.
+    /// Reports that the agent refused the registration. Returns at once: `failed` may take its time, or wait for
+    /// something that this caller has yet to do.
     func report(refused reason: String) {
-        _ = reporting(
+        _ = scheduleReport(
             FileCoordinationError(
-                .agent, reason, remedy: "others wait for this program without asking it; see the agent's log"))
+                .agent, reason, remedy: "others will wait for this program without asking it; see the agent's log"))
     }
 
-    /// Returns when `failed` does.
-    func report(_ error: any Error) async { await reporting(error).value }
+    /// Reports an error, and returns when `failed` does.
+    func report(_ error: any Error) async { await scheduleReport(error).value }
 
-    /// In a task that nobody cancels: it is the app's.
-    private func reporting(_ error: any Error) -> Task<Void, Never> {
+    /// Calls `failed` in a task that nobody cancels, because the closure is the app's.
+    private func scheduleReport(_ error: any Error) -> Task<Void, Never> {
         state.withLock { state in
             let task = Task { [failed = state.callbacks?.failed, previous = state.reporting] in
                 await previous?.value
@@ -92,22 +94,22 @@ final class PresentationRunner: Sendable {
         }
     }
 
-    // MARK: What others want
+    // MARK: Requests
 
-    /// Throws what locking or opening the store throws, and `CancellationError`.
+    /// Locks and opens the store. Throws the error of either, and `CancellationError`.
     func begin(_ presenter: StorePresentation) async throws {
         state.withLock { $0.presenter = presenter }
         try await withTaskCancellationHandler {
             try await wait { .begin($0) }
-            // It may have come too late to be heard of there.
+            // A cancellation may have come too late to be noticed there.
             try Task.checkCancellation()
         } onCancel: {
-            // Nobody waits for this end: whoever began hears of it as a cancellation.
+            // Nobody waits for this end: the caller of `begin` receives a cancellation.
             send(.end(0))
         }
     }
 
-    /// Returns when the store is closed. Throws what closing it throws; `CancellationError` when the task is cancelled.
+    /// Returns when the store is closed. Throws the error of closing it, and `CancellationError`.
     func relinquish() async throws {
         try Task.checkCancellation()
         let ticket = ticket()
@@ -120,7 +122,7 @@ final class PresentationRunner: Sendable {
 
     func reacquire() { send(.reacquire) }
 
-    /// Throws what closing the store throws.
+    /// Throws the error of closing the store.
     func end() async throws { try await wait { .end($0) } }
 
     private func ticket() -> PresentationState.Ticket {
@@ -138,20 +140,20 @@ final class PresentationRunner: Sendable {
         try await withCheckedThrowingContinuation { (continuation: Waiter) in
             state.withLock { $0.waiters[ticket] = continuation }
             send(event(ticket))
-            // A cancellation before that found nothing to withdraw.
+            // A cancellation before this point found nothing to withdraw.
             if case .relinquish = event(ticket), Task.isCancelled { send(.withdraw(ticket)) }
         }
     }
 
-    // MARK: One thing after another
+    // MARK: Events and effects
 
     private func send(_ event: PresentationState.Event, _ error: (any Error)? = nil) {
-        let isMine = state.withLock { state in
+        let mustRun = state.withLock { state in
             state.inputs.append(Input(event: event, error: error))
             defer { state.isRunning = true }
             return !state.isRunning
         }
-        guard isMine else { return }
+        guard mustRun else { return }
         while let (effects, error) = step() {
             for effect in effects { perform(effect, error) }
         }
@@ -172,13 +174,13 @@ final class PresentationRunner: Sendable {
         switch effect {
         case .lock: lock()
         case .cancelLocking: state.withLock { $0.locking }?.request()
-        case .unlock: state.withLock { $0.lock.take() }?.leave()
+        case .unlock: state.withLock { $0.lock.take() }?.release()
         case .open: start(then: .opened, otherwise: .notOpened) { [self] in try await openStore() }
         case .close: start(then: .closed, otherwise: .notClosed) { [self] in try await closeStore() }
         case .cancelClosing, .cancelPause: state.withLock { $0.task }?.cancel()
         case .pause: pause(error)
         case .unpresent:
-            // Outside the lock: what ends with them is the app's.
+            // Released outside the lock: deinitializers that run then are the app's.
             _ = state.withLock { state in
                 state.reporting = nil
                 return state.callbacks.take()
@@ -186,17 +188,17 @@ final class PresentationRunner: Sendable {
             if let presenter = state.withLock({ $0.presenter }) {
                 FileCoordinator.removeFilePresenter(presenter, in: store.container)
             }
-        case .succeed(let ticket): take(ticket)?.resume()
-        case .fail(let ticket): take(ticket)?.resume(throwing: error ?? CancellationError())
-        case .dismiss(let ticket): take(ticket)?.resume(throwing: CancellationError())
+        case .succeed(let ticket): removeWaiter(ticket)?.resume()
+        case .fail(let ticket): removeWaiter(ticket)?.resume(throwing: error ?? CancellationError())
+        case .dismiss(let ticket): removeWaiter(ticket)?.resume(throwing: CancellationError())
         }
     }
 
-    private func take(_ ticket: PresentationState.Ticket) -> Waiter? {
+    private func removeWaiter(_ ticket: PresentationState.Ticket) -> Waiter? {
         state.withLock { $0.waiters.removeValue(forKey: ticket) }
     }
 
-    /// In a task of its own: nobody else's cancellation is its.
+    /// Runs work in its own task, which no caller's cancellation reaches.
     private func start(
         then done: PresentationState.Event, otherwise failure: PresentationState.Event,
         _ body: @escaping @Sendable () async throws -> Void
@@ -204,7 +206,7 @@ final class PresentationRunner: Sendable {
         let task = Task { [self] in
             do {
                 try await body()
-                if done == .opened { state.withLock { $0.nextPause = Self.shortestPause } }
+                if done == .opened { state.withLock { $0.nextPause = Self.minimumPause } }
                 send(done)
             } catch {
                 send(failure, error)
@@ -213,31 +215,32 @@ final class PresentationRunner: Sendable {
         state.withLock { $0.task = task }
     }
 
-    /// A store that was there is never made anew: whoever took it away may bring it back, and it would be lost to those
-    /// who look for it here.
+    /// Opens the store. A store that existed is never created again: the program that took it away may bring it back,
+    /// and a new store would hide it.
     private func openStore() async throws {
-        let (url, isMade, callbacks) = state.withLock { ($0.url, $0.isMade, $0.callbacks) }
-        guard !isMade || Self.isThere(url) else {
+        let (url, hasExisted, callbacks) = state.withLock { ($0.url, $0.hasExisted, $0.callbacks) }
+        guard !hasExisted || Self.exists(url) else {
             throw GroupStoreError(
-                .noStore, "\(PrintablePath(FilePath(url.path))) isn't there any more",
+                .noStore, "\(PrintablePath(FilePath(url.path))) is gone",
                 remedy: "bring it back, or end its presentation")
         }
         try await callbacks?.open(url)
-        noteWhetherMade()
+        recordExistence()
     }
 
     private func closeStore() async throws {
-        noteWhetherMade()
+        recordExistence()
         try await state.withLock { $0.callbacks }?.close()
-        noteWhetherMade()
+        recordExistence()
     }
 
-    /// While the lock is held. Some make the file when they open the database, others with its first table.
-    private func noteWhetherMade() {
-        if Self.isThere(url) { state.withLock { $0.isMade = true } }
+    /// Records whether the store exists, while the lock is held. Some programs create the file when they open the
+    /// database, others with its first table.
+    private func recordExistence() {
+        if Self.exists(url) { state.withLock { $0.hasExisted = true } }
     }
 
-    private static func isThere(_ url: URL) -> Bool { FileStatus(following: FilePath(url.path)) != nil }
+    private static func exists(_ url: URL) -> Bool { FileStatus(following: FilePath(url.path)) != nil }
 
     private func lock() {
         let cancellation = Cancellation()
@@ -249,10 +252,12 @@ final class PresentationRunner: Sendable {
         Task { [self] in
             do {
                 let (url, lock) = try await SystemThread.run(name: "gs-find") { [store] in
-                    try store.lockedURL(for: presenter, Deadline(after: Self.patience)) { cancellation.isRequested }
+                    try store.lockedURL(for: presenter, Deadline(after: Self.attemptTimeout)) {
+                        cancellation.isRequested
+                    }
                 }
                 state.withLock { state in
-                    // Whoever waits for the store goes on inside `open`, and may ask where it is.
+                    // A caller that waits for the store continues inside `open`, and may ask for its URL.
                     state.url = url
                     state.lock = lock
                 }
@@ -263,22 +268,22 @@ final class PresentationRunner: Sendable {
         }
     }
 
-    /// An app that lost its store would be worse off than one that waits. It waits for `failed` too, unless somebody wants
-    /// the pause to end: that may be what `failed` itself waits for.
+    /// Waits before the next attempt, rather than giving up: an app without its store would be worse off. Also waits
+    /// for `failed`, unless a request ends the pause: `failed` itself may wait for that request.
     private func pause(_ error: (any Error)?) {
         let length = state.withLock { state in
-            defer { state.nextPause = min(state.nextPause * 2, Self.longestPause) }
+            defer { state.nextPause = min(state.nextPause * 2, Self.maximumPause) }
             return state.nextPause
         }
-        let (told, telling) = AsyncStream<Void>.makeStream()
-        let report = error.map { reporting($0) }
+        let (reported, reportedContinuation) = AsyncStream<Void>.makeStream()
+        let report = error.map { scheduleReport($0) }
         Task {
             await report?.value
-            telling.finish()
+            reportedContinuation.finish()
         }
         let task = Task { [self] in
-            // Both end at once when the task is cancelled, which is no error here.
-            for await _ in told {}
+            // Both end at once when the task is cancelled, which isn't an error here.
+            for await _ in reported {}
             try? await Task.sleep(for: length)
             send(.paused)
         }

@@ -1,37 +1,37 @@
-/// What a presented store is doing, and what is to be done next: a pure value, told of one event after another.
+/// The state of a presented store: a pure value that receives events and returns the effects to perform next.
 ///
-/// A store is opened and closed under a lock that those who take its item from its presenters wait for: it is taken
-/// before the store is opened, and given back when the store is closed. So no claim that displaces presenters is granted
-/// while the store is open, whether or not anybody could be asked.
+/// A store is opened and closed under a lock that claims wait for if they displace presenters. The lock is acquired
+/// before the store is opened, and released after it is closed. So no such claim is granted while the store is open,
+/// whether or not anybody could be asked.
 struct PresentationState: Sendable, Equatable {
-    /// Who waits for the end of something; each is answered once.
+    /// Identifies a caller that waits for a result; each is answered once.
     typealias Ticket = UInt64
 
     enum Phase: Sendable, Equatable {
         case closed
-        /// The lock is waited for, and where the store is is found out.
+        /// Waiting for the lock, and finding the store's current place.
         case locking(isCancelled: Bool)
         case opening
         case open
-        /// `isCancelled`: nobody wants that any more.
+        /// Closing. `isCancelled` is true if no request needs it any more.
         case closing(isCancelled: Bool)
-        /// It could not be opened, and is tried again a little later.
+        /// Waiting to try again, because the store could not be opened.
         case pausing(isCancelled: Bool)
         case ended
     }
 
     enum Event: Sendable, Equatable {
-        /// It is to be opened for the first time.
+        /// Opens the store for the first time.
         case begin(Ticket)
-        /// Somebody wants the item: answered when the store is closed.
+        /// Another process wants the item; answered when the store is closed.
         case relinquish(Ticket)
-        /// Whoever wanted it gave up before it was answered.
+        /// The caller of `relinquish` gave up before the answer.
         case withdraw(Ticket)
-        /// Whoever was answered is done.
+        /// The process that got the item is done with it.
         case reacquire
         case end(Ticket)
 
-        // What became of what was asked for.
+        // The results of effects.
         case locked, notLocked
         case opened, notOpened
         case closed, notClosed
@@ -39,42 +39,42 @@ struct PresentationState: Sendable, Equatable {
     }
 
     enum Effect: Sendable, Equatable {
-        /// Answered by `locked` or `notLocked`.
+        /// The result is `locked` or `notLocked`.
         case lock
         case cancelLocking
         case unlock
-        /// Answered by `opened` or `notOpened`.
+        /// The result is `opened` or `notOpened`.
         case open
-        /// Answered by `closed` or `notClosed`.
+        /// The result is `closed` or `notClosed`.
         case close
         case cancelClosing
-        /// Says what went wrong, and waits; answered by `paused`.
+        /// Reports the error and waits. The result is `paused`.
         case pause
         case cancelPause
-        /// Nobody asks this presenter any more.
+        /// Ends the presentation: this presenter is no longer asked.
         case unpresent
         case succeed(Ticket)
-        /// With the error of what just failed.
+        /// Fails the ticket with the error of the last failure.
         case fail(Ticket)
-        /// With a cancellation.
+        /// Fails the ticket with a cancellation.
         case dismiss(Ticket)
     }
 
     private(set) var phase = Phase.closed
-    /// How many have taken the item, and not given it back.
-    private(set) var away = 0
+    /// The number of processes that got the item and haven't given it back.
+    private(set) var relinquishedCount = 0
     private(set) var beginning: Ticket?
     private(set) var relinquishing: [Ticket] = []
     private(set) var ending: [Ticket] = []
-    private var wasBegun = false
+    private var hasBegun = false
 
-    /// Nobody wants it closed.
-    private var wantsOpen: Bool { wasBegun && away == 0 && relinquishing.isEmpty && ending.isEmpty }
+    /// True if the store has begun and no request needs it closed.
+    private var wantsOpen: Bool { hasBegun && relinquishedCount == 0 && relinquishing.isEmpty && ending.isEmpty }
 
     mutating func handle(_ event: Event) -> [Effect] {
         var effects: [Effect] = []
         switch event {
-        case .begin, .relinquish, .withdraw, .reacquire, .end: effects += note(event)
+        case .begin, .relinquish, .withdraw, .reacquire, .end: effects += record(event)
         case .locked: effects += locked()
         case .notLocked: effects += failed(isCancelled: phase == .locking(isCancelled: true))
         case .opened:
@@ -90,27 +90,27 @@ struct PresentationState: Sendable, Equatable {
         return effects + proceed()
     }
 
-    // MARK: What others want
+    // MARK: Requests
 
-    private mutating func note(_ event: Event) -> [Effect] {
+    private mutating func record(_ event: Event) -> [Effect] {
         switch event {
         case .begin(let ticket):
             guard phase != .ended, ending.isEmpty else { return [.dismiss(ticket)] }
-            wasBegun = true
+            hasBegun = true
             beginning = ticket
         case .relinquish(let ticket): relinquishing.append(ticket)
         case .withdraw(let ticket):
             guard let index = relinquishing.firstIndex(of: ticket) else { return [] }
             relinquishing.remove(at: index)
             return [.dismiss(ticket)]
-        case .reacquire: away = max(0, away - 1)
+        case .reacquire: relinquishedCount = max(0, relinquishedCount - 1)
         case .end(let ticket): ending.append(ticket)
         default: break
         }
         return []
     }
 
-    // MARK: What became of it
+    // MARK: Results
 
     private mutating func locked() -> [Effect] {
         guard wantsOpen else {
@@ -121,12 +121,13 @@ struct PresentationState: Sendable, Equatable {
         return [.open]
     }
 
-    /// The first time whoever began is told, and it is over; afterwards it is tried again.
+    /// Handles a failure to open. The first time, it fails the caller of `begin` and ends there; afterwards it tries
+    /// again.
     private mutating func failed(isCancelled: Bool) -> [Effect] {
         phase = .closed
         guard !isCancelled else { return [] }
         if let ticket = beginning.take() {
-            wasBegun = false
+            hasBegun = false
             return [.fail(ticket)]
         }
         guard wantsOpen else { return [] }
@@ -134,8 +135,8 @@ struct PresentationState: Sendable, Equatable {
         return [.pause]
     }
 
-    /// It stays open: whoever wanted it closed is told, and may ask again. Where closing was cancelled, that is no answer
-    /// to those who came since.
+    /// Handles a failure to close. The store stays open; callers that wanted it closed fail and may ask again. If
+    /// closing was cancelled, the failure is no answer to callers that came since.
     private mutating func notClosed() -> [Effect] {
         let wasCancelled = phase == .closing(isCancelled: true)
         phase = .open
@@ -147,32 +148,32 @@ struct PresentationState: Sendable, Equatable {
         return (relinquishing + ending).map { .fail($0) }
     }
 
-    // MARK: What is to be done
+    // MARK: Next effects
 
     private mutating func proceed() -> [Effect] {
         switch phase {
         case .closed: return proceedClosed()
         case .locking(isCancelled: false) where !wantsOpen:
             phase = .locking(isCancelled: true)
-            return [.cancelLocking] + letGo()
+            return [.cancelLocking] + completeRelinquishing()
         case .pausing(isCancelled: false) where !wantsOpen:
             phase = .pausing(isCancelled: true)
-            return [.cancelPause] + letGo()
-        // Nothing is open.
-        case .locking(isCancelled: true), .pausing(isCancelled: true): return letGo()
+            return [.cancelPause] + completeRelinquishing()
+        // Nothing is open in these phases.
+        case .locking(isCancelled: true), .pausing(isCancelled: true): return completeRelinquishing()
         case .open where !relinquishing.isEmpty || !ending.isEmpty:
             phase = .closing(isCancelled: false)
             return [.close]
         case .closing(isCancelled: false) where relinquishing.isEmpty && ending.isEmpty:
             phase = .closing(isCancelled: true)
             return [.cancelClosing]
-        case .ended: return letGo() + finish()
+        case .ended: return completeRelinquishing() + finish()
         case .locking, .opening, .open, .closing, .pausing: return []
         }
     }
 
     private mutating func proceedClosed() -> [Effect] {
-        let effects = letGo()
+        let effects = completeRelinquishing()
         if !ending.isEmpty {
             phase = .ended
             return effects + (beginning.take().map { [.dismiss($0)] } ?? []) + [.unpresent] + finish()
@@ -182,9 +183,9 @@ struct PresentationState: Sendable, Equatable {
         return effects + [.lock]
     }
 
-    private mutating func letGo() -> [Effect] {
+    private mutating func completeRelinquishing() -> [Effect] {
         defer { relinquishing = [] }
-        away += relinquishing.count
+        relinquishedCount += relinquishing.count
         return relinquishing.map { .succeed($0) }
     }
 

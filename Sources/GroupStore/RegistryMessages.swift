@@ -4,7 +4,7 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-// How claims and presenters travel: the words of the registry and those of the wire.
+// Conversions between the presenter registry's values and those of the wire.
 
 extension ItemAddress {
     init?(_ item: ClaimedItem) { self.init(group: item.container, path: item.path.bytes) }
@@ -21,7 +21,7 @@ extension PresenterRequest {
 }
 
 extension PresenterMessage {
-    /// Nil where an item can't be a path.
+    /// Returns nil if an item's bytes can't be a path.
     init?(_ event: PresenterEvent, claim: UInt64, container: GroupContainer) {
         func item(_ address: ItemAddress) -> ClaimedItem? {
             FilePath(bytes: address.path).map { ClaimedItem(container: address.group, path: $0) }
@@ -39,8 +39,8 @@ extension PresenterMessage {
         }
     }
 
-    /// The same with another number.
-    func numbered(_ number: (UInt64) -> UInt64) -> PresenterMessage {
+    /// Returns the same message with another claim number.
+    func renumbered(_ number: (UInt64) -> UInt64) -> PresenterMessage {
         switch self {
         case .request(let claim, let request): .request(claim: number(claim), request)
         case .notice(let claim, let notice): .notice(claim: number(claim), notice)
@@ -50,8 +50,8 @@ extension PresenterMessage {
 }
 
 extension ClaimOperation {
-    /// Nil where an item can't travel. `deadline` is the claimant's own: the agent's answer, which names who is waited
-    /// for, comes a tenth before it, on a busy machine too.
+    /// Returns nil if an item can't be sent. `deadline` is the claimant's own. The agent gets a tenth less, so that its
+    /// reply, which names the processes waited for, comes first even on a busy machine.
     init?(_ intents: [ClaimIntent], _ presenter: UInt64?, _ deadline: Duration) {
         var operations: [Intent] = []
         for intent in intents {
@@ -68,9 +68,9 @@ extension ClaimIntent {
     fileprivate var optionWords: [String] {
         switch access {
         case .read(let options):
-            FileCoordinator.readingWords.filter { options.contains($0.value) }.map(\.key).sorted()
+            FileCoordinator.readingOptionNames.filter { options.contains($0.value) }.map(\.key).sorted()
         case .write(let options):
-            FileCoordinator.writingWords.filter { options.contains($0.value) }.map(\.key).sorted()
+            FileCoordinator.writingOptionNames.filter { options.contains($0.value) }.map(\.key).sorted()
         }
     }
 }
@@ -90,7 +90,7 @@ extension ClaimSettlement {
 }
 
 extension JSONObject {
-    /// Claims' numbers under `key`.
+    /// Returns the claim numbers under `key`.
     func claims(_ key: String) -> [UInt64] {
         guard case .array(let values)? = self[key] else { return [] }
         return values.compactMap { value in

@@ -3,7 +3,7 @@ import FileCoordination
 import LinuxSystem
 import Synchronization
 
-/// One claim of this process.
+/// A claim of this process.
 struct ClaimRequest: Sendable {
     let number: UInt64
     let intents: [ClaimIntent]
@@ -13,42 +13,42 @@ struct ClaimRequest: Sendable {
     let settled: @Sendable (ClaimSettlement) -> Void
 }
 
-/// How far a claim is.
+/// The progress of a claim.
 enum RemoteClaimState: Sendable {
-    /// A claim that began without an agent. One that comes while it waits for locks is asked as well: those who hold
-    /// them may be known to it.
+    /// A claim that began without an agent. If one comes while the claim waits for locks, it is asked as well: it may
+    /// know the processes that hold them.
     struct Local: Sendable {
-        /// In the registry of this process.
+        /// The claim's number in this process's registry.
         let number: UInt64
         let request: ClaimRequest
         var remote: RemoteNumber?
         var isAsking = false
         var hasEntered = false
-        /// A presenter in another process can't let go.
+        /// The refusal of a presenter in another process that can't let go.
         var refusal: ClaimState.Refusal?
 
-        /// Whether the agent of that connection may be of use and doesn't know of the claim.
+        /// Returns whether the agent of that connection may help and doesn't know the claim yet.
         func wantsAgent(_ generation: UInt64) -> Bool {
             !hasEntered && !isAsking && remote?.generation != generation
         }
     }
 
-    /// An agent is looked for, or has been asked and hasn't answered.
+    /// Looking for an agent, or waiting for its reply.
     case asking
     case remote(RemoteNumber, ClaimRequest)
     case local(Local)
-    /// It ended like this before the agent answered.
+    /// The claim ended with this outcome before the agent replied.
     case ended(ClaimState.Outcome)
 }
 
-// The claims of this process: the agent asks the presenters of all processes, and where none serves the group, this
+// The claims of this process. The agent asks the presenters of all processes; if no agent serves the group, this
 // process asks its own.
 extension RemoteRegistry {
     func begin(
-        _ intents: [ClaimIntent], own: UInt64?, deadline: Duration,
+        _ intents: [ClaimIntent], excluding own: UInt64?, deadline: Duration,
         settled: @escaping @Sendable (ClaimSettlement) -> Void
     ) -> UInt64 {
-        link.start()
+        client.start()
         let number = state.withLock { state in
             let number = state.number()
             state.claims[number] = .asking
@@ -56,14 +56,14 @@ extension RemoteRegistry {
         }
         let request = ClaimRequest(
             number: number, intents: intents, own: own, deadline: Deadline(after: deadline), settled: settled)
-        link.whenDecided { [weak self] in self?.ask(request) }
+        client.afterConnectionAttempt { [weak self] in self?.ask(request) }
         return number
     }
 
     private func ask(_ request: ClaimRequest) {
-        guard isWanted(request.number), !isOwnUnknown(request, then: { $0.ask(request) }) else { return }
+        guard isWanted(request.number), !isAwaitingOwnRegistration(request, then: { $0.ask(request) }) else { return }
         guard let (generation, operation) = operation(request) else { return beginLocally(request) }
-        link.request(.claim(operation), on: generation) { [weak self] result in
+        client.request(.claim(operation), on: generation) { [weak self] result in
             guard let self else { return }
             switch result {
             case .success(let reply):
@@ -72,40 +72,40 @@ extension RemoteRegistry {
                 }
                 let remote = RemoteNumber(number: claim, generation: generation)
                 if granted(request, remote) { request.settled(.granted) }
-            // It serves other groups: for this one there is no agent.
+            // The agent serves other groups; for this one there is no agent.
             case .failure(.refused(let error)) where error.code == "unknown_store": beginLocally(request)
             case .failure(.refused(let error)): refused(request, ClaimSettlement(error))
-            // Another agent may be there; without one nobody else can be asked.
-            case .failure: link.whenDecided { [weak self] in self?.ask(request) }
+            // Another agent may have started; without one nobody else can be asked.
+            case .failure: client.afterConnectionAttempt { [weak self] in self?.ask(request) }
             }
         }
     }
 
-    /// The agent knows nothing of the claim, which has no end to be told of.
+    /// Settles a claim that the agent refused. The agent doesn't know it, so its end isn't reported.
     private func refused(_ request: ClaimRequest, _ settlement: ClaimSettlement) {
         guard isWanted(request.number) else { return }
         state.withLock { $0.claims[request.number] = nil }
         request.settled(settlement)
     }
 
-    /// The agent would ask the claimant's own presenter if it didn't know which one that is: what has to wait for the
-    /// agent's answer to that presenter is done then.
-    private func isOwnUnknown(
+    /// Returns whether the agent has yet to register the claimant's own presenter, and runs `body` once it has. An
+    /// agent that doesn't know that presenter would ask it about the claim.
+    private func isAwaitingOwnRegistration(
         _ request: ClaimRequest, then body: @escaping @Sendable (RemoteRegistry) -> Void
     ) -> Bool {
         guard let own = request.own else { return false }
         return isAwaitingAnswer(own) { [weak self] in if let self { body(self) } }
     }
 
-    /// Nil without an agent, and where an item can't travel.
+    /// Returns the request, or nil if there is no agent or an item can't be sent.
     private func operation(_ request: ClaimRequest) -> (generation: UInt64, ClaimOperation)? {
-        guard let generation = link.generation else { return nil }
+        guard let generation = client.generation else { return nil }
         let known = request.own.flatMap { own in state.withLock { $0.presenters[own]?.remote } }
         let presenter = known?.generation == generation ? known?.number : nil
         return ClaimOperation(request.intents, presenter, request.deadline.remaining ?? .zero).map { (generation, $0) }
     }
 
-    /// False where the claim has ended meanwhile; the agent is told how.
+    /// Records a granted claim. Returns false if the claim has ended meanwhile; the agent is informed then.
     private func granted(_ request: ClaimRequest, _ remote: RemoteNumber) -> Bool {
         let outcome = state.withLock { state -> ClaimState.Outcome? in
             switch state.claims[request.number] {
@@ -127,7 +127,7 @@ extension RemoteRegistry {
         return false
     }
 
-    /// False when the claimant has given up meanwhile; nothing is kept of it then.
+    /// Returns whether the claimant still waits. If it has given up, its claim is forgotten.
     private func isWanted(_ number: UInt64) -> Bool {
         state.withLock { state in
             if case .asking? = state.claims[number] { return true }
@@ -140,7 +140,7 @@ extension RemoteRegistry {
         guard isWanted(request.number) else { return }
         let own = request.own.flatMap { own in state.withLock { $0.presenters[own]?.local } }
         var abandoned: UInt64?
-        local.begin(request.intents, own: own) { inProcess in
+        local.begin(request.intents, excluding: own) { inProcess in
             state.withLock { state in
                 // Claims end on another thread.
                 guard case .asking? = state.claims[request.number] else {
@@ -155,22 +155,23 @@ extension RemoteRegistry {
         if let abandoned { local.end(abandoned, ClaimState.Outcome(tookPlace: false)) }
     }
 
-    // MARK: Agents that come later
+    // MARK: Agents that connect later
 
-    /// Asks the agent about the claims that wait and that it doesn't know.
-    func askAboutWaiting() {
-        guard let generation = link.generation else { return }
+    /// Asks the agent about waiting claims that it doesn't know.
+    func requestWaitingClaims() {
+        guard let generation = client.generation else { return }
         let waiting = state.withLock { state in
             state.claims.compactMap { number, claim -> ClaimRequest? in
                 guard case .local(let claim) = claim, claim.wantsAgent(generation) else { return nil }
                 return claim.request
             }
         }
-        for request in waiting.sorted(by: { $0.number < $1.number }) { askLate(request) }
+        for request in waiting.sorted(by: { $0.number < $1.number }) { askNewAgent(request) }
     }
 
-    private func askLate(_ request: ClaimRequest) {
-        guard !isOwnUnknown(request, then: { $0.askLate(request) }), let (generation, operation) = operation(request)
+    private func askNewAgent(_ request: ClaimRequest) {
+        guard !isAwaitingOwnRegistration(request, then: { $0.askNewAgent(request) }),
+            let (generation, operation) = operation(request)
         else { return }
         let isWanted = state.withLock { state in
             guard case .local(var claim)? = state.claims[request.number], claim.wantsAgent(generation) else {
@@ -181,7 +182,7 @@ extension RemoteRegistry {
             return true
         }
         guard isWanted else { return }
-        link.request(.claim(operation), on: generation) { [weak self] result in
+        client.request(.claim(operation), on: generation) { [weak self] result in
             guard let self else { return }
             switch result {
             case .success(let reply):
@@ -196,13 +197,13 @@ extension RemoteRegistry {
                 notGranted(request.number, refusal)
             case .failure:
                 notGranted(request.number, nil)
-                // The next agent has come while this one was waited for, and nobody asked it about this claim.
-                if let next = link.generation, next != generation { askLate(request) }
+                // The next agent connected while this one was waited for, and nobody has asked it about this claim.
+                if let next = client.generation, next != generation { askNewAgent(request) }
             }
         }
     }
 
-    /// It goes on without the agent, unless a presenter can't let go.
+    /// Continues without the agent, unless a presenter can't let go.
     private func notGranted(_ number: UInt64, _ refusal: ClaimState.Refusal?) {
         state.withLock { state in
             guard case .local(var claim)? = state.claims[number] else { return state.claims[number] = nil }
@@ -211,12 +212,12 @@ extension RemoteRegistry {
         }
     }
 
-    func objection(to claim: UInt64) -> ClaimSettlement? {
+    func lateRefusal(of claim: UInt64) -> ClaimSettlement? {
         guard case .local(let found)? = state.withLock({ $0.claims[claim] }) else { return nil }
         return found.refusal.map { .refused($0) }
     }
 
-    func entered(_ claim: UInt64) {
+    func didAcquire(_ claim: UInt64) {
         state.withLock { state in
             guard case .local(var found)? = state.claims[claim] else { return }
             found.hasEntered = true
@@ -224,14 +225,14 @@ extension RemoteRegistry {
         }
     }
 
-    // MARK: The end
+    // MARK: Ending
 
     func unanswered(_ claim: UInt64) -> [FileHolder] {
         guard case .local(let found)? = state.withLock({ $0.claims[claim] }) else { return [] }
         return local.unanswered(found.number)
     }
 
-    func silence(of claim: UInt64) -> String? {
+    func unresponsiveReason(for claim: UInt64) -> String? {
         guard case .asking? = state.withLock({ $0.claims[claim] }) else { return nil }
         return "the agent at \(PrintablePath(socket)) did not answer in time"
     }
@@ -252,15 +253,15 @@ extension RemoteRegistry {
             let isKnown = found.remote.map { release($0, outcome) } ?? false
             if outcome.tookPlace { moved(outcome.moves, agentFollows: isKnown) }
         case .remote(let remote, let request):
-            let untold = outcome.tookPlace ? untold(of: request, outcome) : []
-            let isKnown = release(remote, outcome) { [weak self] in self?.tell(untold) }
+            let pendingNotices = outcome.tookPlace ? pendingNotices(of: request, outcome) : []
+            let isKnown = release(remote, outcome) { [weak self] in self?.deliver(pendingNotices) }
             if outcome.tookPlace { moved(outcome.moves, agentFollows: isKnown) }
         case .asking, .ended, nil: break
         }
     }
 
-    /// `lost`: called where the agent has gone, and with it the claim, and may not have heard of its end. False where
-    /// it had gone before.
+    /// Releases a claim. Calls `lost` if the agent, and with it the claim, is gone and may not have received the end.
+    /// Returns false if it was gone before.
     @discardableResult
     private func release(
         _ remote: RemoteNumber, _ outcome: ClaimState.Outcome, lost: @escaping @Sendable () -> Void = {}
@@ -270,7 +271,7 @@ extension RemoteRegistry {
             return ReleaseOperation.Move(from: from, to: to)
         }
         let operation = ReleaseOperation(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)
-        return link.request(.release(operation), on: remote.generation) { result in
+        return client.request(.release(operation), on: remote.generation) { result in
             switch result {
             case .success, .failure(.refused): break
             case .failure: lost()
@@ -278,29 +279,32 @@ extension RemoteRegistry {
         }
     }
 
-    // MARK: Agents that have gone
+    // MARK: Lost agents
 
-    /// What a presenter of this process is to be told by this process, where no agent does.
-    private struct Untold: Sendable {
+    /// Notices that this process must deliver to one of its presenters if no agent does.
+    private struct PendingNotices: Sendable {
         let presenter: UInt64
-        /// Before and after.
+        /// The item before and after the moves.
         let items: Set<ClaimedItem>
         let notices: [PresenterNotice]
     }
 
-    /// Asked for before the presenters go with their items: what they are told depends on where they were.
-    private func untold(of request: ClaimRequest, _ outcome: ClaimState.Outcome) -> [Untold] {
+    /// Returns the notices. Called before the presenters follow their items, because the notices depend on where they
+    /// were.
+    private func pendingNotices(of request: ClaimRequest, _ outcome: ClaimState.Outcome) -> [PendingNotices] {
         state.withLock { $0.presenters }.sorted { $0.key < $1.key }.compactMap { number, presenter in
             guard number != request.own else { return nil }
             let notices = ClaimState.notices(of: outcome.moves, request.intents, to: presenter.item)
             let last = outcome.moves.reduce(presenter.item) { $1.destination(of: $0) ?? $0 }
-            return notices.isEmpty ? nil : Untold(presenter: number, items: [presenter.item, last], notices: notices)
+            return notices.isEmpty
+                ? nil : PendingNotices(presenter: number, items: [presenter.item, last], notices: notices)
         }
     }
 
-    /// The agent that was to tell them has gone. One that has gone elsewhere since was told of that.
-    private func tell(_ untold: [Untold]) {
-        for one in untold {
+    /// Delivers notices in place of a lost agent, except to a presenter that has moved on since and was notified of
+    /// that.
+    private func deliver(_ pendingNotices: [PendingNotices]) {
+        for one in pendingNotices {
             guard let found = state.withLock({ $0.presenters[one.presenter] }), one.items.contains(found.item) else {
                 continue
             }

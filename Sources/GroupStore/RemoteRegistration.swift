@@ -4,8 +4,8 @@ import GroupContainers
 import LinuxSystem
 import Synchronization
 
-// Registration with the agent is a state that is kept true: presenters that the agent doesn't know are registered when
-// there is one, when its configuration has changed, and as what they present then.
+// Registration is kept in step with the agent: presenters that the agent doesn't know are registered when it connects,
+// when its configuration changes, and with their current item.
 extension RemoteRegistry {
     func register(_ number: UInt64) {
         let presenter = state.withLock { state -> Presenter? in
@@ -14,12 +14,12 @@ extension RemoteRegistry {
             return found
         }
         guard let presenter else { return }
-        guard let address = ItemAddress(presenter.item), link.generation != nil else {
+        guard let address = ItemAddress(presenter.item), client.generation != nil else {
             return answered(number, .waiting(reason: "no agent answers at \(PrintablePath(socket))"))
         }
         var operation = PresentOperation(item: address, pid: presenter.holder.pid, program: presenter.holder.program)
         operation.models = presenter.versions?.sorted()
-        link.request(.present(operation)) { [weak self] result in
+        client.request(.present(operation)) { [weak self] result in
             guard let self else { return }
             switch result {
             case .success(let reply): registered(number, as: presenter.item, reply)
@@ -33,7 +33,8 @@ extension RemoteRegistry {
         }
     }
 
-    /// Calls `body` when the agent has answered to the presenter, which it was just asked to know; false where it was not.
+    /// Returns whether the agent was asked to register the presenter and hasn't replied. If so, calls `body` after the
+    /// reply.
     func isAwaitingAnswer(_ number: UInt64, then body: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
             guard state.presenters[number]?.isAsking == true else { return false }
@@ -42,7 +43,7 @@ extension RemoteRegistry {
         }
     }
 
-    /// Asks for those that the agent doesn't know.
+    /// Registers all presenters that the agent doesn't know.
     func registerMissing() {
         for number in state.withLock({ $0.presenters.filter { $0.value.remote == nil }.keys.sorted() }) {
             register(number)
@@ -55,7 +56,7 @@ extension RemoteRegistry {
         }
         let remote = RemoteNumber(number: known, generation: reply.generation)
         let claims = reply.object.claims("waits_for").map { Self.number(of: $0, reply.generation) }
-        let (isWanted, isElsewhere) = state.withLock { state in
+        let (isWanted, hasMoved) = state.withLock { state in
             guard let found = state.presenters[number] else { return (false, false) }
             guard found.item == item else {
                 state.presenters[number]?.isAsking = false
@@ -66,15 +67,17 @@ extension RemoteRegistry {
             return (true, false)
         }
         if isWanted { return answered(number, .registered, claims) }
-        link.request(.unpresent(presenter: known), on: reply.generation)
-        // It was moved meanwhile.
-        if isElsewhere { register(number) }
+        client.request(.unpresent(presenter: known), on: reply.generation)
+        // The item was moved meanwhile.
+        if hasMoved { register(number) }
     }
 
-    /// `claims`: under way, and begun before.
+    /// Records the agent's reply.
+    ///
+    /// - Parameter claims: The claims that were already under way.
     private func answered(_ number: UInt64, _ registration: FilePresenterRegistration, _ claims: [UInt64] = []) {
-        typealias Told = (first: (@Sendable () -> Void)?, receive: @Sendable (PresenterMessage) -> Void)
-        let (told, isNew, waiting) = state.withLock { state -> (Told?, Bool, [@Sendable () -> Void]) in
+        typealias Recipient = (first: (@Sendable () -> Void)?, receive: @Sendable (PresenterMessage) -> Void)
+        let (recipient, isNew, waiting) = state.withLock { state -> (Recipient?, Bool, [@Sendable () -> Void]) in
             guard let found = state.presenters[number] else { return (nil, false, []) }
             state.presenters[number]?.isAsking = false
             state.presenters[number]?.registration = registration
@@ -82,30 +85,31 @@ extension RemoteRegistry {
             state.presenters[number]?.whenAnswered = []
             return ((found.firstAnswer, found.receive), found.registration != registration, found.whenAnswered)
         }
-        guard let told else { return }
+        guard let recipient else { return }
         defer { for body in waiting { body() } }
-        if let first = told.first { return first() }
-        if isNew { told.receive(.registration(registration)) }
-        // It may have its item open, which those who claim it don't know: nobody waits for the answer.
-        for claim in claims { told.receive(.request(claim: claim, .relinquish(.writer))) }
+        if let first = recipient.first { return first() }
+        if isNew { recipient.receive(.registration(registration)) }
+        // The presenter may have its item open, which those claims don't know. Nobody waits for the reply.
+        for claim in claims { recipient.receive(.request(claim: claim, .relinquish(.writer))) }
     }
 
-    /// Presenters go with their items. `agentFollows`: the agent was told, and has its presenters follow by itself.
+    /// Moves presenters with their items. `agentFollows` is true if the agent was informed and moves its presenters
+    /// itself.
     func moved(_ moves: [ClaimState.Outcome.Move], agentFollows: Bool) {
-        var elsewhere: Set<UInt64> = []
+        var movedPresenters: Set<UInt64> = []
         for move in moves {
             for (number, presenter) in state.withLock({ $0.presenters }) {
                 guard let item = move.destination(of: presenter.item), item != presenter.item else { continue }
                 moved(number, to: item)
-                elsewhere.insert(number)
+                movedPresenters.insert(number)
             }
         }
         guard !agentFollows else { return }
-        for number in elsewhere.sorted() { registerAgain(number) }
+        for number in movedPresenters.sorted() { reregister(number) }
     }
 
-    /// As what it presents now.
-    private func registerAgain(_ number: UInt64) {
+    /// Registers the presenter with its current item.
+    private func reregister(_ number: UInt64) {
         let found = state.withLock { state -> Presenter? in
             guard let found = state.presenters[number], found.remote != nil else { return nil }
             state.presenters[number]?.remote = nil
@@ -113,14 +117,14 @@ extension RemoteRegistry {
             return found
         }
         guard let found, let remote = found.remote else { return }
-        link.request(.unpresent(presenter: remote.number), on: remote.generation)
-        // The agent doesn't count it any more among those who have let go: nobody else says that those claims are over.
+        client.request(.unpresent(presenter: remote.number), on: remote.generation)
+        // The agent no longer counts it as having let go, so nobody else reports the end of those claims.
         for claim in found.relinquished.sorted() { found.receive(.notice(claim: claim, .reacquire)) }
         register(number)
     }
 
     private func moved(_ number: UInt64, to item: ClaimedItem) {
-        // Not under the lock: the registry of this process calls back under its own.
+        // Not under the lock: this process's registry calls back under its own.
         let inProcess = state.withLock { state in
             state.presenters[number]?.item = item
             return state.presenters[number]?.local
@@ -129,18 +133,18 @@ extension RemoteRegistry {
     }
 }
 
-// MARK: - The link
+// MARK: - Connection
 
 extension RemoteRegistry {
-    func linkConnected(generation: UInt64) {
+    func agentConnected(generation: UInt64) {
         registerMissing()
-        askAboutWaiting()
+        requestWaitingClaims()
     }
 
-    func linkReceived(type: String, _ object: JSONObject, generation: UInt64) {
+    func agentSent(type: String, _ object: JSONObject, generation: UInt64) {
         if type == AgentConfigured.type {
             registerMissing()
-            return askAboutWaiting()
+            return requestWaitingClaims()
         }
         guard let event = PresenterEvent(type: type, object),
             let presenter = object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value,
@@ -160,8 +164,9 @@ extension RemoteRegistry {
         found.value.receive(message)
     }
 
-    /// Nobody will say any more that a claim is over: whoever had let go waits until nobody holds the locks.
-    func linkLost(generation: UInt64) {
+    /// Handles a lost connection. Nobody reports the end of claims any more, so a presenter that had let go waits until
+    /// nobody holds the locks.
+    func agentDisconnected(generation: UInt64) {
         let lost = state.withLock { state in
             let lost = state.presenters.filter { $0.value.remote != nil }
             for number in lost.keys {
@@ -179,34 +184,34 @@ extension RemoteRegistry {
 
     private func returnItem(to number: UInt64, _ presenter: Presenter) {
         guard !presenter.relinquished.isEmpty else { return }
-        let giveBack: @Sendable () -> Void = {
-            // What was done to the item meanwhile, nobody says either.
+        let reacquire: @Sendable () -> Void = {
+            // Nobody reports either what happened to the item meanwhile.
             presenter.receive(.notice(claim: 0, .didChange(nil)))
             for claim in presenter.relinquished.sorted() { presenter.receive(.notice(claim: claim, .reacquire)) }
         }
         let thread = try? SystemThread(name: "gs-return") { [weak self, container, lossTime] in
-            // Without the registry, or the presenter in it, nobody wants the item back.
+            // Stops when the registry or its presenter is gone, because nobody wants the item back then.
             while let item = self?.state.withLock({ $0.presenters[number]?.item }) {
                 let isFree = Self.waitUntilFree(item, container, lossTime) { [weak self] in
                     self?.state.withLock { $0.presenters[number]?.item } != item
                 }
-                if isFree { return giveBack() }
+                if isFree { return reacquire() }
             }
         }
-        if thread == nil { giveBack() }
+        if thread == nil { reacquire() }
     }
 
-    /// False where somebody is at work on it all the time, or `isOver`.
+    /// Waits until the item is free. Returns false if another process holds it all the time, or if `isOver`.
     private static func waitUntilFree(
         _ item: ClaimedItem, _ container: GroupContainer, _ time: Duration, isOver: @escaping @Sendable () -> Bool
     ) -> Bool {
-        // Where it can't be claimed, its presenter goes on: what it finds there tells it whether it can.
+        // If the item can't be claimed, its presenter resumes and finds out by itself.
         guard let claim = try? Claim([ClaimIntent(item, .read(.withoutChanges))], in: container) else { return true }
-        defer { claim.leave() }
+        defer { claim.release() }
         let wait = ClaimWait(Deadline(after: time), isCancelled: isOver)
         do {
-            try claim.standInLine(wait)
-            try claim.enter(wait)
+            try claim.joinQueue(wait)
+            try claim.acquire(wait)
             return true
         } catch {
             return !(error is ClaimWait.TimedOut || error is ClaimWait.Cancelled)

@@ -6,37 +6,37 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// What the agent calls a presenter or a claim. It means nothing in another connection.
+/// The agent's number of a presenter or a claim. It is valid only within one connection.
 struct RemoteNumber: Hashable, Sendable {
     let number: UInt64
     let generation: UInt64
 }
 
-/// The presenters of this process and their claims, known to the agent for as long as there is one that serves the
-/// group, and to this process alone otherwise.
+/// The registry of this process's presenters and claims. The agent knows them while there is one that serves the group;
+/// otherwise only this process does.
 ///
-/// Numbers seen outside are this registry's own: they outlive the connection. A claim of the agent's is told from one
-/// of this process's by its lowest bit.
+/// The numbers that callers see are this registry's own, and outlive the connection. The lowest bit distinguishes the
+/// agent's claims from those of this process.
 final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
     struct Presenter {
-        /// What it presents now, wherever it was moved since it came.
+        /// The item it presents now, after any moves.
         var item: ClaimedItem
         let holder: FileHolder
         let versions: Set<String>?
         let receive: @Sendable (PresenterMessage) -> Void
         var remote: RemoteNumber?
-        /// The agent was asked and hasn't answered.
+        /// True if the agent was asked and hasn't replied.
         var isAsking = false
         var registration = FilePresenterRegistration.waiting(reason: "the agent has not answered yet")
-        /// Who waits for the agent's first answer.
+        /// Called on the agent's first reply.
         var firstAnswer: (@Sendable () -> Void)?
-        /// Claims under way when it came, for whoever waited for that answer.
+        /// The claims that were under way at the first reply.
         var waitsFor: [UInt64] = []
-        /// Claims of its own that wait until the agent knows it, or refuses to.
+        /// Called once the agent has registered or refused the presenter.
         var whenAnswered: [@Sendable () -> Void] = []
-        /// In the registry of this process.
+        /// The presenter's number in this process's registry.
         let local: UInt64
-        /// The agent's claims for which it has let go.
+        /// The agent's claims for which the presenter has let go.
         var relinquished: Set<UInt64> = []
     }
 
@@ -53,35 +53,35 @@ final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
 
     let container: GroupContainer
     let socket: FilePath
-    let link: AgentClient
+    let client: AgentClient
     let local = InProcessRegistry()
     let state = Mutex(State())
 
-    /// How long a presenter that comes waits for an agent that doesn't answer; it is registered when it does.
-    private static let patience = Duration.seconds(2)
-    let answerTime = Duration.milliseconds(500)
-    /// How long a presenter stands in line at a time for those who are at work on its item when the agent is lost:
-    /// nobody is kept from the line for ever.
+    /// The time for which a new presenter waits for an agent that doesn't reply. It is registered when the agent does.
+    private static let registrationTimeout = Duration.seconds(2)
+    let responseTime = Duration.milliseconds(500)
+    /// The longest time that a presenter waits in line at a stretch for its item after the agent is lost, so that
+    /// nobody is kept out of the line for ever.
     let lossTime: Duration
 
     init(_ container: GroupContainer, socket: FilePath, lossTime: Duration = .seconds(30)) {
         self.container = container
         self.socket = socket
         self.lossTime = lossTime
-        link = AgentClient(socket)
-        link.listen(self)
+        client = AgentClient(socket)
+        client.listen(self)
     }
 
-    deinit { link.stop() }
+    deinit { client.stop() }
 
-    // MARK: Presenters come and go
+    // MARK: Presenters
 
     func add(
         _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>?,
         receive: @escaping @Sendable (PresenterMessage) -> Void
     ) -> PresenterAdmission {
-        link.start()
-        let inProcess = local.add(item, holder, versions: versions) { receive($0.numbered { $0 << 1 }) }
+        client.start()
+        let inProcess = local.add(item, holder, versions: versions) { receive($0.renumbered { $0 << 1 }) }
         let answered = DispatchSemaphore(value: 0)
         let number = state.withLock { state in
             let number = state.number()
@@ -91,15 +91,16 @@ final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
             state.presenters[number] = presenter
             return number
         }
-        link.whenDecided { [weak self] in self?.register(number) }
-        _ = answered.wait(timeout: .now() + .nanoseconds(Int(Self.patience.nanoseconds)))
-        // What comes later comes as a message; what came is taken whole, though it may come this very moment.
+        client.afterConnectionAttempt { [weak self] in self?.register(number) }
+        _ = answered.wait(timeout: .now() + .nanoseconds(Int(Self.registrationTimeout.nanoseconds)))
+        // Later replies arrive as messages. A reply that arrives at this very moment is either complete or not yet
+        // there.
         let found = state.withLock { state in
             state.presenters[number]?.firstAnswer = nil
             return state.presenters[number]
         }
         return PresenterAdmission(
-            presenter: number, waitsFor: inProcess.waitsFor.map { $0 << 1 } + (found?.waitsFor ?? []),
+            presenter: number, pendingClaims: inProcess.pendingClaims.map { $0 << 1 } + (found?.waitsFor ?? []),
             registration: found?.registration ?? .waiting(reason: "it was removed"))
     }
 
@@ -108,13 +109,13 @@ final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
         local.remove(found.local)
         for body in found.whenAnswered { body() }
         guard let remote = found.remote else { return }
-        // There may be room for another one now.
-        link.request(.unpresent(presenter: remote.number), on: remote.generation) { [weak self] _ in
+        // There may be room for another presenter now.
+        client.request(.unpresent(presenter: remote.number), on: remote.generation) { [weak self] _ in
             self?.registerMissing()
         }
     }
 
-    /// Those of this process: whoever migrates a store asks the agent, which knows all.
+    /// Returns this process's presenters. A migration asks the agent, which knows all of them.
     func presenters(of item: ClaimedItem) -> [PresenterDescription] { local.presenters(of: item) }
 
     @discardableResult
@@ -128,7 +129,7 @@ final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
         }
         let answer = AnswerOperation(
             request.answer, claim: Self.remote(of: claim), presenter: remote.number, failure: failure)
-        return link.request(.answer(answer), on: remote.generation)
+        return client.request(.answer(answer), on: remote.generation)
     }
 
     static func number(of remote: UInt64, _ generation: UInt64) -> UInt64 {

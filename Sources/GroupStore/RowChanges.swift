@@ -4,57 +4,92 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// One row that was changed, as the store's history has it.
+/// One changed row, as recorded in the store's history.
+///
+///     for change in page.changes where change.table == "note" {
+///         reload(change.key)
+///     }
 public struct RowChange: Sendable, Equatable {
+    /// A kind of change.
     public enum Operation: String, Sendable {
         case insert, update, delete
     }
 
-    /// A key's value.
+    /// A value of a row's key, in SQLite's storage classes.
     public enum Value: Sendable, Hashable {
         case integer(Int64), real(Double), text(String), blob([UInt8]), null
     }
 
+    /// The table's name.
     public let table: String
-    /// Of a Core Data store.
+    /// The entity's name in a Core Data store; nil otherwise.
     public let entity: String?
+    /// The kind of change.
     public let operation: Operation
-    /// The rowid; of a WITHOUT ROWID table the key's columns in their order.
+    /// The rowid as the only element, or the key columns of a WITHOUT ROWID table in their order.
     public let key: [Value]
-    /// Of an update: the columns, or Core Data's properties, that were assigned; nil where it isn't known.
+    /// The columns, or Core Data's properties, that an update assigned; nil for other operations, and if they aren't
+    /// known.
     public let columns: [String]?
-    /// Who says to have made it; nil for writers that don't say.
+    /// The author that the writer declared; nil if it declared none.
     public let author: String?
+    /// The time of the change, by the writer's clock.
     public let date: Date
 }
 
-/// Some of a store's row changes.
+/// A page of a store's row changes, as returned by ``SharedStore/rowChanges(since:limit:filter:)``.
 public struct RowChangePage: Sendable, Equatable {
+    /// The changed rows in the order of their changes.
     public let changes: [RowChange]
-    /// Why `changes` is not all that happened since the token that was given: what is known of the store is stale, read
-    /// it anew. `epoch`, `history_trimmed`, `history_gap` or `migrated`; nil when it is all.
+    /// The reason why ``changes`` doesn't cover everything since the given token: `epoch`, `history_trimmed`,
+    /// `history_gap` or `migrated`; nil if it does.
+    ///
+    /// - Important: If this isn't nil, everything read from the store before is stale and must be read again.
     public let reset: String?
-    /// What to ask with next. Good wherever the store goes, and with any agent.
+    /// The token for the next request. It stays valid when the store moves, and with any agent.
     public let token: String
-    /// More can be had at once.
+    /// True if the next page is available at once.
     public let hasMore: Bool
 }
 
-/// Of which row changes to be told; nil: of all.
+/// Selects row changes. A property that is nil selects all of them.
+///
+///     var filter = RowFilter()
+///     filter.tables = ["note"]
+///     filter.exceptAuthors = ["com.example.notes"]
 public struct RowFilter: Sendable, Equatable {
+    /// The tables' names, compared without regard to the case of ASCII letters.
     public var tables: [String]?
+    /// The entities' names in a Core Data store. A row whose entity is unknown is selected too.
     public var entities: [String]?
+    /// The kinds of change.
     public var operations: [RowChange.Operation]?
+    /// The authors whose changes are selected.
     public var authors: [String]?
-    /// An app's own changes, where it gives its writes an author.
+    /// The authors whose changes are left out, such as the app's own name if it declares one with its writes.
     public var exceptAuthors: [String]?
 
+    /// Creates a filter that selects all row changes.
     public init() {}
 }
 
 extension SharedStore {
-    /// The rows that changed after the token, in their order; without one, all that the store's history keeps. Nothing
-    /// is waited for. Throws `GroupStoreError`: `noAgent`, or `refused` where the store keeps no history.
+    /// Returns the rows that changed after a token, in order. Returns at once; it doesn't wait for changes.
+    ///
+    ///     var (token, hasMore) = (savedToken, true)
+    ///     while hasMore {
+    ///         let page = try await store.rowChanges(since: token)
+    ///         apply(page)
+    ///         token = page.token
+    ///         hasMore = page.hasMore
+    ///     }
+    ///
+    /// - Parameters:
+    ///   - token: The token after which to begin; nil for the whole history.
+    ///   - limit: The maximum number of rows, 1 to 1000.
+    ///   - filter: Selects rows.
+    /// - Throws: ``GroupStoreError`` with `noAgent`; `refused`, for example if the store keeps no history or the agent
+    ///   doesn't serve it; `system` if no thread can be created.
     public func rowChanges(
         since token: String? = nil, limit: Int = 256, filter: RowFilter = RowFilter()
     ) async throws -> RowChangePage {
@@ -64,18 +99,23 @@ extension SharedStore {
         return try await Self.ask(.history(operation), RowChangePage.init)
     }
 
-    /// Notes in the store that the subscriber of this name knows all up to the token: nothing after it is purged. Throws
-    /// `GroupStoreError`.
+    /// Records in the store that the named subscriber knows all changes up to the token. Until it
+    /// acknowledges later changes, only a forced purge removes them.
+    ///
+    /// - Throws: ``GroupStoreError`` with `noAgent`, `refused` or `system`.
     public func acknowledge(_ token: String, by subscriber: String) async throws {
         let operation = HistoryOperation.acknowledge(address, subscriber: subscriber, token: token)
         try await Self.ask(.history(operation)) { _, _ in }
     }
 
-    /// Returns when all that was committed before has been told to subscribers. Throws `GroupStoreError`.
+    /// Returns once every transaction committed before the call has been published to subscribers.
+    ///
+    /// - Throws: ``GroupStoreError`` with `noAgent`, `refused` or `system`.
     public func synchronize() async throws { try await Self.ask(.sync(address)) { _, _ in } }
 
-    /// A history is read for some answers: longer than the agent gives its reader.
-    static let answerTime = Duration.seconds(40)
+    /// The time limit for a reply. Some replies need a history to be read, so it exceeds the time that the agent gives
+    /// its reader.
+    static let replyTimeout = Duration.seconds(40)
 
     static func ask<Result: Sendable>(
         _ operation: AgentRequest.Operation,
@@ -87,7 +127,8 @@ extension SharedStore {
                 do throws(AgentConnectionError) {
                     guard let socket else { throw .noSocketPath }
                     var rows: [JSONObject] = []
-                    let reply = try AgentConnection(socket).request(operation, deadline: Deadline(after: answerTime)) {
+                    let reply = try AgentConnection(socket).request(operation, deadline: Deadline(after: replyTimeout))
+                    {
                         var row = $1
                         row["type"] = .string($0)
                         rows.append(row)
@@ -98,14 +139,14 @@ extension SharedStore {
                 }
             }
         } catch {
-            // There may be no thread to be had.
+            // Creating the thread may have failed.
             throw GroupStoreError.visible(error)
         }
     }
 }
 
 extension HistoryOperation.Filter {
-    /// All but the tables, which subscriptions are told of in another way.
+    /// Creates a filter without tables, which subscriptions send separately.
     init(_ filter: RowFilter) {
         self.init()
         entities = filter.entities
@@ -116,7 +157,7 @@ extension HistoryOperation.Filter {
 }
 
 extension RowChangePage {
-    /// `rows`: the parts of the answer that came before the reply.
+    /// - Parameter rows: The parts of the reply that came before its end.
     init(_ rows: [JSONObject], _ reply: JSONObject) {
         changes = rows.compactMap(RowChange.init)
         reset = rows.first { $0.string("type") == "reset" }?.string("reason")
@@ -126,7 +167,7 @@ extension RowChangePage {
 }
 
 extension RowChange {
-    /// Nil for what is no row.
+    /// Returns nil if the object isn't a row.
     init?(_ object: JSONObject) {
         guard object.string("type") ?? "row" == "row", let operation = object.string("op").flatMap(Operation.init)
         else {

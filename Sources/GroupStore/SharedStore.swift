@@ -5,21 +5,37 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// A store of a group container: where it is, who presents it, what changes in it, and how it is brought there.
+/// A store in a group container: its location, presentation, changes and relocation.
 ///
-/// The app opens the database at `url` with whatever it likes. An app that keeps it open presents it (`present`): then
-/// a relocation asks it to let go for a moment instead of waiting until it ends.
+/// The app opens the database at ``url`` with any library.
+///
+///     let container = try GroupContainer(identifier: "group.com.example.notes")
+///     let store = try SharedStore("Notes.sqlite", in: container, legacy: oldURL)
+///     let presentation = try await store.present(
+///         open: { url in try await database.open(url) }, close: { try await database.close() })
+///
+/// - Important: An app that keeps the database open should present it
+///   (``present(openableModelVersions:open:close:failed:)``). A relocation then asks the app to let go for a moment;
+///   otherwise it waits until the app exits.
 public final class SharedStore: Sendable {
+    /// The group container that the store belongs to.
     public let container: GroupContainer
     /// The database's file name in the group container.
     public let name: String
-    /// Where the store was before there was a group container; nil where it never was elsewhere.
+    /// The store's location before there was a group container; nil if it was never elsewhere.
     public let legacyURL: URL?
 
     let address: StoreAddress
     let component: FilePath.Component
 
-    /// Throws `GroupStoreError` when the name is none or the container has no identifier.
+    /// Creates a store. The file need not exist yet.
+    ///
+    /// - Parameters:
+    ///   - name: The database's file name, without a directory.
+    ///   - container: The group container, which must have an identifier.
+    ///   - legacy: The location from which the store is to be relocated.
+    /// - Throws: ``GroupStoreError`` with `badName` if the name can't be a file name or the container has no
+    ///   identifier.
     public init(_ name: String, in container: GroupContainer, legacy: URL? = nil) throws(GroupStoreError) {
         guard let component = FilePath.Component(bytes: name.utf8), let group = container.identifier,
             let address = StoreAddress(group: group.rawValue, name: component.bytes)
@@ -34,13 +50,14 @@ public final class SharedStore: Sendable {
         legacyURL = legacy
     }
 
-    /// Where the store belongs: `name` in the group container.
+    /// The location where the store belongs: ``name`` in the group container.
     public var groupURL: URL { container.url(of: item) }
 
-    /// Where the store is now: at `legacyURL` for as long as it is only there, else at `groupURL`. It may move when
-    /// nobody presents it.
+    /// The store's current location: ``legacyURL`` while the store exists only there, else ``groupURL``.
+    ///
+    /// - Important: The store may move at any time while no process presents it.
     public var url: URL {
-        switch whereabouts {
+        switch location {
         case .group, .absent: groupURL
         case .legacy(let url): url
         case .moving: groupURL
@@ -57,8 +74,8 @@ public final class SharedStore: Sendable {
         legacyURL = nil
     }
 
-    /// The store under the name that it was moved to. Nil in a directory of the group container: no agent knows it there,
-    /// and nobody relocates it.
+    /// Returns the store under its name after a move. Returns nil in a subdirectory of the group container, where
+    /// agents and relocations ignore stores.
     package func moved(to item: ClaimedItem) -> SharedStore? {
         if item == self.item { return self }
         guard item.path.components.count == 1, let component = item.path.lastComponent,
@@ -67,36 +84,36 @@ public final class SharedStore: Sendable {
         return SharedStore(component, address, in: container)
     }
 
-    // MARK: Where it is
+    // MARK: Location
 
-    enum Whereabouts: Equatable {
+    enum Location: Equatable {
         case group
         case legacy(URL)
-        /// A relocation is under way, or was interrupted: at its old name is a directory.
+        /// A relocation is under way or was interrupted: a directory has the store's old name.
         case moving
-        /// Nowhere: it may be made in the group container.
+        /// The store doesn't exist; it may be created in the group container.
         case absent
     }
 
-    var whereabouts: Whereabouts {
+    var location: Location {
         do {
             if try container.directory.status(component)?.kind == .regular { return .group }
         } catch {
-            // Whoever opens it there hears why that can't be; what lies at the legacy place may be an old copy.
+            // Opening it there reports the error. The file at the legacy place may be an old copy.
             return .group
         }
         guard let legacyURL, let found = FileStatus(following: FilePath(legacyURL.path)) else { return .absent }
         switch found.kind {
-        // What is retired as a symbolic link leads to the group's.
+        // A symbolic link that was left in retirement leads to the group's store.
         case .regular: return .legacy(legacyURL)
         case .directory: return .moving
         case .symbolicLink, .other: return .absent
         }
     }
 
-    /// Where it is when nobody is moving it. Waits, on the calling thread, until a relocation under way is over; one
-    /// that was interrupted is undone as far as it is needed. Throws `GroupStoreError`; `FileCoordinationError` when it
-    /// is cancelled.
+    /// Returns the store's location once nobody is moving it. Blocks the calling thread until a relocation under way is
+    /// over, and undoes an interrupted one as far as needed. Throws ``GroupStoreError``, and ``FileCoordinationError``
+    /// if it is cancelled.
     func settledURL(_ deadline: Deadline, isCancelled: () -> Bool = { false }) throws -> URL {
         do {
             return try awaitSettledURL(deadline, isCancelled: isCancelled)
@@ -108,8 +125,8 @@ public final class SharedStore: Sendable {
     private func awaitSettledURL(_ deadline: Deadline, isCancelled: () -> Bool) throws -> URL {
         var wait = Duration.milliseconds(1)
         while true {
-            let isQuiet = try whereabouts != .moving && !WithdrawnDatabase.isUnfinished(component, in: container)
-            if try isQuiet || WithdrawnDatabase.hasPublished(component, in: container) { return url }
+            let isSettled = try location != .moving && !WithdrawnDatabase.isUnfinished(component, in: container)
+            if try isSettled || WithdrawnDatabase.hasPublished(component, in: container) { return url }
             do {
                 if let lock = try container.lock() {
                     return try withExtendedLifetime(lock) { _ in try urlAfterInterruption() }
@@ -117,8 +134,8 @@ public final class SharedStore: Sendable {
             } catch let error as SystemError
                 where error.errno == .permissionDenied || error.errno == .readOnlyFileSystem
             {
-                // A reader can't lock; it waits for those who can.
-                if whereabouts != .moving { return url }
+                // A reader can't lock. It waits for processes that can.
+                if location != .moving { return url }
             }
             guard !isCancelled() else { throw FileCoordinationError.cancelled }
             guard !deadline.hasPassed else {
@@ -131,15 +148,15 @@ public final class SharedStore: Sendable {
         }
     }
 
-    /// Where what `presentation` presents is, and a lock under which it may be opened there: nobody moves or replaces it
-    /// meanwhile. Waits, on the calling thread. Throws `GroupStoreError`, `FileCoordinationError`.
+    /// Returns the location of the presented item, and a lock under which it may be opened: nobody moves or replaces it
+    /// meanwhile. Blocks the calling thread. Throws ``GroupStoreError``, ``FileCoordinationError``.
     func lockedURL(
         for presentation: StorePresentation, _ deadline: Deadline, isCancelled: @escaping @Sendable () -> Bool
     ) throws -> (URL, PresentedClaim) {
         while true {
             let item = presentation.item
             let store = moved(to: item)
-            // First without the lock: whoever finishes a relocation claims the store.
+            // First without the lock, because a process that completes a relocation claims the store.
             _ = try store?.settledURL(deadline, isCancelled: isCancelled)
             let lock = try PresentedClaim(
                 item, in: container, of: presentation, ClaimWait(deadline, isCancelled: isCancelled))
@@ -147,23 +164,24 @@ public final class SharedStore: Sendable {
                 if presentation.item == item {
                     return (try store?.settledURL(Deadline(after: .zero)) ?? container.url(of: item), lock)
                 }
-                // Whoever was waited for has moved it.
-                lock.leave()
+                // The process that was waited for has moved it.
+                lock.release()
             } catch let error as GroupStoreError where error.code == .busy && !deadline.hasPassed {
-                lock.leave()
-                // Somebody is at work on another store of the group, or has just begun: seldom, and soon over.
+                lock.release()
+                // Another store of the group is being relocated, or a relocation has just begun: rare, and soon over.
                 pause(.milliseconds(5))
             } catch {
-                lock.leave()
+                lock.release()
                 throw error
             }
         }
     }
 
-    /// Nobody relocates now: what the journal tells of has ended in the middle.
+    /// Returns the location after an interrupted relocation. Nobody is relocating now, so the journal describes an
+    /// interruption.
     private func urlAfterInterruption() throws -> URL {
-        let isReturned = try WithdrawnDatabase.returnDatabase(of: component, in: container)
-        guard isReturned, whereabouts != .moving else {
+        let wasReturned = try WithdrawnDatabase.returnDatabase(of: component, in: container)
+        guard wasReturned, location != .moving else {
             throw GroupStoreError(
                 .interrupted, "a relocation of \(name) was interrupted",
                 remedy: "start the agent, or run groupstore relocate once more: it finishes or undoes it")

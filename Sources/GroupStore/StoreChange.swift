@@ -2,41 +2,59 @@ import AgentProtocol
 import FoundationEssentials
 import SystemPackage
 
-/// What a subscriber is told of a store.
+/// An event of a store, as delivered by ``StoreChanges``.
+///
+///     for try await change in store.changes() {
+///         switch change {
+///         case .changed, .reset, .relocated, .migrated: reload()
+///         case .relocating, .abandoned, .disconnected, .notServed, .connected: break
+///         }
+///     }
 public enum StoreChange: Sendable, Equatable {
     /// A process that has the store open, or presents it.
     public struct Holder: Hashable, Sendable {
-        /// 0 when it isn't known.
+        /// The process identifier; 0 if unknown.
         public let pid: Int32
+        /// The program's name; `?` if unknown.
         public let program: String
-        /// In another PID namespace than the agent.
+        /// True if the process is in another PID namespace than the agent.
         public let isElsewhere: Bool
     }
 
-    /// Something was committed, and is found by who reads the store now. `tables`: which ones; nil when that isn't
-    /// said. `isComplete`: no other table changed. `rows`: which rows, all that the subscription wants; nil where it asked
-    /// for none, there are many, or the store's history doesn't say all: `rowChanges` tells what is known of them.
+    /// A transaction was committed, and is visible to a reader from now on.
+    ///
+    /// - `tables` names the changed tables; nil if they aren't known.
+    /// - `isComplete` is true if no other table was changed.
+    /// - `rows` lists all changed rows that the subscription selects. It is nil if the subscription didn't ask for
+    ///   rows, if there are too many, or if the store's history doesn't know all;
+    ///   ``SharedStore/rowChanges(since:limit:filter:)`` returns what is known of them.
     case changed(tables: [String]?, isComplete: Bool, rows: [RowChange]? = nil, token: String)
-    /// A store at a legacy place is about to become this one; who is waited for. It lasts until `relocated`,
-    /// `abandoned`, `reset` or `disconnected`; where it still lasts after one of the latter two, it comes again.
+    /// A store at a legacy place is about to become this one; `waitingFor` lists the processes that the relocation
+    /// waits for. The state lasts until `relocated`, `abandoned`, `reset` or `disconnected`; if it lasts beyond one of
+    /// the latter two, the event comes again.
     case relocating(waitingFor: [Holder], token: String)
+    /// The store was relocated. `from` names no file if this user may not know the former location.
     case relocated(from: URL, to: URL, token: String)
-    /// The store is of another version of its model now: read everything anew, if this program knows that version.
-    /// `fromModel` is nil where it was of no known one.
+    /// The store has another model version now. `fromModel` is nil if the former version is unknown.
+    ///
+    /// - Important: Everything read before is stale. Read it again, if this program knows the new version.
     case migrated(fromModel: String?, toModel: String, token: String)
-    /// The relocation that was announced is over, and moved nothing.
+    /// The announced relocation ended and moved nothing. `outcome` is a code; `message` is for people.
     case abandoned(outcome: String, message: String, token: String)
-    /// What the subscriber knows is stale: read everything anew. `reason`: a word such as `lagged`, `epoch`, `replaced`.
+    /// Everything the subscriber knows is stale and must be read again. `reason` is a code such as `subscribed`,
+    /// `lagged`, `epoch` or `replaced`.
     case reset(reason: String, token: String)
-    /// There is no agent: nobody tells of changes until `connected` or the next `reset`. It is looked for again.
+    /// The agent is gone. No changes arrive until `connected` or the next `reset`. The library keeps trying to connect.
     case disconnected
-    /// The agent that there is doesn't serve the store's group; `message` is its word. Nobody tells of changes until
-    /// `connected` or the next `reset`: it is asked again when its configuration has changed.
+    /// The agent doesn't serve the store's group; `message` says why. No changes arrive until `connected` or the next
+    /// `reset`. The library asks again when the agent's configuration changes.
     case notServed(message: String)
-    /// What `disconnected` or `notServed` told of is over: what happened meanwhile comes next, as changes or as a `reset`.
+    /// The state `disconnected` or `notServed` is over. Whatever happened meanwhile comes next, as changes or as a
+    /// `reset`.
     case connected(token: String)
 
-    /// What `changes(since:)` takes to go on after this; nil when there is none.
+    /// The token with which ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:)`` continues
+    /// after this event; nil for `disconnected` and `notServed`.
     public var token: String? {
         switch self {
         case .changed(_, _, _, let token), .relocating(_, let token), .relocated(_, _, let token),
@@ -48,7 +66,7 @@ public enum StoreChange: Sendable, Equatable {
 }
 
 extension StoreChange {
-    /// Nil for what a later agent may send and this library doesn't know; its token is kept all the same.
+    /// Returns nil for an event of a later agent that this library doesn't know. Its token is kept all the same.
     init?(type: String, _ object: JSONObject) {
         guard let token = object.string("token") else { return nil }
         switch type {

@@ -5,38 +5,66 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// A store's changes, as they come. A subscriber that is slow gets one change for many, or a `reset`; it never misses
-/// that something changed. Ends when the task that iterates is cancelled.
+/// The changes of a store, as an asynchronous sequence. Created by
+/// ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:)``.
+///
+///     for try await change in store.changes() {
+///         if case .changed(let tables, _, _, _) = change { reload(tables) }
+///     }
+///
+/// A slow subscriber receives one change for many, or a ``StoreChange/reset(reason:token:)``; it never misses that
+/// something changed. The sequence ends when the iterating task is cancelled.
 public struct StoreChanges: AsyncSequence, Sendable {
     public typealias Element = StoreChange
 
     let subscription: SubscribeOperation
     let socket: FilePath?
 
+    /// Creates an iterator. Each iterator opens its own connection to the agent.
     public func makeAsyncIterator() -> Iterator { Iterator(ChangeReader(subscription, socket: socket)) }
 
+    /// The iterator of ``StoreChanges``.
     public struct Iterator: AsyncIteratorProtocol {
         private let reader: ChangeReader
 
         init(_ reader: ChangeReader) { self.reader = reader }
 
-        /// Throws `GroupStoreError` when the agent refuses the subscription for another reason than that it doesn't
-        /// serve the group (`StoreChange.notServed`).
+        /// Returns the next change, or nil after cancellation.
+        ///
+        /// - Throws: ``GroupStoreError`` with `refused` if the agent refuses the subscription, except for a group that
+        ///   it doesn't serve (``StoreChange/notServed(message:)``); `system` if no thread can be created. The sequence
+        ///   ends then.
         public mutating func next() async throws -> StoreChange? { try await reader.next() }
     }
 }
 
 extension SharedStore {
-    /// The changes since a token; what happened meanwhile is told first. Without one the first is a `reset` (reason
-    /// `subscribed`): whoever reads the store from then on misses nothing. A connection that is lost is made anew, and
-    /// goes on where it was. `tables`: changes that are known to be of other tables alone are left out. `namingTables`: where no
-    /// subscriber wants to know which tables change, the agent doesn't find out, and tells sooner; not to be left out with
-    /// a filter or `includingRows`.
+    /// Returns the store's changes since a token.
     ///
-    /// The rest is for stores that keep a history. `filter`: changes whose rows are all left out by it are left out; where
-    /// the history doesn't say which rows, all are told. `includingRows`: a change says which rows, where they are few.
-    /// `durably`: tokens are good after a restart of the agent, and with another one. Any of them makes each change wait
-    /// until the agent has read the history, some milliseconds.
+    ///     for try await change in store.changes(since: savedToken) {
+    ///         if let token = change.token { save(token) }
+    ///         reload()
+    ///     }
+    ///
+    /// With a token, the changes since then come first. Without one, the first element is a `reset` with the reason
+    /// `subscribed`: a program that reads the store after that misses nothing. A lost connection is reopened, and the
+    /// sequence continues where it was.
+    ///
+    /// `filter`, `includingRows` and `durably` need a store that keeps a history. Each of them delays every change by
+    /// some milliseconds, until the agent has read the history.
+    ///
+    /// - Parameters:
+    ///   - token: The position after which to begin, from ``StoreChange/token``.
+    ///   - tables: Leaves out changes that are known to affect only other tables; nil for `filter.tables`.
+    ///   - namingTables: If false for all subscribers, the agent doesn't determine which tables changed, and publishes
+    ///     sooner.
+    ///   - filter: Leaves out changes whose rows it all leaves out. A change whose rows the history doesn't know is
+    ///     delivered.
+    ///   - includingRows: Adds the changed rows to a change if they are few.
+    ///   - durably: Makes tokens valid after a restart of the agent, and with another agent.
+    ///
+    /// - Important: Pass false for `namingTables` only without a filter, `tables` or `includingRows`; the agent refuses
+    ///   the combination.
     public func changes(
         since token: String? = nil, tables: [String]? = nil, namingTables: Bool = true,
         filter: RowFilter = RowFilter(), includingRows: Bool = false, durably: Bool = false
@@ -52,8 +80,8 @@ extension SharedStore {
     }
 }
 
-/// Reads one change each time it is asked, on a thread of its own: what isn't asked for waits in the agent, where many
-/// changes become one.
+/// Reads one change per request, on its own thread. Changes that aren't requested wait in the agent, where many become
+/// one.
 final class ChangeReader: Sendable {
     private enum Delivery: Sendable {
         case change(StoreChange)
@@ -65,7 +93,7 @@ final class ChangeReader: Sendable {
         var consumer: CheckedContinuation<Delivery, Never>?
         var isStarted = false
         var isEnded = false
-        var wire: AgentSocketConnection?
+        var transport: AgentSocketConnection?
         var token: String?
     }
 
@@ -85,7 +113,7 @@ final class ChangeReader: Sendable {
 
     func next() async throws -> StoreChange? {
         let delivery = await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in ask(continuation) }
+            await withCheckedContinuation { continuation in request(continuation) }
         } onCancel: {
             end()
         }
@@ -96,7 +124,7 @@ final class ChangeReader: Sendable {
         }
     }
 
-    private func ask(_ continuation: CheckedContinuation<Delivery, Never>) {
+    private func request(_ continuation: CheckedContinuation<Delivery, Never>) {
         let (isEnded, isFirst) = state.withLock { state in
             guard !state.isEnded else { return (true, false) }
             state.consumer = continuation
@@ -107,7 +135,7 @@ final class ChangeReader: Sendable {
         demand.signal()
         guard isFirst else { return }
         do {
-            // The thread holds the reader only while it works for it.
+            // The thread retains the reader only while it works for it.
             _ = try SystemThread(name: "gs-changes") { [weak self, demand, socket] in
                 let feed = Feed(socket)
                 while true {
@@ -121,11 +149,11 @@ final class ChangeReader: Sendable {
     }
 
     private func end() {
-        let (consumer, wire) = state.withLock { state in
+        let (consumer, transport) = state.withLock { state in
             state.isEnded = true
-            return (state.consumer.take(), state.wire)
+            return (state.consumer.take(), state.transport)
         }
-        wire?.end()
+        transport?.end()
         pauseEnd.signal()
         demand.signal()
         consumer?.resume(returning: .end)
@@ -135,7 +163,7 @@ final class ChangeReader: Sendable {
         state.withLock { state in
             switch delivery {
             case .change(let change): state.token = change.token ?? state.token
-            // Nobody is at work for whoever asks once more.
+            // Nobody is left to serve another request.
             case .failure, .end: state.isEnded = true
             }
             return state.consumer.take()
@@ -144,20 +172,20 @@ final class ChangeReader: Sendable {
 
     // MARK: The reader's thread
 
-    /// The connection, and what is known of it. The thread's alone.
+    /// The connection and its state. Used only by the reader's thread.
     private final class Feed {
         let socket: FilePath?
         var connection: AgentConnection?
-        /// The consumer knows that it hears of nothing.
-        var wasTold = false
-        /// The agent doesn't serve the store: it says when that may be otherwise.
-        var isUnserved = false
-        var patience = Duration.milliseconds(20)
+        /// True if the consumer knows that no changes arrive.
+        var hasReportedLoss = false
+        /// The agent doesn't serve the store; it announces when its configuration changes.
+        var isNotServed = false
+        var retryDelay = Duration.milliseconds(20)
 
         init(_ socket: FilePath?) { self.socket = socket }
     }
 
-    /// Brings one change; false when it is over.
+    /// Delivers one change. Returns false when the sequence is over.
     private func serve(_ feed: Feed) -> Bool {
         while !state.withLock({ $0.isEnded }) {
             do throws(AgentConnectionError) {
@@ -167,13 +195,13 @@ final class ChangeReader: Sendable {
                     return true
                 }
                 guard let (type, object) = try connection.event(deadline: .none) else { continue }
-                if feed.isUnserved {
+                if feed.isNotServed {
                     if type == AgentConfigured.type { feed.connection = nil }
                     continue
                 }
                 guard object.store == subscription.store else { continue }
                 guard let change = StoreChange(type: type, object) else {
-                    // A bookmark, or what a later agent may send.
+                    // A bookmark, or an event of a later agent.
                     if let token = object.string("token") { state.withLock { $0.token = token } }
                     continue
                 }
@@ -181,55 +209,55 @@ final class ChangeReader: Sendable {
                 return true
             } catch {
                 feed.connection = nil
-                if feed.isUnserved {
-                    // The agent has gone: of that is told anew.
-                    (feed.isUnserved, feed.wasTold) = (false, false)
+                if feed.isNotServed {
+                    // The agent is gone, which is reported separately.
+                    (feed.isNotServed, feed.hasReportedLoss) = (false, false)
                 }
                 if case .refused = error {
                     deliver(.failure(GroupStoreError(error)))
                     return false
                 }
-                if !feed.wasTold {
-                    feed.wasTold = true
+                if !feed.hasReportedLoss {
+                    feed.hasReportedLoss = true
                     deliver(.change(.disconnected))
                     return true
                 }
-                _ = pauseEnd.wait(timeout: .now() + .nanoseconds(Int(feed.patience.nanoseconds)))
-                feed.patience = min(feed.patience * 2, .seconds(2))
+                _ = pauseEnd.wait(timeout: .now() + .nanoseconds(Int(feed.retryDelay.nanoseconds)))
+                feed.retryDelay = min(feed.retryDelay * 2, .seconds(2))
             }
         }
         return false
     }
 
-    /// For whoever ends this: it waits for no agent.
-    private func keep(_ wire: AgentSocketConnection) {
+    /// Keeps the transport so that `end` can close it without waiting for the agent.
+    private func hold(_ transport: AgentSocketConnection) {
         let isEnded = state.withLock { state in
-            state.wire = wire
+            state.transport = transport
             return state.isEnded
         }
-        if isEnded { wire.end() }
+        if isEnded { transport.end() }
     }
 
-    /// What is to be told of it, if anything.
+    /// Connects and subscribes. Returns the change to deliver, if any.
     private func connect(_ feed: Feed) throws(AgentConnectionError) -> StoreChange? {
         guard let socket = feed.socket else { throw .noSocketPath }
-        let connection = try AgentConnection(socket, greeting: keep)
+        let connection = try AgentConnection(socket, greeting: hold)
         let since = state.withLock { $0.token }
-        var wanted = subscription
-        wanted.since = since
-        wanted.wantsBookmarks = true
-        let wasTold = feed.wasTold
+        var resumed = subscription
+        resumed.since = since
+        resumed.wantsBookmarks = true
+        let hasReportedLoss = feed.hasReportedLoss
         do throws(AgentConnectionError) {
-            let reply = try connection.request(.subscribe(wanted), deadline: Deadline(after: SharedStore.answerTime))
-            (feed.connection, feed.wasTold, feed.isUnserved) = (connection, false, false)
-            feed.patience = .milliseconds(20)
+            let reply = try connection.request(.subscribe(resumed), deadline: Deadline(after: SharedStore.replyTimeout))
+            (feed.connection, feed.hasReportedLoss, feed.isNotServed) = (connection, false, false)
+            feed.retryDelay = .milliseconds(20)
             guard let since else { return .reset(reason: "subscribed", token: reply.string("token") ?? "") }
-            return wasTold ? .connected(token: since) : nil
+            return hasReportedLoss ? .connected(token: since) : nil
         } catch {
             guard case .refused(let refusal) = error, refusal.code == "unknown_store" else { throw error }
-            // Once, however often the configuration changes.
-            let isKnown = feed.isUnserved
-            (feed.connection, feed.wasTold, feed.isUnserved) = (connection, true, true)
+            // Reported once, however often the configuration changes.
+            let isKnown = feed.isNotServed
+            (feed.connection, feed.hasReportedLoss, feed.isNotServed) = (connection, true, true)
             return isKnown ? nil : .notServed(message: refusal.message)
         }
     }

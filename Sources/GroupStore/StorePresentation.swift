@@ -3,19 +3,29 @@ import FoundationEssentials
 import LinuxSystem
 import Synchronization
 
-/// A store that this process keeps open, and lets go of when it is asked.
+/// A store that this process keeps open and closes on request. Created by
+/// ``SharedStore/present(openableModelVersions:open:close:failed:)``.
 ///
-/// `close` and `open` are called one after another, never two at once: `open` first, with where the store is; `close`
-/// when somebody wants to move or replace it; `open` again, with where it is then. Ended by `end`, which lets go of both.
+///     let presentation = try await store.present(
+///         open: { url in try await database.open(url) }, close: { try await database.close() })
+///     // … use the database …
+///     try await presentation.end()
 ///
-/// A store that is moved in a coordinated access (`FileCoordinator.item(at:didMoveTo:)`) is opened at its new place, and
-/// presented there from then on. Only the first `open` may make the store: one that was there, and isn't any more, is not
-/// opened until it is there again.
+/// The closures are called one after another, never concurrently: first `open` with the store's location; `close` when
+/// another process wants to move or replace the store; then `open` again with the location it has then. ``end()`` ends
+/// this and releases both.
 ///
-/// While the store is open, nobody is granted a coordinated access that displaces presenters, even one who can't ask
-/// this one: such an access waits, and `busy` names this process.
+/// If the store is moved in a coordinated access (``FileCoordinator/item(at:didMoveTo:)``), it is opened and presented
+/// at its new location.
+///
+/// - Important: Only the first `open` may create the store. If it existed and is gone, it isn't opened until it is
+///   back.
+///
+/// While the store is open, no coordinated access that displaces presenters is granted, not even to a process that
+/// can't ask this one. Such an access waits, and its `busy` error names this process.
 public final class StorePresentation: FilePresenter {
     private let store: SharedStore
+    /// The model versions that this program can open; nil for any.
     public let openableModelVersions: Set<String>?
     private let runner: PresentationRunner
 
@@ -29,27 +39,31 @@ public final class StorePresentation: FilePresenter {
         runner = PresentationRunner(store, open: open, close: close, failed: failed)
     }
 
-    /// Where the store was opened last.
+    /// The location at which the store was last opened.
     public var url: URL { runner.url }
 
-    /// False while it has let go.
+    /// True while the store is open; false while it is closed for another process.
     public var isOpen: Bool { runner.isOpen }
 
-    /// Who asks this process to let go; nil once it has ended. The store is protected all the same where nobody can.
+    /// Tells which processes ask this one to close the store; nil after ``end()``. The store is protected even if no
+    /// process can ask.
     public var registration: FilePresenterRegistration? {
         FileCoordinator.registration(of: self, in: store.container)
     }
 
-    /// The place in the group container, which it is known by even before it is there, and wherever it was moved since.
+    /// The store's location in the group container: the item that is presented, even before the store is there, and
+    /// after any moves.
     public var presentedItemURL: URL? { store.container.url(of: item) }
 
-    var item: ClaimedItem { RegisteredPresenters.process(store.container).seat(of: self)?.latestItem ?? store.item }
+    var item: ClaimedItem {
+        RegisteredPresenters.shared(in: store.container).registration(of: self)?.latestItem ?? store.item
+    }
 
-    /// The store under the name that it has now; nil where it was moved into a directory of the group container.
+    /// The store under its current name; nil if it was moved into a subdirectory of the group container.
     package var presentedStore: SharedStore? { store.moved(to: item) }
 
     func begin() async throws {
-        let seat = try await RegisteredPresenters.process(store.container).add(self, in: store.container)
+        let seat = try await RegisteredPresenters.shared(in: store.container).add(self, in: store.container)
         if case .refused(let reason) = seat.registration { runner.report(refused: reason) }
         do {
             try await runner.begin(self)
@@ -57,7 +71,7 @@ public final class StorePresentation: FilePresenter {
             do {
                 try await runner.end()
             } catch let failure {
-                // A store that was opened for whoever gave up stays open, and nobody else would say so.
+                // A store that was opened for a caller that gave up stays open, and nobody else would report it.
                 await runner.report(failure)
             }
             FileCoordinator.removeFilePresenter(self, in: store.container)
@@ -65,41 +79,53 @@ public final class StorePresentation: FilePresenter {
         }
     }
 
-    /// Closes the store, and presents it no longer. What is under way is waited for, but for `failed`, which may call
-    /// this. Where `close` throws, so does this: the store then stays open and presented, and it can be ended once more.
+    /// Closes the store and stops presenting it. Waits for work under way, except for `failed`, which may call this
+    /// method.
+    ///
+    /// - Throws: The error of `close`. The store then stays open and presented, and this method can be called again.
     public func end() async throws { try await runner.end() }
 
     // MARK: FilePresenter
 
+    /// Returns nil: the store stays open for readers, because SQLite's own locks keep readers and writers apart.
     public func relinquishPresentedItemToReader() async throws -> Reacquirer? {
-        // SQLite's own locks keep readers and writers of a store apart.
         nil
     }
 
+    /// Closes the store, and returns a closure that opens it again. Throws the error of `close`.
     public func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
         try await runner.relinquish()
         return { [runner] in runner.reacquire() }
     }
 
+    /// Reports a refused registration to `failed`.
     public func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {
         if case .refused(let reason) = registration { runner.report(refused: reason) }
     }
 }
 
 extension SharedStore {
-    /// Opens the store and keeps it presented until `end` of what is returned. Without an agent that serves the group it
-    /// is opened all the same, and presented as soon as there is one. The task's cancellation ends the waiting.
+    /// Opens the store and presents it until ``StorePresentation/end()``.
+    ///
+    /// The store is opened even if no agent serves the group, and registered as soon as there is one. Cancelling the
+    /// task ends the waiting.
+    ///
+    ///     let presentation = try await store.present(
+    ///         open: { url in try await database.open(url) }, close: { try await database.close() })
+    ///
+    /// - Important: `close` must close all connections to the database. A connection left open holds up the
+    ///   relocation.
     ///
     /// - Parameters:
-    ///   - openableModelVersions: see `FilePresenter`: no migration locks this program out while it presents the store.
-    ///   - open: opens the database at the URL; the first time it may make it.
-    ///   - close: closes it, all connections; what it throws fails the relocation, and the store stays open. Its task is
-    ///     cancelled when whoever wanted the store gave up: it may throw then, and the store goes on being used at once.
-    ///   - failed: told when the store could not be opened again after a relocation, or isn't there any more
-    ///     (`GroupStoreError`, `noStore`), which is tried again; and when the agent refuses to know of this presenter
-    ///     (`registration`), so that others wait for it without asking.
-    ///
-    /// Throws `GroupStoreError`, `FileCoordinationError`, `CancellationError`, and what `open` throws.
+    ///   - openableModelVersions: See ``FilePresenter``. While this program presents the store, no migration makes it a
+    ///     version that the program can't open.
+    ///   - open: Opens the database at the URL. Only the first call may create it.
+    ///   - close: Closes the database. An error that it throws fails the relocation, and the store stays open. Its task
+    ///     is cancelled if the process that wanted the store gives up; it may throw then, and the store stays in use.
+    ///   - failed: Called with an error that doesn't end the presentation: the store couldn't be opened again after a
+    ///     relocation, or is gone (``GroupStoreError``, `noStore`), which is retried; or the agent refuses to register
+    ///     this presenter (``StorePresentation/registration``), so that other processes wait without asking.
+    /// - Throws: ``GroupStoreError``, ``FileCoordinationError``, `CancellationError`, and the error of `open`.
     public func present(
         openableModelVersions: Set<String>? = nil,
         open: @escaping @Sendable (URL) async throws -> Void,

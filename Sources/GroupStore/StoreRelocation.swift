@@ -5,22 +5,32 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// What is told of a relocation that was asked for.
+/// An event of a requested relocation, as delivered by ``SharedStore/relocate(deadline:)``.
 public enum RelocationProgress: Sendable {
-    /// What is going to be done, what was found, what a person should know.
+    /// A line of text for people: the plan, a finding, or a hint.
     case note(String)
-    /// Presenters and programs that are waited for.
+    /// The relocation waits for these presenters and programs.
     case waiting(for: [StoreChange.Holder])
+    /// So many bytes were copied, of a total.
     case copied(bytes: Int64, of: Int64)
-    /// The end. `outcome`: `relocated`, `already_relocated`, `nothing_to_do`, `migrated`, `set_aside`.
+    /// The relocation ended. `outcome` is `relocated`, `already_relocated`, `nothing_to_do`, `migrated` or `set_aside`.
     case finished(outcome: String, from: URL, to: URL)
 }
 
 extension SharedStore {
-    /// Asks the agent to bring the store from `legacyURL` to the group container, now. Ends after `finished`. Throws
-    /// `GroupStoreError`: `busy` with who holds it, `refused` with what is in the way, `noAgent`; nothing has changed
-    /// then. A task that is cancelled, or lets go of the sequence, gives the relocation up: the agent puts everything
-    /// back, unless the store has just arrived.
+    /// Asks the agent to relocate the store from ``legacyURL`` to the group container now. The sequence ends after
+    /// `finished`.
+    ///
+    ///     for try await progress in store.relocate() {
+    ///         if case .finished(let outcome, _, let url) = progress { print(outcome, url.path) }
+    ///     }
+    ///
+    /// If the task is cancelled or drops the sequence, the agent cancels the relocation and puts everything back,
+    /// unless the store has just arrived.
+    ///
+    /// - Parameter deadline: How long the relocation waits for other processes, at most one day.
+    /// - Throws: ``GroupStoreError`` with `busy` and the processes that hold the store, `refused` and the obstacle,
+    ///   `noAgent`, or `badName` without a legacy URL. Nothing has changed then.
     public func relocate(deadline: Duration = .seconds(30)) -> AsyncThrowingStream<RelocationProgress, any Error> {
         relocate(deadline: deadline, socket: AgentSocket.path(environment: AgentRegistries.environment))
     }
@@ -28,9 +38,9 @@ extension SharedStore {
     func relocate(deadline: Duration, socket: FilePath?) -> AsyncThrowingStream<RelocationProgress, any Error> {
         AsyncThrowingStream { continuation in
             do {
-                let asked = try RelocationInquiry(self, deadline: deadline, socket: socket)
-                continuation.onTermination = { _ in asked.end() }
-                _ = try SystemThread(name: "gs-relocate") { asked.run(continuation) }
+                let request = try AgentRelocationRequest(self, deadline: deadline, socket: socket)
+                continuation.onTermination = { _ in request.end() }
+                _ = try SystemThread(name: "gs-relocate") { request.run(continuation) }
             } catch {
                 continuation.finish(throwing: GroupStoreError.visible(error))
             }
@@ -38,14 +48,14 @@ extension SharedStore {
     }
 }
 
-/// One relocation, asked for on a thread of its own.
-private final class RelocationInquiry: Sendable {
+/// A relocation requested from the agent on its own thread.
+private final class AgentRelocationRequest: Sendable {
     private let operation: RelocateOperation
     private let socket: FilePath
     private let state = Mutex(State())
 
     private struct State {
-        var wire: AgentSocketConnection?
+        var transport: AgentSocketConnection?
         var isEnded = false
     }
 
@@ -62,32 +72,32 @@ private final class RelocationInquiry: Sendable {
         operation.sourceIdentity = FileStatus(following: source).map { .init($0.identity) }
         operation.groupIdentity = FileStatus(following: group).map { .init($0.identity) }
         operation.name = store.component.bytes
-        // What the agent takes, whatever a caller takes for long.
+        // Limited to the range that the agent accepts.
         operation.deadline = max(.zero, min(deadline, .seconds(86_400))).seconds
         self.operation = operation
     }
 
-    /// The follower has gone.
+    /// Ends the connection when the consumer is gone.
     func end() {
         state.withLock { state in
             state.isEnded = true
-            return state.wire
+            return state.transport
         }?.end()
     }
 
-    /// For whoever goes before the agent has greeted.
-    private func keep(_ wire: AgentSocketConnection) {
+    /// Keeps the transport so that `end` can close it before the agent's greeting.
+    private func hold(_ transport: AgentSocketConnection) {
         let isEnded = state.withLock { state in
-            state.wire = wire
+            state.transport = transport
             return state.isEnded
         }
-        if isEnded { wire.end() }
+        if isEnded { transport.end() }
     }
 
     func run(_ continuation: AsyncThrowingStream<RelocationProgress, any Error>.Continuation) {
         do throws(AgentConnectionError) {
-            let connection = try AgentConnection(socket, greeting: keep)
-            // How long a copy takes is the disk's business; an agent that dies is noticed at once.
+            let connection = try AgentConnection(socket, greeting: hold)
+            // The time for a copy depends on the disk, so there is no deadline. The end of an agent is noticed at once.
             let summary = try connection.request(.relocate(operation), deadline: .none) { type, object in
                 if let progress = RelocationProgress(type: type, object) { continuation.yield(progress) }
             }
@@ -121,7 +131,7 @@ extension RelocationProgress {
 }
 
 extension GroupStoreError {
-    /// Nil when the summary tells of no error.
+    /// Returns nil if the summary has no error.
     fileprivate init?(summary: JSONObject) {
         guard let error = summary.object("error") else { return nil }
         self.init(

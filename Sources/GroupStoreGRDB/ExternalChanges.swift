@@ -1,16 +1,16 @@
 import GRDB
 import GroupStore
 
-/// Tells a pool's observers of what other processes commit.
+/// Notifies a pool's observers of other processes' commits.
 ///
-/// Nothing is written to the store for it, and no lock is asked for: GRDB is told of changes within a transaction that
-/// does nothing (`BEGIN DEFERRED`), on the pool's writer, in its turn.
+/// Nothing is written to the store, and no lock is acquired: GRDB is notified within a transaction that does nothing
+/// (`BEGIN DEFERRED`), on the pool's writer, in its turn.
 enum ExternalChanges {
-    /// What an event means to an observer; nil for those that change nothing.
+    /// Returns the region that an event affects; nil if it changes nothing.
     static func region(of change: StoreChange) -> Region? {
         switch change {
         case .changed(let tables?, isComplete: true, _, _):
-            // Another schema may give each table another meaning.
+            // A changed schema may give each table another meaning.
             tables.contains { $0.lowercased().hasPrefix("sqlite_") } ? .everything : .tables(tables)
         case .changed, .relocated, .migrated, .reset: .everything
         case .relocating, .abandoned, .disconnected, .notServed, .connected: nil
@@ -22,7 +22,7 @@ enum ExternalChanges {
         case everything
     }
 
-    /// Throws GRDB's errors.
+    /// Notifies the pool's observers. Throws GRDB's errors.
     static func notify(_ region: Region, _ pool: DatabasePool) async throws {
         try await pool.writeWithoutTransaction { database in
             try database.inTransaction(.deferred) {
@@ -34,7 +34,7 @@ enum ExternalChanges {
                     do {
                         for name in names { try database.notifyChanges(in: Table(name)) }
                     } catch {
-                        // One of them is not known here: the schema is another one by now.
+                        // One of the tables isn't known here, so the schema has changed.
                         database.clearSchemaCache()
                         try database.notifyChanges(in: .fullDatabase)
                     }

@@ -1,15 +1,15 @@
 import GRDB
 import Synchronization
 
-/// A value observation that outlives the pool that it was begun on.
+/// A value observation that outlives the pool that it was started on.
 protocol PoolObserving: Sendable {
-    /// Begins on a pool that was opened, in place of the one before.
+    /// Starts on a pool that was opened, in place of the former one.
     func begin(on pool: DatabasePool)
-    /// The pool is about to be closed.
+    /// Stops, because the pool is about to be closed.
     func pause()
 }
 
-/// Passes on what GRDB's observation of one pool after another finds.
+/// Forwards the values of GRDB's observation on one pool after another.
 final class PoolObservation<Reducer: ValueReducer>: PoolObserving where Reducer.Value: Sendable {
     typealias Stream = AsyncThrowingStream<Reducer.Value, any Error>
 
@@ -23,23 +23,29 @@ final class PoolObservation<Reducer: ValueReducer>: PoolObserving where Reducer.
     }
 
     func begin(on pool: DatabasePool) {
-        let begun = observation.start(
+        let started = observation.start(
             in: pool, scheduling: .task, onError: { [continuation] in continuation.finish(throwing: $0) },
             onChange: { [continuation] in continuation.yield($0) })
-        current.withLock { $0 = begun }
+        current.withLock { $0 = started }
     }
 
     func pause() { current.withLock { $0.take() }?.cancel() }
 }
 
 extension SharedDatabasePool {
-    /// The observed values: the first one at once, then a fresh one whenever this process or another one has committed
-    /// something that the observation reads, and after each relocation of the store. Values may repeat:
-    /// `ValueObservation.removeDuplicates()` leaves such out.
+    /// Returns the observed values: the current one at once, then a fresh one whenever this or another process commits
+    /// something that the observation reads, and after each relocation of the store. Values may repeat;
+    /// `ValueObservation.removeDuplicates()` removes repetitions.
     ///
-    /// Ends when the pool is closed, and when the task that iterates is cancelled. Throws what the observation throws.
+    ///     let titles = ValueObservation.tracking { try String.fetchAll($0, sql: "SELECT title FROM note") }
+    ///     for try await fresh in notes.values(of: titles) { show(fresh) }
     ///
-    /// - Parameter bufferingPolicy: what becomes of values that come faster than they are asked for.
+    /// The sequence ends when the pool is closed or the iterating task is cancelled. It throws the observation's error.
+    ///
+    /// - Parameters:
+    ///   - observation: The value observation, which is started on each pool that is opened.
+    ///   - bufferingPolicy: Decides about values that come faster than they are consumed; by default only the newest is
+    ///     kept.
     public func values<Reducer: ValueReducer>(
         of observation: ValueObservation<Reducer>,
         bufferingPolicy: AsyncThrowingStream<Reducer.Value, any Error>.Continuation.BufferingPolicy = .bufferingNewest(

@@ -3,67 +3,81 @@ import GRDB
 import GroupStore
 import Synchronization
 
-/// A `DatabasePool` on a shared store. When somebody relocates, moves or replaces the store, the pool is closed once the
-/// accesses under way have ended, and opened again where the store is then; accesses asked for meanwhile wait. A store
-/// that isn't there any more is not made anew: they wait until it is back.
+/// A `DatabasePool` on a shared store that closes and reopens when the store is relocated.
 ///
-/// Observations (`values(of:)`, and GRDB's own on the pool) hear of what other processes commit, as long as an agent runs
-/// that serves the group.
+///     let notes = try await SharedDatabasePool(store)
+///     try await notes.write { try $0.execute(sql: "INSERT INTO note (title) VALUES (?)", arguments: ["New"]) }
+///     let count = try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") }
+///     try await notes.close()
+///
+/// When another process relocates, moves or replaces the store, the pool is closed once the accesses under way have
+/// ended, and opened again at the store's new location. Accesses wait meanwhile. A store that is gone isn't created
+/// again: accesses wait until it is back.
+///
+/// Observations (``values(of:bufferingPolicy:)``, and GRDB's own on the pool) are notified of other processes' commits
+/// while an agent runs that serves the group.
 ///
 /// - Important: The pool checkpoints its write-ahead log as SQLite does. Before 3.51.3, SQLite can corrupt a store that two
 ///   connections write or checkpoint at once (https://sqlite.org/wal.html, "The WAL-Reset Bug"); `groupstore doctor` names
 ///   the SQLite of each program that has the store open.
 public final class SharedDatabasePool: Sendable {
-    /// The database is closed.
+    /// The error of an access while the database is closed.
     public struct Unavailable: Error, CustomStringConvertible {
+        /// The reason why the database is closed.
         public enum Reason: Sendable {
-            /// Somebody is at work on the store, or waits for it, and it did not come back in time.
+            /// Another process is using the store, or waits for it, and the store didn't come back in time.
             case away
-            /// It could not be opened again in time.
+            /// The store couldn't be opened again in time; the payload is the last error.
             case notOpened(any Error)
-            /// The pool was closed for good.
+            /// The pool was closed with ``SharedDatabasePool/close()``.
             case closed
         }
 
+        /// The store's name.
         public let store: String
+        /// The reason why the database is closed.
         public let reason: Reason
 
+        /// One sentence with the store's name and the reason.
         public var description: String {
             switch reason {
-            case .away: "\(store) is being relocated, and did not come back in time"
+            case .away: "\(store) is being relocated and did not come back in time"
             case .notOpened(let error): "\(store) could not be opened again in time: \(error)"
             case .closed: "\(store) is closed"
             }
         }
     }
 
-    /// An access under way; what is called inside it knows it by this.
+    /// Identifies an access under way to the accesses nested in it.
     private final class Access: Sendable {}
 
-    /// Accesses that what runs now is inside of. A task that outlives the access that it was begun in has it here too.
+    /// The accesses that the current task runs inside of. A task that outlives the access it was created in keeps it
+    /// here.
     @TaskLocal private static var outer: [Access] = []
 
     private struct State {
         var pool: DatabasePool?
-        /// Why it is not open, where that was tried.
+        /// The error of the last attempt to open the pool.
         var openingError: (any Error)?
-        /// Accesses under way.
+        /// The accesses under way.
         var accesses: Set<ObjectIdentifier> = []
         var isClosing = false
         var isEnded = false
-        /// Those who wait for the pool, by number, so that one can give up.
+        /// The callers that wait for the pool, by number, so that each can give up.
         var waiting: [UInt64: CheckedContinuation<Void, Never>] = [:]
         var next: UInt64 = 0
-        /// Whoever closes the pool, once nobody uses it. Nobody closes it twice at once: its presentation sees to that.
+        /// The caller that closes the pool once nobody uses it. The presentation makes sure that there is only one at a
+        /// time.
         var closer: CheckedContinuation<Void, any Error>?
-        /// By number, with what ends them.
+        /// The observers by number, each with a closure that ends it.
         var observers: [UInt64: (observer: any PoolObserving, onClose: @Sendable () -> Void)] = [:]
-        /// Follows what other processes do with the store at `followed`; nil where no agent can know it there.
+        /// Follows other processes' changes to the store at `followed`; nil if no agent can know the store there.
         var follower: Task<Void, Never>?
         var followed: URL?
         var followingError: (any Error)?
     }
 
+    /// The store that the pool is opened on.
     public let store: SharedStore
     private let configuration: GRDB.Configuration
     private let prepare: @Sendable (DatabasePool) throws -> Void
@@ -71,14 +85,16 @@ public final class SharedDatabasePool: Sendable {
     private let state = Mutex(State())
     private let presentation = Mutex<StorePresentation?>(nil)
 
-    /// Opens the store, making it in the group container when it is nowhere, and presents it until `close`.
+    /// Opens the store and presents it until ``close()``. Creates the store in the group container if it doesn't exist.
     ///
     /// - Parameters:
-    ///   - patience: how long an access waits for a relocation under way.
-    ///   - openableModelVersions: see `SharedStore.present`: no migration locks this program out while the pool is open.
-    ///   - prepare: run on each pool that is opened, before any access: migrations, for instance.
-    ///
-    /// Throws GRDB's errors, `GroupStoreError`, `FileCoordinationError`, and what `prepare` throws.
+    ///   - store: The store to open.
+    ///   - configuration: GRDB's configuration of each pool that is opened.
+    ///   - patience: How long an access waits while the pool is closed for another process.
+    ///   - openableModelVersions: See ``GroupStore/SharedStore/present(openableModelVersions:open:close:failed:)``.
+    ///     While the pool is open, no migration makes the store a version that this program can't open.
+    ///   - prepare: Called with each pool that is opened, before any access; for instance to run schema migrations.
+    /// - Throws: GRDB's errors, `GroupStoreError`, `FileCoordinationError`, and the error of `prepare`.
     public init(
         _ store: SharedStore, configuration: GRDB.Configuration = GRDB.Configuration(),
         patience: Duration = .seconds(60), openableModelVersions: Set<String>? = nil,
@@ -86,51 +102,62 @@ public final class SharedDatabasePool: Sendable {
     ) async throws {
         self.store = store
         self.configuration = configuration
-        // What a clock can't count is no longer than anybody waits.
+        // The clock can't count longer durations, and nobody waits that long.
         self.patience = min(patience, .seconds(100 * 365 * 86_400))
         self.prepare = prepare
-        let made = try await store.present(
+        let presented = try await store.present(
             openableModelVersions: openableModelVersions, open: { [self] url in try await open(url) },
-            close: { [self] in try await closePool() }, failed: { [self] error in couldNotOpen(error) })
-        presentation.withLock { $0 = made }
+            close: { [self] in try await closePool() }, failed: { [self] error in openingFailed(error) })
+        presentation.withLock { $0 = presented }
         follow()
     }
 
-    /// The versions of the store's model that this program says it can open; nil: any.
+    /// The model versions that this program declares it can open; nil for any.
     public var openableModelVersions: Set<String>? { presentation.withLock { $0?.openableModelVersions } }
 
-    /// Who asks this process to let go of the store; nil once the pool is closed.
+    /// Tells which processes ask this one to close the store; nil once the pool is closed.
     public var registration: FilePresenterRegistration? { presentation.withLock { $0?.registration } }
 
-    /// Where the database is open now, or was last.
+    /// The location at which the database is open now, or was last.
     public var url: URL { presentation.withLock { $0?.url } ?? store.url }
 
-    /// Reads, as `DatabasePool.read`. Throws what `value` throws, GRDB's errors, and `Unavailable`.
+    /// Reads from the database, like `DatabasePool.read`.
+    ///
+    /// - Throws: The error of `value`, GRDB's errors, and ``Unavailable``.
     public func read<Value: Sendable>(_ value: @escaping @Sendable (Database) throws -> Value) async throws -> Value {
         try await withPool { try await $0.read(value) }
     }
 
-    /// Writes in a transaction, as `DatabasePool.write`: what returns without an error is committed, and stays so
-    /// whatever is done with the store. Throws what `updates` throws, GRDB's errors, and `Unavailable`.
+    /// Writes to the database in a transaction, like `DatabasePool.write`. If `updates` returns without an error, its
+    /// changes are committed, and stay in the store wherever it is moved.
+    ///
+    /// - Throws: The error of `updates`, GRDB's errors, and ``Unavailable``.
     public func write<Value: Sendable>(
         _ updates: @escaping @Sendable (Database) throws -> Value
     ) async throws -> Value {
         try await withPool { try await $0.write(updates) }
     }
 
-    /// Runs `body` with the pool, which isn't closed meanwhile: keep it no longer. Accesses inside `body` don't wait for a
-    /// relocation: it waits for this one. Throws what `body` throws, and `Unavailable`.
+    /// Calls `body` with the pool, which stays open meanwhile. Accesses inside `body` don't wait for a relocation,
+    /// because the relocation waits for this one.
+    ///
+    ///     try await notes.withPool { pool in try await migrator.migrate(pool) }
+    ///
+    /// - Important: Don't keep the pool beyond `body`: it is closed when the store is relocated.
+    /// - Throws: The error of `body`, and ``Unavailable``.
     public func withPool<Value: Sendable>(
         _ body: @Sendable (DatabasePool) async throws -> Value
     ) async throws -> Value {
         let access = Access()
-        let pool = try await take(access)
-        defer { giveBack(access) }
+        let pool = try await acquire(access)
+        defer { release(access) }
         return try await Self.$outer.withValue(Self.outer + [access]) { try await body(pool) }
     }
 
-    /// Closes the database once the accesses under way have ended, and presents the store no longer. Throws GRDB's
-    /// errors: the database is open and presented then, without accesses, and can be closed once more.
+    /// Closes the database once the accesses under way have ended, and stops presenting the store.
+    ///
+    /// - Throws: GRDB's errors. The database then stays open and presented, but accepts no accesses, and this method
+    ///   can be called again.
     public func close() async throws {
         let (waiting, follower, observers) = state.withLock { state in
             state.isEnded = true
@@ -150,7 +177,7 @@ public final class SharedDatabasePool: Sendable {
     }
 }
 
-// MARK: - The pool comes and goes
+// MARK: - Opening and closing
 
 extension SharedDatabasePool {
     private func open(_ url: URL) async throws {
@@ -168,15 +195,15 @@ extension SharedDatabasePool {
         follow()
     }
 
-    private func couldNotOpen(_ error: any Error) {
-        // That the agent refuses to know of the presentation is another matter: `registration`.
+    private func openingFailed(_ error: any Error) {
+        // A refused registration is reported by `registration`.
         if let error = error as? FileCoordinationError, error.code == .agent { return }
         state.withLock { if $0.pool == nil { $0.openingError = error } }
     }
 
     private func closePool() async throws {
         do {
-            try await untilUnused()
+            try await waitUntilUnused()
             do {
                 try closeUnused()
             } catch {
@@ -187,7 +214,7 @@ extension SharedDatabasePool {
                 throw error
             }
         } catch {
-            // It stays open, as when whoever wanted it gave up: all that waits goes on.
+            // The pool stays open, also if the process that wanted the store gave up: waiting accesses continue.
             let waiting = state.withLock { state in
                 state.isClosing = false
                 defer { state.waiting = [:] }
@@ -203,14 +230,14 @@ extension SharedDatabasePool {
             for (observer, _) in state.observers.values { observer.pause() }
             return state.pool
         }
-        // GRDB closes its readers last, and they may not empty the log: the writer is to be the last one.
+        // GRDB closes its readers last, and they may not truncate the log: the writer must be the last connection.
         pool?.invalidateReadOnlyConnections()
         try pool?.close()
         state.withLock { $0.pool = nil }
     }
 
-    /// Lets no access begin, and returns when none is under way. Throws `CancellationError`.
-    private func untilUnused() async throws {
+    /// Blocks new accesses, and returns when none is under way. Throws `CancellationError`.
+    private func waitUntilUnused() async throws {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 let result = state.withLock { state -> Result<Void, any Error>? in
@@ -229,12 +256,12 @@ extension SharedDatabasePool {
 
     var isClosed: Bool { state.withLock { $0.pool == nil } }
 
-    private func take(_ access: Access) async throws -> DatabasePool {
+    private func acquire(_ access: Access) async throws -> DatabasePool {
         let deadline = ContinuousClock.now.advanced(by: patience)
         while true {
             try Task.checkCancellation()
             let (pool, isEnded, error) = state.withLock { state -> (DatabasePool?, Bool, (any Error)?) in
-                // Whoever closes the pool waits for the outer access, and so for this one.
+                // The closing caller waits for the outer access, and so for this one.
                 let isInside = Self.outer.contains { state.accesses.contains(ObjectIdentifier($0)) }
                 guard let pool = state.pool, isInside || !state.isClosing && !state.isEnded else {
                     return (nil, state.isEnded, state.openingError)
@@ -247,17 +274,17 @@ extension SharedDatabasePool {
             guard ContinuousClock.now < deadline else {
                 throw Unavailable(store: store.name, reason: error.map { .notOpened($0) } ?? .away)
             }
-            await untilOpen(deadline)
+            await waitUntilOpen(deadline)
         }
     }
 
     /// Returns when the pool was opened, closed for good, or the deadline has passed.
-    private func untilOpen(_ deadline: ContinuousClock.Instant) async {
+    private func waitUntilOpen(_ deadline: ContinuousClock.Instant) async {
         let number = state.withLock { state in
             defer { state.next += 1 }
             return state.next
         }
-        let alarm = Task { [self] in
+        let timeout = Task { [self] in
             try? await Task.sleep(until: deadline, clock: .continuous)
             state.withLock { $0.waiting.removeValue(forKey: number) }?.resume()
         }
@@ -275,10 +302,10 @@ extension SharedDatabasePool {
         } onCancel: {
             state.withLock { $0.waiting.removeValue(forKey: number) }?.resume()
         }
-        alarm.cancel()
+        timeout.cancel()
     }
 
-    private func giveBack(_ access: Access) {
+    private func release(_ access: Access) {
         state.withLock { state in
             state.accesses.remove(ObjectIdentifier(access))
             return state.accesses.isEmpty ? state.closer.take() : nil
@@ -289,33 +316,35 @@ extension SharedDatabasePool {
 // MARK: - Other processes' commits
 
 extension SharedDatabasePool {
-    /// Why other processes' commits are not heard of although an agent runs: it doesn't serve the store, or refuses to
-    /// tell of it. Nil while they are, and while no agent runs: it is looked for. What was refused is asked for again.
+    /// The reason why other processes' commits aren't observed although an agent runs: it doesn't serve the store, or
+    /// refuses the subscription. Nil while commits are observed, and while no agent runs; the pool keeps looking for
+    /// one. A refused subscription is retried.
     public var followingError: (any Error)? { state.withLock { $0.followingError } }
 
-    /// The agent doesn't serve the store's group.
+    /// The error when the agent doesn't serve the store's group, or can't know the store at its location.
     public struct NotFollowed: Error, CustomStringConvertible {
+        /// One sentence that says why.
         public let description: String
     }
 
-    /// Begins to follow, or follows the store under another name since it was moved.
+    /// Starts following the store, or follows it under its new name after a move.
     private func follow() {
-        // Nil while it is opened for the first time: whoever opens it does this then.
-        guard let presentation = presentation.withLock({ $0 }), let place = presentation.presentedItemURL,
-            state.withLock({ $0.followed != place })
+        // Nil during the first opening; the initializer calls this method then.
+        guard let presentation = presentation.withLock({ $0 }), let presentedURL = presentation.presentedItemURL,
+            state.withLock({ $0.followed != presentedURL })
         else { return }
         let task = presentation.presentedStore.map { follower($0.changes()) }
-        let superfluous = state.withLock { state -> Task<Void, Never>? in
+        let obsolete = state.withLock { state -> Task<Void, Never>? in
             guard !state.isEnded else { return task }
-            state.followed = place
+            state.followed = presentedURL
             if task == nil {
-                let message = "no agent tells of \(place.path): it is not directly in the group's directory"
+                let message = "agents don't follow \(presentedURL.path): it isn't directly in the group's directory"
                 state.followingError = NotFollowed(description: message)
             }
             defer { state.follower = task }
             return state.follower
         }
-        superfluous?.cancel()
+        obsolete?.cancel()
     }
 
     private func follower(_ changes: StoreChanges) -> Task<Void, Never> {
@@ -325,21 +354,21 @@ extension SharedDatabasePool {
                 do {
                     for try await change in changes {
                         guard let self, !Task.isCancelled else { return }
-                        await heard(change)
+                        await receive(change)
                         pause = .seconds(1)
                     }
                 } catch {
                     if !Task.isCancelled { self?.state.withLock { $0.followingError = error } }
                 }
-                // Who may ask is a matter of the agent's configuration, which may be another one soon. A task that is
-                // cancelled meanwhile ends.
+                // The agent's configuration decides who may subscribe, and may change. A task that is cancelled
+                // meanwhile ends.
                 try? await Task.sleep(for: pause)
                 pause = min(pause * 2, .seconds(60))
             }
         }
     }
 
-    private func heard(_ change: StoreChange) async {
+    private func receive(_ change: StoreChange) async {
         state.withLock { state in
             if case .notServed(let message) = change {
                 state.followingError = NotFollowed(description: message)
@@ -351,20 +380,20 @@ extension SharedDatabasePool {
         do {
             try await withPool { try await ExternalChanges.notify(region, $0) }
         } catch {
-            // What can't be told, a fresh value makes up for, or the observation's own error.
-            beginObservationsAnew()
+            // A fresh value makes up for a failed notification, or the observation reports its own error.
+            restartObservations()
         }
     }
 
-    /// Where the pool is away they begin when it is opened.
-    private func beginObservationsAnew() {
+    /// Restarts the observations. If the pool is closed, they start when it is opened.
+    private func restartObservations() {
         state.withLock { state in
             guard let pool = state.pool, !state.isClosing else { return }
             for (observer, _) in state.observers.values { observer.begin(on: pool) }
         }
     }
 
-    /// Nil when the pool is closed for good.
+    /// Adds an observer. Returns nil when the pool is closed for good.
     func add(_ observer: some PoolObserving, onClose: @escaping @Sendable () -> Void) -> UInt64? {
         state.withLock { state in
             guard !state.isEnded else { return nil }

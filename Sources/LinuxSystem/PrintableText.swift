@@ -1,6 +1,6 @@
-/// A text on one line of a terminal or a log, whoever has written it. Characters that would move the cursor, change how the
-/// terminal draws, begin another line or turn the order of what is read are written as `\u{…}`: control characters, line and
-/// paragraph separators, and those that set the direction of writing (https://www.unicode.org/reports/tr9/).
+/// Untrusted text made safe for one line of a terminal or log. Characters that move the cursor, change the terminal's
+/// state, break the line or reorder text are written as `\u{…}`: control characters, line and paragraph separators, and
+/// direction controls (https://www.unicode.org/reports/tr9/).
 package struct PrintableText: CustomStringConvertible, Sendable {
     package let description: String
 

@@ -1,7 +1,7 @@
 import Glibc
 import SystemPackage
 
-/// A system call that failed: which one, on what, and the errno it left.
+/// A failed system call, with its name, path and errno.
 package struct SystemError: Error, Equatable, CustomStringConvertible {
     package let call: String
     package let errno: Errno
@@ -13,37 +13,37 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
         self.path = path
     }
 
-    /// The error that the C library's `errno` holds now.
+    /// Returns an error with the present value of the C library's `errno`.
     package static func last(_ call: String, path: FilePath? = nil) -> SystemError {
         SystemError(call, Errno(rawValue: Glibc.errno), path: path)
     }
 
-    /// The file can't be opened without waiting, because another process has a lease of it.
-    package var isOfALease: Bool { call == "open" && errno == .resourceTemporarilyUnavailable }
+    /// True if the file can't be opened without waiting, because another process holds a lease on it.
+    package var isLeaseConflict: Bool { call == "open" && errno == .resourceTemporarilyUnavailable }
 
-    /// Where something stands at a name that is not what must be there, what would help; else nil.
+    /// The suggested action if a name is taken by a file of the wrong kind, else nil.
     package var obstacleRemedy: String? {
         guard ["open", "rename", "unlink", "mkdir", "link"].contains(call) else { return nil }
         return switch errno {
-        case .notDirectory: "a directory belongs there: move away what stands in its place"
+        case .notDirectory: "a directory must be there: move the other file away"
         case .isDirectory, .invalidArgument, .noSuchAddressOrDevice, .directoryNotEmpty, .fileExists:
-            "a plain file belongs there: move away what stands in its place"
-        case .tooManyLinks: "it has a second name, which may be another user's: move it away"
-        case .tooManySymbolicLinkLevels: "put a real file or directory in the link's place"
-        case .resourceBusy: "something is mounted there: name it by its own path, or mount its directory instead"
+            "a regular file must be there: move the other file or directory away"
+        case .tooManyLinks: "the file has another hard link, which may be another user's: move it away"
+        case .tooManySymbolicLinkLevels: "replace the symbolic link with a real file or directory"
+        case .resourceBusy: "something is mounted there: use its own path, or mount its directory instead"
         default: nil
         }
     }
 
-    /// What would help, for those who know of nothing better.
+    /// The suggested action, for callers that know no better one.
     package var remedy: String {
         if let obstacleRemedy { return obstacleRemedy }
         return switch errno {
-        case .permissionDenied, .notPermitted, .readOnlyFileSystem: "check who may read and write there"
+        case .permissionDenied, .notPermitted, .readOnlyFileSystem: "check the read and write permissions there"
         case .tooManyOpenFiles, .tooManyOpenFilesInSystem: "close files, or raise the limit: ulimit -n"
         case .resourceTemporarilyUnavailable where call == "pthread_create", .noMemory:
-            "end something, or raise the limits of threads and memory: ulimit -u, ulimit -v"
-        case .noSpace, .diskQuotaExceeded: "make room there"
+            "end some processes, or raise the limits on threads and memory: ulimit -u, ulimit -v"
+        case .noSpace, .diskQuotaExceeded: "free some disk space there"
         default: "see groupstore doctor"
         }
     }
@@ -54,7 +54,7 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// Runs a call until a signal no longer interrupts it, and throws what it says otherwise.
+/// Calls `body` again while a signal interrupts it, and throws any other error.
 @discardableResult
 package func retrying<Result: SignedInteger>(
     _ call: String, path: @autoclosure () -> FilePath? = nil, _ body: () -> Result

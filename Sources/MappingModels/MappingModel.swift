@@ -1,53 +1,75 @@
-/// How a store of one model becomes a store of another: `NSMappingModel`.
+/// Describes how a store of one model becomes a store of another. Corresponds to `NSMappingModel`.
+///
+///     let inferred = try MappingModel.inferred(from: old, to: new)
+///     for mapping in inferred.entityMappings { print(mapping.name, mapping.kind) }
+///
+/// ``MappingModelFile`` reads one from a file, and ``inferred(from:to:)`` infers one from the models.
 public struct MappingModel: Equatable, Sendable {
-    /// In the order in which they are run.
+    /// The entity mappings in the order they run.
     public var entityMappings: [EntityMapping]
-    /// The names of the versions that it was written for; nil where it doesn't say. Entities' hashes go before them.
+    /// The name of the version that the mapping migrates from; nil if unspecified. Version hashes of entities take
+    /// precedence over the names.
     public var sourceVersionName: String?
+    /// The name of the version that the mapping migrates to; nil if unspecified.
     public var destinationVersionName: String?
-    /// What is done with the older objects before they are mapped: in a copy, the store itself stays as it is.
+    /// Steps that run on a copy of the older store before objects are mapped. The store itself is unchanged.
     public var preparations: [MappingStep] = []
-    /// What is done with the new objects when all are there, before they are validated.
+    /// Steps that run on the new store when all objects exist, before they are validated.
     public var completions: [MappingStep] = []
 
+    /// Creates a mapping model without version names and steps.
     public init(entityMappings: [EntityMapping]) { self.entityMappings = entityMappings }
 }
 
-/// What clears rubbish on the way.
+/// A cleanup step before or after the entity mappings.
+///
+///     model.preparations = [.drop(entity: "Draft", where: try MappingPredicate(format: "title == nil"))]
 public enum MappingStep: Equatable, Sendable {
-    /// The entity's objects for which the condition holds are let go; nil for all of them.
+    /// Deletes the entity's objects that meet the condition, or all of them if it is nil.
     case drop(entity: String, where: MappingPredicate?)
-    /// One statement, as SQLite runs it.
+    /// Runs one SQL statement.
     case sql(String)
 }
 
-/// What becomes of one entity's objects: `NSEntityMapping`.
+/// Describes the migration of one entity's objects. Corresponds to `NSEntityMapping`.
+///
+///     let title = PropertyMapping(name: "title", valueExpression: try MappingExpression(format: "$source.name"))
+///     let mapping = EntityMapping(
+///         name: "NoteToArticle", kind: .transform, sourceEntityName: "Note", destinationEntityName: "Article",
+///         attributeMappings: [title])
 public struct EntityMapping: Equatable, Sendable {
-    /// `NSEntityMappingType`, with its numbers.
+    /// The type of a mapping, with the raw values of `NSEntityMappingType`.
     public enum Kind: Int, Sendable {
         case undefined, custom, add, remove, copy, transform
     }
 
+    /// The mapping's name, unique in its mapping model. Relationships refer to it.
     public var name: String
+    /// The type of the mapping.
     public var kind: Kind
-    /// Nil when the entity is added.
+    /// The older entity's name; nil if the entity is added.
     public var sourceEntityName: String?
-    /// Nil when the entity is removed.
+    /// The newer entity's name; nil if the entity is removed.
     public var destinationEntityName: String?
-    /// 32 bytes: the mapping fits only models whose entities have these.
+    /// The 32 bytes of the older entity's version hash. If set, the mapping fits only models with this hash.
     public var sourceEntityVersionHash: [UInt8]?
+    /// The 32 bytes of the newer entity's version hash. If set, the mapping fits only models with this hash.
     public var destinationEntityVersionHash: [UInt8]?
-    /// The source's objects that are mapped are those for which this holds; nil for all. An object of an entity that
-    /// inherits from the source's is none of it: it has a mapping of its own.
+    /// The condition for the source's objects to be mapped; nil for all. Objects of subentities are never included: they
+    /// have mappings of their own.
     public var filter: MappingPredicate?
-    /// The class that does what expressions can't say; nil for none.
+    /// The name of the migration policy's class; nil if expressions suffice.
     public var entityMigrationPolicyClassName: String?
+    /// The values that expressions read as `$entityMapping.userInfo.KEY`.
     public var userInfo: [String: String] = [:]
-    /// Whether a property that has no mapping is new. Otherwise it is automatic.
+    /// True if unlisted properties get new values, false if they are automatic; see ``PropertyMapping/isAutomatic``.
     public var mapsOnlyWhatIsListed = true
+    /// The mappings of the newer entity's attributes.
     public var attributeMappings: [PropertyMapping]
+    /// The mappings of the newer entity's relationships.
     public var relationshipMappings: [PropertyMapping]
 
+    /// Creates an entity mapping without a filter, policy or user info.
     public init(
         name: String, kind: Kind, sourceEntityName: String?, destinationEntityName: String?,
         sourceEntityVersionHash: [UInt8]? = nil, destinationEntityVersionHash: [UInt8]? = nil,
@@ -64,24 +86,29 @@ public struct EntityMapping: Equatable, Sendable {
     }
 }
 
-/// Where one property's value comes from: `NSPropertyMapping`.
+/// Describes the origin of one property's value. Corresponds to `NSPropertyMapping`.
+///
+///     let age = PropertyMapping(name: "age", valueExpression: try MappingExpression(format: "$source.years + 1"))
 public struct PropertyMapping: Equatable, Sendable {
-    /// The destination's property.
+    /// The name of the newer entity's property.
     public var name: String
-    /// The source's property in an inferred mapping; nil when the value is new: an attribute's default, or no object.
+    /// The older entity's property in an inferred mapping; nil for a new value: an attribute's default, or no objects.
     public var sourceName: String?
-    /// What the value is made of; nil for a new value, or where it is automatic.
+    /// The expression that computes the value; nil if the value is new or automatic.
     public var valueExpression: MappingExpression?
-    /// Whether the value comes from the source's property of the same name, where there is one: what Xcode's mapping
-    /// models leave out, and `MappingModel.resolved(from:to:)` puts in.
+    /// True if the value comes from the older property of the same name, if there is one. Xcode's mapping models omit the
+    /// expressions of such properties; ``MappingModel/resolved(from:to:)`` inserts them.
     public var isAutomatic = false
+    /// Additional values, kept when the mapping model is converted.
     public var userInfo: [String: String] = [:]
 
+    /// Creates a property mapping of an inferred mapping model.
     public init(name: String, sourceName: String?) {
         self.name = name
         self.sourceName = sourceName
     }
 
+    /// Creates a property mapping with an expression; nil for a new value.
     public init(name: String, valueExpression: MappingExpression?) {
         self.name = name
         self.valueExpression = valueExpression

@@ -1,13 +1,15 @@
-/// What the audit of a migration found: a migrated copy doesn't hold what the store held.
+/// A difference between a migrated copy and the store that the audit of a migration found.
 package struct AuditFailure: Error, Equatable, Sendable {
-    /// The word for scripts.
+    /// The stable error code.
     package static let code = "audit_failed"
 
-    /// Nil where it is about no entity of the new model.
+    /// The entity, or another part of the store; nil if the difference concerns neither.
     package let entity: String?
+    /// The property, or another detail.
     package let property: String?
-    /// The `Z_PK` of one object that shows it.
+    /// The `Z_PK` of one object with the difference.
     package let key: Int64?
+    /// The expected and the actual content in readable form.
     package let expected: String
     package let found: String
 
@@ -21,9 +23,9 @@ package struct AuditFailure: Error, Equatable, Sendable {
         self.found = found
     }
 
-    /// One line: what would help.
+    /// A suggestion that helps, in one line.
     package var remedy: String {
-        "the store was left as it was: report this with both models, and migrate with a mapping model meanwhile"
+        "the store is unchanged; report this with both models, and migrate with a mapping model meanwhile"
     }
 }
 

@@ -2,13 +2,14 @@ import ManagedObjectModels
 import SQLiteStore
 import SystemPackage
 
-/// Proves that a migrated copy holds what the store held: with a pairing, a layout and SQL of its own, which share nothing
-/// with those that migrated it.
+/// An audit that proves that a migrated copy holds the content of the store. Its matching, layout and SQL are its own and
+/// share nothing with the code that migrates.
 package struct MigratedStoreAudit {
+    /// The kind of migration.
     package enum Kind {
-        /// Each object is the one that it was.
+        /// An inferred migration, which keeps each object and its key.
         case inferred
-        /// By a mapping model, which makes new objects; what it copies unchanged is there as often as it was.
+        /// A migration by a mapping model, which creates new objects. The audit counts the content that it copies unchanged.
         case mapped(copied: [CopiedEntity])
     }
 
@@ -22,10 +23,10 @@ package struct MigratedStoreAudit {
         self.kind = kind
     }
 
-    /// Compares two database files that nobody writes to and that have no log. Nothing is made beside them. Memory doesn't
-    /// grow with the rows; nor does time for tables that `writes` tells were only renamed or added to.
+    /// Compares two database files that have no log and no writer. It creates no files beside them. Memory doesn't grow
+    /// with the rows; time doesn't either for tables that, according to `writes`, were only renamed or got new columns.
     ///
-    /// Throws `AuditFailure` with the first difference, and `StoreError` where one of them can't be read.
+    /// Throws `AuditFailure` for the first difference, and `StoreError` if a file can't be read.
     package func check(
         before: FilePath, after: FilePath, writes: TableWrites? = nil, isCancelled: @escaping () -> Bool = { false }
     ) throws {
@@ -36,7 +37,7 @@ package struct MigratedStoreAudit {
         switch kind {
         case .inferred:
             var outcomes: [String: ObjectCheck.Outcome] = [:]
-            for root in context.new.tree.roots {
+            for root in context.newLayout.tree.roots {
                 outcomes[root] = try ObjectCheck(context: context, root: root).check()
             }
             try RelationshipCheck(context: context, outcomes: outcomes).check()

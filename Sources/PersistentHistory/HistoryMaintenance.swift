@@ -1,20 +1,20 @@
 import GRDB
 import SQLiteFormat
 
-/// What a history forgets, and who still needs it.
+/// Purges a store's history and records which changes its named subscribers have acknowledged.
 package struct HistoryMaintenance {
     private let location: StoreLocation
     private let installation: HistoryInstallation
 
-    /// Which changes to forget. Several limits: what any of them is about.
+    /// The changes to purge. If several limits are set, a change that any of them covers is purged.
     package struct Purge: Sendable, Equatable {
-        /// Older than this many seconds.
+        /// Purges changes older than this many seconds.
         package var age: Double?
-        /// More than this many.
+        /// Purges all but the newest changes, of which this many stay.
         package var count: Int64?
-        /// That all named subscribers have acknowledged.
+        /// True to purge the changes that all named subscribers have acknowledged.
         package var acknowledged = false
-        /// Also what a named subscriber has not acknowledged.
+        /// True to purge even changes that a named subscriber hasn't acknowledged.
         package var force = false
 
         package init() {}
@@ -23,7 +23,7 @@ package struct HistoryMaintenance {
     package struct Outcome: Sendable, Equatable {
         package let purged: Int64
         package let left: Int64
-        /// A subscriber that kept changes from being purged.
+        /// The subscriber that kept changes from being purged.
         package let heldBy: String?
     }
 
@@ -32,20 +32,21 @@ package struct HistoryMaintenance {
         installation = HistoryInstallation(location, busyTimeout: busyTimeout)
     }
 
-    /// The last change always stays: numbers go on from it. Throws `StoreError`, `SystemError`, `HistoryError`.
+    /// Purges changes. The last change always stays, because numbering continues from it. Throws `StoreError`,
+    /// `SystemError`, `HistoryError`.
     package func purge(_ purge: Purge) throws -> Outcome {
         try write { database in
             let all = try count(database)
             let last = try Int64.fetchOne(database, sql: "SELECT max(number) FROM GS_CHANGE") ?? 0
-            // Numbers may be anything in a table that somebody else may write to.
-            var bound = min(try wanted(purge, database), last == .min ? last : last - 1)
+            // The table may hold any numbers, because other programs may write to it.
+            var bound = min(try upperBound(purge, database), last == .min ? last : last - 1)
             var holder: String?
             let slowest = try Row.fetchOne(
                 database, sql: "SELECT name, number FROM GS_SUBSCRIBER ORDER BY number, name LIMIT 1")
             if let slowest, !purge.force, let number = slowest.decoded("number", as: Int64.self), number < bound {
                 (bound, holder) = (number, slowest.decoded("name"))
             }
-            // A change goes with the rows before it that say which columns it assigned.
+            // A change is purged together with the rows before it that say which columns it assigned.
             let trimmed = try Row.fetchOne(
                 database,
                 sql: """
@@ -59,7 +60,7 @@ package struct HistoryMaintenance {
                     sql: "UPDATE GS_HISTORY SET trimmed = ?, trimmed_nonce = ?", arguments: [number, nonce])
                 try database.execute(sql: "DELETE FROM GS_CHANGE WHERE number <= ?", arguments: [number])
             }
-            // No statement is in the middle of its work now.
+            // No statement is in progress now.
             try database.execute(
                 sql: """
                     DELETE FROM GS_REPLACED;
@@ -76,11 +77,11 @@ package struct HistoryMaintenance {
         try Int64.fetchOne(database, sql: "SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0
     }
 
-    /// The highest number to be forgotten, named subscribers not looked at.
-    private func wanted(_ purge: Purge, _ database: Database) throws -> Int64 {
+    /// Returns the highest number to purge, ignoring named subscribers.
+    private func upperBound(_ purge: Purge, _ database: Database) throws -> Int64 {
         var bound: Int64 = 0
         if let age = purge.age {
-            // Clocks go back: everything before the last old one.
+            // Clocks may go back, so everything before the last old change is purged.
             bound =
                 try Int64.fetchOne(
                     database,
@@ -102,8 +103,9 @@ package struct HistoryMaintenance {
         return bound
     }
 
-    /// Notes that the subscriber knows all up to the token; one that isn't known yet is made. Going back is not
-    /// undone by what was purged: it throws `StoreHistory.Discontinuity`, as for a token that the store doesn't know.
+    /// Records that the subscriber knows all changes up to the token, and creates the subscriber if needed. An
+    /// acknowledgement never moves back. Throws `StoreHistory.Discontinuity` for a token that the store doesn't know or
+    /// whose changes were purged.
     package func acknowledge(_ token: HistoryToken, by subscriber: String) throws {
         try write { database in
             try check(token, database)
@@ -116,7 +118,7 @@ package struct HistoryMaintenance {
         }
     }
 
-    /// False when there is no such subscriber.
+    /// Removes a named subscriber. Returns false if there is no such subscriber.
     package func forget(subscriber: String) throws -> Bool {
         try write { database in
             try database.execute(sql: "DELETE FROM GS_SUBSCRIBER WHERE name = ?", arguments: [subscriber])
@@ -142,13 +144,13 @@ package struct HistoryMaintenance {
     private func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
         switch try installation.kindWithoutHistory() {
         case nil: break
-        case .coreData?: throw HistoryError.coreDatas(location.path)
+        case .coreData?: throw HistoryError.ownedByCoreData(location.path)
         default: throw HistoryError.disabled(location.path)
         }
         return try installation.write { database in
             guard try HistoryTables.exist(database) else {
-                let isCoreDatas = try HistoryTables.areCoreData(database)
-                throw isCoreDatas ? HistoryError.coreDatas(location.path) : HistoryError.disabled(location.path)
+                let isCoreData = try HistoryTables.coreDataTablesExist(database)
+                throw isCoreData ? HistoryError.ownedByCoreData(location.path) : HistoryError.disabled(location.path)
             }
             try HistoryTables.checkVersion(database, location.path)
             return try body(database)

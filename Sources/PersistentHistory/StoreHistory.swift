@@ -1,33 +1,35 @@
 import LinuxSystem
 import SQLiteStore
 
-/// A store's history, read without a trace: groupstore's own, or Core Data's. One thread's, inside `StoreReader.read`.
+/// A store's history, read without leaving a trace: groupstore's own, or Core Data's. Use it on one thread, inside
+/// `StoreReader.read`.
 package struct StoreHistory {
     package enum Kind: String, Sendable {
         case groupstore
         case coreData = "core_data"
     }
 
-    /// Why what follows a token can't be told.
+    /// The reasons why the changes after a token can't be reported.
     package enum Discontinuity: String, Error, Sendable {
-        /// The token is of another history, or of a store that was restored since.
+        /// The token belongs to another history, or to a store that was restored since.
         case epoch
-        /// Changes after it were purged.
+        /// Changes after the token were purged.
         case trimmed = "history_trimmed"
-        /// Changes after it may have gone unrecorded.
+        /// Changes after the token may have gone unrecorded.
         case gap = "history_gap"
-        /// The store has come to be of another version of its model: changes after it are not all that became of its rows.
+        /// The store has another model version now: the changes after the token don't cover everything that happened to
+        /// its rows.
         case migrated
     }
 
-    /// Some changes, and where the next ones follow.
+    /// A page of changes, and the position after it.
     package struct Page: Sendable {
         package let changes: [HistoryChange]
-        /// The last change that was looked at, whether it was admitted or not.
+        /// The position of the last change that was examined, whether the filter selected it or not.
         package let token: HistoryToken
-        /// False: more may follow.
+        /// True if no change follows; false if more may follow.
         package let isLast: Bool
-        /// The schema was changed since the triggers were made: changes of some tables may not be among these.
+        /// True if the schema has changed since the triggers were created: changes of some tables may be missing.
         package let isOutdated: Bool
     }
 
@@ -35,12 +37,12 @@ package struct StoreHistory {
         package let kind: Kind
         package fileprivate(set) var token: HistoryToken
         package let changes: Int64
-        /// The number of the first change that is there; nil when there is none.
+        /// The number of the first remaining change; nil if there is none.
         package let first: Int64?
-        /// Changes up to this one were purged.
+        /// The number of the last purged change.
         package let trimmed: Int64
         package let tables: [String]
-        /// The schema was changed since the triggers were made: `enable` follows.
+        /// True if the schema has changed since the triggers were created; `enable` updates them.
         package let isOutdated: Bool
         package let subscribers: [HistorySubscriber]
     }
@@ -48,10 +50,10 @@ package struct StoreHistory {
     private let source: any HistorySource
     private let model: ModelFingerprint?
 
-    /// Throws `HistoryError.disabled` when the store keeps none.
+    /// Opens the store's history. Throws `HistoryError.disabled` if the store keeps none.
     package init(_ reader: StoreReader) throws {
-        if let own = try RecordedHistory(reader) {
-            source = own
+        if let recorded = try RecordedHistory(reader) {
+            source = recorded
         } else if let coreData = try CoreDataHistory(reader) {
             source = coreData
         } else {
@@ -67,67 +69,67 @@ package struct StoreHistory {
 
     package func summary() throws -> Summary {
         var summary = try source.summary()
-        summary.token = marked(summary.token)
+        summary.token = withModel(summary.token)
         return summary
     }
 
-    /// The position after the last change.
-    package func current() throws -> HistoryToken { marked(try source.current()) }
+    /// Returns the position after the last change.
+    package func current() throws -> HistoryToken { withModel(try source.current()) }
 
-    /// The position before the first change that is there.
-    package func start() throws -> HistoryToken { marked(try source.start()) }
+    /// Returns the position before the first remaining change.
+    package func start() throws -> HistoryToken { withModel(try source.start()) }
 
-    private func marked(_ token: HistoryToken) -> HistoryToken {
+    private func withModel(_ token: HistoryToken) -> HistoryToken {
         HistoryToken(history: token.history, number: token.number, nonce: token.nonce, model: model)
     }
 
-    /// Where a page ends.
+    /// The end of a page.
     package struct PageEnd: Sendable {
-        /// How many were admitted.
+        /// The number of changes that the filter selected.
         package let count: Int
         package let token: HistoryToken
-        /// False: more may follow.
+        /// True if no change follows; false if more may follow.
         package let isLast: Bool
         package let isOutdated: Bool
     }
 
-    /// What follows the token, `limit` admitted changes at most, and `HistoryChange.size` of them no more than
-    /// `mostBytes`, but for the last one. Throws `Discontinuity`, `StoreError`.
+    /// Returns up to `limit` selected changes after the token. Stops when their `HistoryChange.size` reaches
+    /// `maxBytes`, so only the last one may exceed it. Throws `Discontinuity`, `StoreError`.
     package func changes(
-        after token: HistoryToken, limit: Int, mostBytes: Int = Self.pageBytes, filter: HistoryFilter = HistoryFilter()
+        after token: HistoryToken, limit: Int, maxBytes: Int = Self.pageBytes, filter: HistoryFilter = HistoryFilter()
     ) throws -> Page {
         var admitted: [HistoryChange] = []
-        let end = try changes(after: token, limit: limit, mostBytes: mostBytes, filter: filter) { change in
+        let end = try changes(after: token, limit: limit, maxBytes: maxBytes, filter: filter) { change in
             admitted.append(change)
             return change.size
         }
         return Page(changes: admitted, token: end.token, isLast: end.isLast, isOutdated: end.isOutdated)
     }
 
-    /// The same, one after another: `take` is given each, and says how many bytes it keeps of it. No more than one change is
-    /// in memory otherwise.
+    /// Passes selected changes to `receive` one at a time, with the same limits. `receive` returns how many bytes it
+    /// keeps of the change; otherwise only one change is in memory.
     package func changes(
-        after token: HistoryToken, limit: Int, mostBytes: Int = Self.pageBytes, filter: HistoryFilter = HistoryFilter(),
-        take: (HistoryChange) throws -> Int
+        after token: HistoryToken, limit: Int, maxBytes: Int = Self.pageBytes, filter: HistoryFilter = HistoryFilter(),
+        receive: (HistoryChange) throws -> Int
     ) throws -> PageEnd {
         try source.check(token)
         if let known = token.model, known != model { throw Discontinuity.migrated }
         var (count, bytes) = (0, 0)
-        var last = marked(token)
+        var last = withModel(token)
         var isFull = false
         try source.forEachChange(after: token.number) { change in
             last = HistoryToken(history: token.history, number: change.number, nonce: change.nonce, model: model)
             if filter.admits(change) {
                 count += 1
-                bytes += try take(change)
+                bytes += try receive(change)
             }
-            isFull = count >= limit || bytes >= mostBytes
+            isFull = count >= limit || bytes >= maxBytes
             return !isFull
         }
         return PageEnd(count: count, token: last, isLast: !isFull, isOutdated: source.isOutdated)
     }
 
-    /// The last changes, in their order; fewer where they take more than `pageBytes`, but for one.
+    /// Returns the last changes in order, fewer if they take more than `pageBytes`, but at least one.
     package func latest(_ count: Int) throws -> [HistoryChange] {
         guard count > 0, let number = try source.number(ofLast: count) else { return [] }
         var (found, bytes): ([HistoryChange], Int) = ([], 0)
@@ -140,21 +142,21 @@ package struct StoreHistory {
         return found
     }
 
-    /// Of changes that are read at once.
+    /// The limit in bytes for changes that are read at once.
     package static let pageBytes = 4 << 20
 }
 
-/// Where changes are read from.
+/// A source of recorded changes.
 protocol HistorySource {
     var isOutdated: Bool { get }
     func summary() throws -> StoreHistory.Summary
     func current() throws -> HistoryToken
     func start() throws -> HistoryToken
-    /// Throws `Discontinuity` when the token names no position in it.
+    /// Throws `Discontinuity` if the token isn't a position in this history.
     func check(_ token: HistoryToken) throws
-    /// In the order of their numbers, from this one on; for as long as `body` says.
+    /// Calls `body` for each change in ascending order, beginning with this number, until `body` returns false.
     func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws
-    /// Of the first of the last `count` changes; nil where there is none.
+    /// Returns the number of the first of the last `count` changes; nil if there is none.
     func number(ofLast count: Int) throws -> Int64?
 }
 
@@ -164,7 +166,7 @@ extension HistorySource {
     }
 }
 
-/// A subscriber by name, and up to where it has acknowledged.
+/// A named subscriber, and the number of the last change that it has acknowledged.
 package struct HistorySubscriber: Sendable, Equatable {
     package let name: String
     package let number: Int64

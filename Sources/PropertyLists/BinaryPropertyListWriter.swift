@@ -1,12 +1,16 @@
-/// Writes the binary property list (CFBinaryPList.c, opensource.apple.com), each distinct text once.
+/// A writer of binary property lists (CFBinaryPList.c, opensource.apple.com). It stores each distinct string once.
+///
+/// Hand-written because FoundationEssentials writes property lists only through `Codable`, which has no type for a keyed
+/// archive's references.
 package struct BinaryPropertyListWriter {
     private var objects: [[UInt8]] = []
-    /// For collections: their elements' numbers, written once it is known how long a reference is.
+    /// The object numbers of each collection's elements. They are written last, when the size of a reference is known.
     private var references: [[Int]] = []
-    private var texts: [String: Int] = [:]
+    private var strings: [String: Int] = [:]
 
     private init() {}
 
+    /// Returns the list's bytes.
     package static func bytes(of value: PropertyListValue) -> [UInt8] {
         var writer = BinaryPropertyListWriter()
         _ = writer.add(value)
@@ -31,15 +35,15 @@ package struct BinaryPropertyListWriter {
         case .date(let seconds): return append([0x33] + Self.bigEndian(seconds.bitPattern))
         case .data(let bytes): return append(Self.marker(0x40, bytes.count) + bytes)
         case .string(let text):
-            if let known = texts[text] { return known }
+            if let known = strings[text] { return known }
             let number = append(Self.text(text))
-            texts[text] = number
+            strings[text] = number
             return number
         case .uid(let number):
             let bytes = Self.shortest(UInt64(number))
             return append([0x80 | UInt8(bytes.count - 1)] + bytes)
         case .array(let elements):
-            // The collection comes before what is in it, so that the root is the first object.
+            // A collection precedes its elements, so the root is the first object.
             let number = append(Self.marker(0xA0, elements.count))
             references[number] = elements.map { add($0) }
             return number
@@ -78,7 +82,7 @@ package struct BinaryPropertyListWriter {
         count < 15 ? [kind | UInt8(count)] : [kind | 15] + integer(Int64(count))
     }
 
-    /// Negative numbers take 8 bytes.
+    /// Returns an integer object. Negative numbers take 8 bytes.
     private static func integer(_ number: Int64) -> [UInt8] {
         let bytes = number < 0 ? bigEndian(UInt64(bitPattern: number)) : shortest(UInt64(number))
         return [0x10 | UInt8(bytes.count.trailingZeroBitCount)] + bytes

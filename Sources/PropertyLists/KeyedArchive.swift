@@ -1,41 +1,41 @@
-/// What `NSKeyedArchiver` writes: a property list whose `$objects` refer to each other by number.
+/// An archive by `NSKeyedArchiver`: a property list whose `$objects` refer to each other by number.
 package struct KeyedArchive {
     private let content: ArchiveContent
     package let root: ArchivedObject
 
-    /// Whether more was asked of it than any model has, and the rest was left out.
-    package var isExhausted: Bool { content.left < 0 }
+    /// True if reading exceeded the element limit, so that later collections were returned empty.
+    package var isExhausted: Bool { content.remainingElements < 0 }
 
-    /// Throws `PropertyListError`.
+    /// Parses a binary or XML property list. Throws `PropertyListError`.
     package init(_ bytes: [UInt8]) throws(PropertyListError) {
         let list = try PropertyListValue(parsing: bytes)
         guard let members = list.dictionary, members["$archiver"]?.string == "NSKeyedArchiver",
             let objects = members["$objects"]?.array, let top = members["$top"]?.dictionary?["root"]?.uid
-        else { throw PropertyListError("the property list is no keyed archive") }
+        else { throw PropertyListError("the property list is not a keyed archive") }
         content = ArchiveContent(objects)
         guard let root = ArchivedObject(top, content) else {
-            throw PropertyListError("the archive's root is no object")
+            throw PropertyListError("the archive's root is not an object")
         }
         self.root = root
     }
 }
 
-/// An archive's objects, and how many elements of collections may still be read: a collection counts as often as it is
-/// referred to, so that a short archive can't stand for an enormous model.
+/// An archive's objects and a budget of collection elements. A collection is charged for each reference to it, so a short
+/// archive can't expand to an enormous model.
 private final class ArchiveContent {
     let objects: [PropertyListValue]
-    private(set) var left = 250_000
+    private(set) var remainingElements = 250_000
 
     init(_ objects: [PropertyListValue]) { self.objects = objects }
 
-    func spend(_ elements: [PropertyListValue]) -> [PropertyListValue] {
-        left -= elements.count + 1
-        return left < 0 ? [] : elements
+    /// Charges the budget for `elements` and returns them, or none if the budget is exceeded.
+    func charging(_ elements: [PropertyListValue]) -> [PropertyListValue] {
+        remainingElements -= elements.count + 1
+        return remainingElements < 0 ? [] : elements
     }
 }
 
-/// One object in a keyed archive. Objects may refer to each other in circles: who follows references by recursion
-/// bounds its depth.
+/// One object in a keyed archive. References may form cycles, so code that follows them recursively must limit its depth.
 package struct ArchivedObject {
     package let number: Int
     package let className: String
@@ -43,7 +43,7 @@ package struct ArchivedObject {
     private let content: ArchiveContent
     private var objects: [PropertyListValue] { content.objects }
 
-    /// Nil when the number is no object's with a class.
+    /// Returns nil if the number isn't that of an object with a class.
     fileprivate init?(_ number: Int, _ content: ArchiveContent) {
         let objects = content.objects
         guard objects.indices.contains(number), let fields = objects[number].dictionary,
@@ -56,24 +56,24 @@ package struct ArchivedObject {
         self.content = content
     }
 
-    /// The field's value, a reference to a plain value followed. Nil when there is none, or `nil` was archived.
+    /// The field's value, with a reference resolved; nil if the field is missing or `nil` was archived.
     package subscript(field: String) -> PropertyListValue? {
         guard let value = fields[field] else { return nil }
-        return Self.plain(value, objects)
+        return Self.resolved(value, objects)
     }
 
-    private static func plain(_ value: PropertyListValue, _ objects: [PropertyListValue]) -> PropertyListValue? {
+    private static func resolved(_ value: PropertyListValue, _ objects: [PropertyListValue]) -> PropertyListValue? {
         guard case .uid(let number) = value else { return value }
         guard number != 0, objects.indices.contains(number) else { return nil }
         return objects[number]
     }
 
-    /// Nil when the field refers to no object with a class.
+    /// Returns the object in `field`; nil if the field doesn't refer to an object with a class.
     package func object(_ field: String) -> ArchivedObject? {
         fields[field]?.uid.flatMap { $0 == 0 ? nil : ArchivedObject($0, content) }
     }
 
-    /// Text, an `NSMutableString` too.
+    /// Returns the text of a string or `NSMutableString`.
     package func string(_ field: String) -> String? { fields[field].flatMap(text) }
 
     private func text(_ value: PropertyListValue) -> String? {
@@ -96,37 +96,37 @@ package struct ArchivedObject {
 
     package func isTrue(_ field: String) -> Bool { self[field]?.boolean ?? false }
 
-    /// The elements of the array or set in `field`: those that are objects.
+    /// Returns those elements of the array or set in `field` that are objects.
     package func elements(_ field: String) -> [ArchivedObject] {
         references(field).compactMap { $0.uid.flatMap { ArchivedObject($0, content) } }
     }
 
-    /// The elements of the array or set in `field`: those that are text.
+    /// Returns those elements of the array or set in `field` that are text.
     package func strings(_ field: String) -> [String] { references(field).compactMap(text) }
 
-    /// The numbers in the array in `field`; nil for an element that is none.
+    /// Returns the numbers of the array in `field`, with nil for an element that isn't an integer.
     package func numbers(_ field: String) -> [Int64?] {
-        references(field).map { Self.plain($0, objects)?.integer }
+        references(field).map { Self.resolved($0, objects)?.integer }
     }
 
-    /// The elements of this array or set itself, each as an object or as text.
+    /// The elements of this array or set, each as an object or as text.
     package var ownElements: [(object: ArchivedObject?, text: String?)] {
-        content.spend(fields["NS.objects"]?.array ?? []).map {
+        content.charging(fields["NS.objects"]?.array ?? []).map {
             ($0.uid.flatMap { ArchivedObject($0, content) }, text($0))
         }
     }
 
     private func references(_ field: String) -> [PropertyListValue] {
-        content.spend(object(field)?.fields["NS.objects"]?.array ?? [])
+        content.charging(object(field)?.fields["NS.objects"]?.array ?? [])
     }
 
-    /// The members of the dictionary in `field`, those with text for a key; Core Data's own `NSKnownKeysDictionary1`
-    /// keeps its keys apart.
+    /// Returns those members of the dictionary in `field` that have a string key. Core Data's `NSKnownKeysDictionary1`
+    /// stores its keys in a separate object.
     package func members(_ field: String) -> [(key: String, value: ArchivedMember)] {
         object(field)?.ownMembers ?? []
     }
 
-    /// The members of this dictionary itself, those with text for a key.
+    /// Those members of this dictionary that have a string key.
     package var ownMembers: [(key: String, value: ArchivedMember)] {
         let keys: [PropertyListValue]
         let values: [PropertyListValue]
@@ -134,7 +134,7 @@ package struct ArchivedObject {
             keys = mapping.references("keys")
             values = references("values")
         } else {
-            keys = content.spend(fields["NS.keys"]?.array ?? [])
+            keys = content.charging(fields["NS.keys"]?.array ?? [])
             values = fields["NS.objects"]?.array ?? []
         }
         return zip(keys, values).compactMap { key, value in
@@ -157,11 +157,11 @@ package struct ArchivedMember {
 
     package var object: ArchivedObject? { value.uid.flatMap { ArchivedObject($0, content) } }
 
-    /// The elements, those that are objects, when it is an array or set.
+    /// Those elements that are objects, if the value is an array or set; otherwise empty.
     package var elements: [ArchivedObject] { object?.ownElements.compactMap(\.object) ?? [] }
 
-    /// A number or truth value as text; nil for anything else.
-    package var plainText: String? {
+    /// A number or Boolean as text; nil for any other value.
+    package var scalarText: String? {
         switch value.uid.flatMap({ content.objects.indices.contains($0) ? content.objects[$0] : nil }) ?? value {
         case .integer(let number): "\(number)"
         case .real(let number): "\(number)"

@@ -1,21 +1,22 @@
-/// Builds what `NSKeyedArchiver` writes: objects that refer to each other by number, each distinct text once.
+/// A builder of archives in the form of `NSKeyedArchiver`. Objects refer to each other by number; each distinct string is
+/// stored once.
 package struct KeyedArchiveBuilder {
-    /// Number 0 stands for nil.
+    /// The reference to object 0, which represents nil.
     package static let null = PropertyListValue.uid(0)
 
     private var objects: [PropertyListValue] = [.string("$null")]
-    private var texts: [String: Int] = [:]
+    private var strings: [String: Int] = [:]
     private var classes: [String: Int] = [:]
 
     package init() {}
 
-    /// A number for an object whose fields come later, so that others can refer to it.
+    /// Returns a number for an object that `define` completes later, so that other objects can refer to it.
     package mutating func reserve() -> Int {
         objects.append(Self.null)
         return objects.count - 1
     }
 
-    package mutating func define(_ number: Int, _ className: String, _ fields: [String: PropertyListValue]) {
+    package mutating func define(_ number: Int, as className: String, _ fields: [String: PropertyListValue]) {
         var fields = fields
         fields["$class"] = .uid(classNumber(className))
         objects[number] = .dictionary(fields)
@@ -23,21 +24,21 @@ package struct KeyedArchiveBuilder {
 
     package mutating func object(_ className: String, _ fields: [String: PropertyListValue]) -> PropertyListValue {
         let number = reserve()
-        define(number, className, fields)
+        define(number, as: className, fields)
         return .uid(number)
     }
 
-    /// A reference to a value that has no class.
-    package mutating func plain(_ value: PropertyListValue) -> PropertyListValue {
+    /// Adds a value without a class and returns a reference to it.
+    package mutating func scalar(_ value: PropertyListValue) -> PropertyListValue {
         objects.append(value)
         return .uid(objects.count - 1)
     }
 
     package mutating func text(_ text: String?) -> PropertyListValue {
         guard let text else { return Self.null }
-        if let known = texts[text] { return .uid(known) }
+        if let known = strings[text] { return .uid(known) }
         objects.append(.string(text))
-        texts[text] = objects.count - 1
+        strings[text] = objects.count - 1
         return .uid(objects.count - 1)
     }
 

@@ -1,11 +1,11 @@
-/// One element of an XML document.
+/// An element of an XML document.
 package struct MarkupElement: Sendable {
     package let name: String
-    /// From 1.
+    /// The line of the start tag, counted from 1.
     package let line: Int
     private let attributes: [(name: String, value: String)]
     package var children: [MarkupElement] = []
-    /// What stands between the tags, its children's text left out.
+    /// The text between the tags, without the children's text.
     package var text = ""
 
     init(name: String, line: Int, attributes: [(name: String, value: String)]) {
@@ -19,9 +19,9 @@ package struct MarkupElement: Sendable {
     package func children(named name: String) -> [MarkupElement] { children.filter { $0.name == name } }
 }
 
-/// Why bytes are no XML that is read here.
+/// The reason why a document was rejected.
 package struct MarkupError: Error, Equatable {
     package let message: String
-    /// From 1.
+    /// The line of the error, counted from 1.
     package let line: Int
 }

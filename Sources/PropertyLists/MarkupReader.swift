@@ -1,32 +1,34 @@
-/// Reads an XML 1.0 document (www.w3.org/TR/xml) in UTF-8: elements, attributes, text, CDATA, comments, processing
-/// instructions, a document type without declarations of its own.
+/// A reader of XML 1.0 documents (www.w3.org/TR/xml) in UTF-8: elements, attributes, text, CDATA, comments, processing
+/// instructions, and a document type without an internal subset.
 ///
-/// A document that declares entities is refused, so that none can be expanded and nothing else is ever read; what is
-/// nested too deep or too long is refused too.
+/// Hand-written because FoundationXML would bring libxml2 into every program that reads a model.
+///
+/// The reader rejects a document that declares entities, so it never expands one and never reads another file. It also
+/// rejects a document that is too long or too deeply nested.
 package struct MarkupReader {
-    private static let longest = 64 << 20
-    private static let deepest = 64
-    private static let mostElements = 1_000_000
-    private static let mostAttributes = 100
+    private static let maximumSize = 64 << 20
+    private static let maximumDepth = 64
+    private static let maximumElementCount = 1_000_000
+    private static let maximumAttributeCount = 100
 
     private let bytes: [UInt8]
     private var position = 0
     private var line = 1
-    private var countedTo = 0
-    private var open: [MarkupElement] = []
+    private var countedPosition = 0
+    private var openElements: [MarkupElement] = []
     private var root: MarkupElement?
-    private var elements = 0
+    private var elementCount = 0
 
-    /// The document's root. Throws `MarkupError`.
+    /// Parses a document and returns its root element. Throws `MarkupError`.
     package static func read(_ bytes: [UInt8]) throws(MarkupError) -> MarkupElement {
-        guard bytes.count <= longest else {
-            throw MarkupError(message: "the document has more than \(longest >> 20) MiB", line: 1)
+        guard bytes.count <= maximumSize else {
+            throw MarkupError(message: "the document is larger than \(maximumSize >> 20) MiB", line: 1)
         }
         guard !bytes.starts(with: [0xFE, 0xFF]), !bytes.starts(with: [0xFF, 0xFE]) else {
-            throw MarkupError(message: "the document is in UTF-16; only UTF-8 is read", line: 1)
+            throw MarkupError(message: "the document is in UTF-16; only UTF-8 is supported", line: 1)
         }
         guard String(validating: bytes, as: UTF8.self) != nil else {
-            throw MarkupError(message: "the document is not in UTF-8", line: 1)
+            throw MarkupError(message: "the document is not valid UTF-8", line: 1)
         }
         var reader = MarkupReader(bytes)
         return try reader.document()
@@ -55,7 +57,7 @@ package struct MarkupReader {
                 try startTag()
             }
         }
-        if let unclosed = open.last { throw error("<\(unclosed.name)> of line \(unclosed.line) is not closed") }
+        if let unclosed = openElements.last { throw error("<\(unclosed.name)> of line \(unclosed.line) is not closed") }
         guard let root else { throw error("the document has no element") }
         return root
     }
@@ -69,24 +71,30 @@ package struct MarkupReader {
         var attributes: [(name: String, value: String)] = []
         while true {
             let hadSpace = skipSpace()
-            guard position < bytes.count else { throw error("<\(name)> ends with the document") }
+            guard position < bytes.count else { throw error("the document ends inside <\(name)>") }
             if bytes[position] == UInt8(ascii: ">") || begins("/>") { break }
             guard hadSpace else { throw error("white space is missing in <\(name)>") }
             let attribute = try attribute(of: name)
             guard !attributes.contains(where: { $0.name == attribute.name }) else {
                 throw error("<\(name)> has “\(attribute.name)” twice")
             }
-            guard attributes.count < Self.mostAttributes else { throw error("<\(name)> has too many attributes") }
+            guard attributes.count < Self.maximumAttributeCount else {
+                throw error("<\(name)> has too many attributes")
+            }
             attributes.append(attribute)
         }
-        elements += 1
-        guard elements <= Self.mostElements else { throw error("there are more than \(Self.mostElements) elements") }
-        guard open.count < Self.deepest else { throw error("elements are nested more than \(Self.deepest) deep") }
+        elementCount += 1
+        guard elementCount <= Self.maximumElementCount else {
+            throw error("the document has more than \(Self.maximumElementCount) elements")
+        }
+        guard openElements.count < Self.maximumDepth else {
+            throw error("elements are nested more than \(Self.maximumDepth) levels deep")
+        }
         guard root == nil else { throw error("<\(name)> follows the document's end") }
         let element = MarkupElement(name: name, line: start, attributes: attributes)
         let isEmpty = bytes[position] == UInt8(ascii: "/")
         position += isEmpty ? 2 : 1
-        if isEmpty { close(element) } else { open.append(element) }
+        if isEmpty { close(element) } else { openElements.append(element) }
     }
 
     private mutating func attribute(of element: String) throws(MarkupError) -> (name: String, value: String) {
@@ -102,7 +110,9 @@ package struct MarkupReader {
         }
         let quote = bytes[position]
         let start = position + 1
-        guard let end = bytes[start...].firstIndex(of: quote) else { throw error("the value of “\(name)” has no end") }
+        guard let end = bytes[start...].firstIndex(of: quote) else {
+            throw error("the value of “\(name)” is not terminated")
+        }
         guard !bytes[start..<end].contains(UInt8(ascii: "<")) else {
             throw error("the value of “\(name)” contains “<”")
         }
@@ -116,7 +126,9 @@ package struct MarkupReader {
         let name = try name("an element's name")
         skipSpace()
         guard position < bytes.count, bytes[position] == UInt8(ascii: ">") else { throw error("</\(name) has no “>”") }
-        guard let element = open.popLast() else { throw error("</\(name)> closes what was not opened") }
+        guard let element = openElements.popLast() else {
+            throw error("</\(name)> closes an element that was not opened")
+        }
         guard element.name == name else {
             throw error("</\(name)> closes <\(element.name)> of line \(element.line)")
         }
@@ -125,7 +137,11 @@ package struct MarkupReader {
     }
 
     private mutating func close(_ element: MarkupElement) {
-        if open.isEmpty { root = element } else { open[open.count - 1].children.append(element) }
+        if openElements.isEmpty {
+            root = element
+        } else {
+            openElements[openElements.count - 1].children.append(element)
+        }
     }
 
     // MARK: Between tags
@@ -144,22 +160,22 @@ package struct MarkupReader {
     }
 
     private mutating func append(_ content: String) throws(MarkupError) {
-        if open.isEmpty {
-            guard content.allSatisfy(\.isWhitespace) else { throw error("there is text outside of the root element") }
+        if openElements.isEmpty {
+            guard content.allSatisfy(\.isWhitespace) else { throw error("there is text outside the root element") }
         } else {
-            open[open.count - 1].text += content
+            openElements[openElements.count - 1].text += content
         }
     }
 
     private mutating func documentType() throws(MarkupError) {
-        guard open.isEmpty, root == nil else { throw error("a document type stands at the wrong place") }
+        guard openElements.isEmpty, root == nil else { throw error("a document type is in the wrong place") }
         guard let end = bytes[position...].firstIndex(where: { [UInt8(ascii: ">"), UInt8(ascii: "[")].contains($0) })
-        else { throw error("the document type has no end") }
-        guard bytes[end] == UInt8(ascii: ">") else { throw error("the document declares entities of its own") }
+        else { throw error("the document type is not terminated") }
+        guard bytes[end] == UInt8(ascii: ">") else { throw error("the document declares entities") }
         position = end + 1
     }
 
-    private mutating func skip(past end: String, from offset: Int, _ what: String) throws(MarkupError) {
+    private mutating func skip(past end: String, from offset: Int, _ construct: String) throws(MarkupError) {
         let marker = Array(end.utf8)
         var index = position + offset
         while index + marker.count <= bytes.count {
@@ -169,7 +185,7 @@ package struct MarkupReader {
             }
             index += 1
         }
-        throw error("\(what) has no end")
+        throw error("\(construct) is not terminated")
     }
 
     // MARK: Characters
@@ -186,10 +202,10 @@ package struct MarkupReader {
         return position > start
     }
 
-    private mutating func name(_ what: String) throws(MarkupError) -> String {
+    private mutating func name(_ description: String) throws(MarkupError) -> String {
         let start = position
         while position < bytes.count, Self.isNameByte(bytes[position], isFirst: position == start) { position += 1 }
-        guard position > start else { throw error("\(what) is missing or begins with a wrong character") }
+        guard position > start else { throw error("\(description) is missing or begins with an invalid character") }
         return String(decoding: bytes[start..<position], as: UTF8.self)
     }
 
@@ -203,7 +219,7 @@ package struct MarkupReader {
         }
     }
 
-    /// The text with its references replaced; white space in an attribute is spaces (section 3.3.3).
+    /// Returns the text with its references replaced. White space in an attribute becomes spaces (section 3.3.3).
     private mutating func resolved(_ raw: ArraySlice<UInt8>, isAttribute: Bool) throws(MarkupError) -> String {
         var found: [UInt8] = []
         found.reserveCapacity(raw.count)
@@ -212,7 +228,7 @@ package struct MarkupReader {
             let byte = raw[index]
             if byte == UInt8(ascii: "&") {
                 guard let end = raw[index...].prefix(12).firstIndex(of: UInt8(ascii: ";")) else {
-                    throw error("“&” begins no reference")
+                    throw error("“&” does not begin a reference")
                 }
                 found += Array(try character(raw[index + 1..<end]).utf8)
                 index = end + 1
@@ -236,7 +252,7 @@ package struct MarkupReader {
         default:
             let digits = text.hasPrefix("#x") ? UInt32(text.dropFirst(2), radix: 16) : UInt32(text.dropFirst())
             guard text.hasPrefix("#"), let digits, digits != 0, let scalar = Unicode.Scalar(digits) else {
-                throw error("“&\(text);” is no known reference")
+                throw error("“&\(text);” is not a known reference")
             }
             return String(scalar)
         }
@@ -245,8 +261,8 @@ package struct MarkupReader {
     // MARK: Lines
 
     private mutating func currentLine() -> Int {
-        for index in countedTo..<position where bytes[index] == 0x0A { line += 1 }
-        countedTo = max(countedTo, position)
+        for index in countedPosition..<position where bytes[index] == 0x0A { line += 1 }
+        countedPosition = max(countedPosition, position)
         return line
     }
 

@@ -1,21 +1,21 @@
-/// What a property list holds. A keyed archive's references (`CF$UID`) are among it.
+/// A value of a property list, including a keyed archive's references (`CF$UID`).
 package indirect enum PropertyListValue: Equatable, Sendable {
     case boolean(Bool)
     case integer(Int64)
-    /// Beyond `Int64.max`.
+    /// A number beyond `Int64.max`.
     case unsigned(UInt64)
     case real(Double)
-    /// Seconds since 2001-01-01 UTC.
+    /// A date in seconds since 2001-01-01 UTC.
     case date(Double)
     case data([UInt8])
     case string(String)
-    /// A keyed archive's reference to one of its objects.
+    /// A keyed archive's reference to one of its objects, by number.
     case uid(Int)
-    /// Sets too.
+    /// An array or a set.
     case array([PropertyListValue])
     case dictionary([String: PropertyListValue])
 
-    /// Either format, told apart by how it begins. Throws `PropertyListError`.
+    /// Parses a binary or XML property list; the first bytes determine the format. Throws `PropertyListError`.
     package init(parsing bytes: [UInt8]) throws(PropertyListError) {
         if bytes.starts(with: Array("bplist".utf8)) {
             self = try BinaryPropertyList.read(bytes)
@@ -41,10 +41,10 @@ package indirect enum PropertyListValue: Equatable, Sendable {
     }
 }
 
-/// Why bytes are no property list.
+/// The reason why bytes could not be read as a property list.
 package struct PropertyListError: Error, Equatable {
     package let message: String
-    /// In XML: from 1.
+    /// The line of the error in XML, counted from 1; nil in a binary list.
     package let line: Int?
 
     init(_ message: String, line: Int? = nil) {

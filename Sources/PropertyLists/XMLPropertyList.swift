@@ -1,15 +1,15 @@
 import FoundationEssentials
 
-/// The XML property list: PropertyList-1.0.dtd (www.apple.com/DTDs).
+/// A reader of XML property lists (PropertyList-1.0.dtd, www.apple.com/DTDs).
 enum XMLPropertyList {
     static func read(_ bytes: [UInt8]) throws(PropertyListError) -> PropertyListValue {
         let root: MarkupElement
         do throws(MarkupError) { root = try MarkupReader.read(bytes) } catch {
             throw PropertyListError(error.message, line: error.line)
         }
-        guard root.name == "plist" else { throw PropertyListError("the document is no <plist>", line: root.line) }
+        guard root.name == "plist" else { throw PropertyListError("the root element is not <plist>", line: root.line) }
         guard let content = root.children.first, root.children.count == 1 else {
-            throw PropertyListError("a <plist> holds one value", line: root.line)
+            throw PropertyListError("a <plist> must hold exactly one value", line: root.line)
         }
         return try value(content)
     }
@@ -36,18 +36,18 @@ enum XMLPropertyList {
             for child in element.children { found.append(try value(child)) }
             return .array(found)
         case "dict": return try dictionary(element)
-        default: throw PropertyListError("<\(element.name)> is no property list's element", line: element.line)
+        default: throw PropertyListError("<\(element.name)> is not a property list element", line: element.line)
         }
-        throw PropertyListError("<\(element.name)> holds what it can't", line: element.line)
+        throw PropertyListError("<\(element.name)> has an invalid value", line: element.line)
     }
 
-    /// A keyed archive's reference is written as a dictionary with the only key `CF$UID`.
+    /// Reads a dictionary. A keyed archive's reference is written as a dictionary whose only key is `CF$UID`.
     private static func dictionary(_ element: MarkupElement) throws(PropertyListError) -> PropertyListValue {
         var found: [String: PropertyListValue] = [:]
         var children = element.children.makeIterator()
         while let key = children.next() {
             guard key.name == "key", let member = children.next() else {
-                throw PropertyListError("a <dict> holds keys and values by turns", line: key.line)
+                throw PropertyListError("a <dict> must alternate keys and values", line: key.line)
             }
             found[key.text] = try value(member)
         }
@@ -59,7 +59,7 @@ enum XMLPropertyList {
 }
 
 extension String {
-    /// Without white space at either end.
+    /// The string without white space at either end.
     package var trimmed: String {
         let kept = drop { $0.isWhitespace }
         return String(kept[..<(kept.lastIndex { !$0.isWhitespace }.map { kept.index(after: $0) } ?? kept.startIndex)])

@@ -1,6 +1,6 @@
-/// A page of a b-tree, read where it lies (https://sqlite.org/fileformat2.html, §1.6). Nothing in it is believed
-/// before it is checked.
+/// A b-tree page, parsed in place (https://sqlite.org/fileformat2.html, §1.6). Every value is checked before use.
 package struct BTreePage {
+    /// The kind of a page, as in the first byte of its header.
     package enum Kind: UInt8 {
         case indexInterior = 2
         case tableInterior = 5
@@ -11,11 +11,13 @@ package struct BTreePage {
         package var isTable: Bool { self == .tableInterior || self == .tableLeaf }
     }
 
-    /// A cell's payload: how much there is, the part on this page, and where the rest begins.
+    /// A cell's payload: its total length, the part on this page, and the page on which the rest begins.
     package struct Payload {
+        /// The total length in bytes.
         package let length: Int
+        /// The bytes of the payload on this page.
         package let local: Range<Int>
-        /// 0: all of it is here.
+        /// The first overflow page, or 0 if the whole payload is on this page.
         package let overflow: UInt32
     }
 
@@ -23,9 +25,10 @@ package struct BTreePage {
     private let bytes: UnsafeRawBufferPointer
     private let usableSize: Int
     private let header: Int
+    /// The number of the page's cells.
     package let cellCount: Int
 
-    /// Nil when the page is none of a b-tree. Page 1 begins with the database's header.
+    /// Parses a page. Returns nil if it is not a b-tree page. Page 1 begins with the database header.
     package init?(_ bytes: UnsafeRawBufferPointer, page: UInt32, _ format: PageFormat) {
         header = page == 1 ? 100 : 0
         guard let kind = Kind(rawValue: bytes[header]) else { return nil }
@@ -38,7 +41,7 @@ package struct BTreePage {
 
     private var pointers: Int { header + (kind.isInterior ? 12 : 8) }
 
-    /// The child behind the last cell, in an interior page.
+    /// The child after the last cell of an interior page.
     var lastChild: UInt32 { bytes.word(header + 8) }
 
     private func cell(_ index: Int) -> Int? {
@@ -46,10 +49,11 @@ package struct BTreePage {
         return offset >= pointers + 2 * cellCount && offset + 4 <= usableSize ? offset : nil
     }
 
-    /// The child before a cell, in an interior page; nil when the cell lies outside.
+    /// Returns the child before a cell of an interior page, or nil if the cell lies outside the page.
     func child(_ index: Int) -> UInt32? { cell(index).map(bytes.word) }
 
-    /// Nil when the cell does not lie within the page. An interior page of a table has none.
+    /// Returns a cell's payload, or nil if the cell does not lie within the page. Cells of an interior table page have
+    /// none.
     package func payload(_ index: Int) -> Payload? {
         guard var offset = cell(index) else { return nil }
         if kind == .indexInterior { offset += 4 }
@@ -67,21 +71,22 @@ package struct BTreePage {
     }
 
     private func localLength(_ length: Int) -> Int {
-        let most = kind == .tableLeaf ? usableSize - 35 : (usableSize - 12) * 64 / 255 - 23
-        if length <= most { return length }
-        let least = (usableSize - 12) * 32 / 255 - 23
-        let fitting = least + (length - least) % (usableSize - 4)
-        return fitting <= most ? fitting : least
+        let maxLocal = kind == .tableLeaf ? usableSize - 35 : (usableSize - 12) * 64 / 255 - 23
+        if length <= maxLocal { return length }
+        let minLocal = (usableSize - 12) * 32 / 255 - 23
+        let fitting = minLocal + (length - minLocal) % (usableSize - 4)
+        return fitting <= maxLocal ? fitting : minLocal
     }
 }
 
-/// The pages that one page leads to.
+/// The pages that one b-tree page links to.
 package struct PageLinks {
+    /// The child pages, in key order.
     package private(set) var children: [UInt32] = []
     /// The first page of each overflow chain.
     package private(set) var overflow: [UInt32] = []
 
-    /// Nil when the page is malformed.
+    /// Collects the links of `page`. Returns nil if the page is malformed.
     package init?(_ page: BTreePage) {
         if page.kind.isInterior {
             children.reserveCapacity(page.cellCount + 1)

@@ -1,10 +1,12 @@
 /// The first 100 bytes of a SQLite database (https://sqlite.org/fileformat2.html, §1.3).
 package struct DatabaseHeader: Equatable, Sendable {
+    /// The journal mode recorded in a database file.
     package enum JournalMode: String, Sendable {
         case rollback
         case writeAhead = "wal"
 
-        /// `wal` or `delete`, as SQLite calls what a file can say of itself; nil for all else.
+        /// Creates a mode from SQLite's word for it, `wal` or `delete`. Returns nil for any other word, because a file
+        /// records no other mode.
         package init?(word: String) {
             switch word {
             case "wal": self = .writeAhead
@@ -13,25 +15,26 @@ package struct DatabaseHeader: Equatable, Sendable {
             }
         }
 
-        /// The word that `init(word:)` takes.
+        /// The word that `init(word:)` accepts.
         package var word: String { self == .writeAhead ? "wal" : "delete" }
     }
 
-    /// Bytes, a power of two between 512 and 65,536.
+    /// The page size in bytes, a power of two from 512 to 65,536.
     package let pageSize: Int
+    /// The journal mode that readers must use.
     package let journalMode: JournalMode
-    /// Moved by each transaction in rollback mode; in WAL mode only when page 1 is written.
+    /// The change counter. Each transaction in rollback mode increments it. In WAL mode only a write to page 1 does.
     package let changeCounter: UInt32
-    /// Pages of the database; 0 when an old SQLite wrote it and did not say.
+    /// The database's size in pages, or 0 if an old SQLite wrote it and did not record the size.
     package let pageCount: UInt32
-    /// The change counter at which `pageCount` was right.
+    /// The change counter for which `pageCount` is valid.
     package let versionValidFor: UInt32
 
-    /// Bytes that are needed.
+    /// The header's length in bytes.
     package static let length = 100
     private static let magic = Array("SQLite format 3\0".utf8)
 
-    /// Nil when the bytes don't begin a SQLite 3 database.
+    /// Parses a header. Returns nil if the bytes don't begin a SQLite 3 database.
     package init?(_ bytes: [UInt8]) {
         guard bytes.count >= Self.length, bytes.starts(with: Self.magic) else { return nil }
         let size = Int(bytes[16]) << 8 | Int(bytes[17])
@@ -44,9 +47,9 @@ package struct DatabaseHeader: Equatable, Sendable {
         versionValidFor = Self.integer(bytes, at: 92)
     }
 
-    /// Bytes that a file with this header has at least, where the header says how many pages there are
-    /// (https://sqlite.org/fileformat2.html, §1.3.8). SQLite itself takes what is missing of the last page for zeros.
-    package var leastSize: Int64 {
+    /// The minimum size in bytes of a file with this header, or 0 if the header's page count is not valid
+    /// (https://sqlite.org/fileformat2.html, §1.3.8). SQLite itself reads missing bytes of the last page as zeros.
+    package var minimumSize: Int64 {
         changeCounter == versionValidFor ? Int64(pageCount) * Int64(pageSize) : 0
     }
 

@@ -1,43 +1,44 @@
 import Glibc
 
-/// What a file that should be a store is, judged by how it begins.
+/// The format of a file that is expected to be a store, detected from its first bytes.
 package enum FileFormat: Equatable, Sendable, CaseIterable {
-    /// Zero bytes.
+    /// Zero bytes long.
     case empty
     case sqlite3
-    /// Begins like a SQLite 3 database, but its header says what none can say.
+    /// Begins like a SQLite 3 database but has an invalid header.
     case damagedSQLite3
     case sqlite2
-    /// SQLite's side files, named instead of their database.
+    /// SQLite's side files, given instead of their database.
     case writeAheadLog
     case rollbackJournal
     case coreDataXML
-    /// A binary property list: Core Data's binary store is one, and so are other archives.
+    /// A binary property list. Core Data's binary store is one, and so are other archives.
     case binaryPropertyList
-    /// No structure to be seen, and a size that a database may have: encrypted, or random bytes.
+    /// No visible structure, and a size that a database can have: encrypted, or random bytes.
     case encrypted
-    /// Only zero bytes, as a file system may leave a file after a crash.
+    /// Only zero bytes, as some file systems leave a file after a crash.
     case zeros
     case compressed
     case text
     case other
 
-    /// How many of a file's first bytes are enough for `init(firstBytes:size:)`.
+    /// The number of first bytes that `init(firstBytes:size:)` needs.
     package static let sampleLength = 4096
 
-    /// `firstBytes` are as many of the file's first bytes as there are, up to `sampleLength` at least; `size` is the
-    /// whole file's.
+    /// Detects the format. `firstBytes` holds the file's first bytes, at least `sampleLength` of them unless the file
+    /// is shorter. `size` is the size of the whole file.
     package init(firstBytes: [UInt8], size: Int64) {
         let sample = firstBytes.prefix(Self.sampleLength)
         if sample.isEmpty {
             self = .empty
-        } else if let known = Self.signatures.first(where: { sample.starts(with: $0.bytes) }) {
-            self = known.format == .sqlite3 && DatabaseHeader(firstBytes) == nil ? .damagedSQLite3 : known.format
+        } else if let signature = Self.signatures.first(where: { sample.starts(with: $0.bytes) }) {
+            self =
+                signature.format == .sqlite3 && DatabaseHeader(firstBytes) == nil ? .damagedSQLite3 : signature.format
         } else if sample.allSatisfy({ $0 == 0 }) {
             self = .zeros
         } else if let text = Self.text(sample) {
             self = Self.isCoreDataXML(text) ? .coreDataXML : .text
-        } else if size.isMultiple(of: 512), Self.entropy(sample) >= Self.leastRandomEntropy(sample.count) {
+        } else if size.isMultiple(of: 512), Self.entropy(sample) >= Self.minimumRandomEntropy(sample.count) {
             self = .encrypted
         } else {
             self = .other
@@ -55,7 +56,7 @@ package enum FileFormat: Equatable, Sendable, CaseIterable {
         ([0xFD, 0x37, 0x7A, 0x58, 0x5A, 0x00], .compressed), (Array("BZh".utf8), .compressed),
     ]
 
-    /// The sample as text when it is UTF-8 without control characters; a character cut off at its end is forgiven.
+    /// Returns the sample as text if it is UTF-8 without control characters. The last character may be cut off.
     private static func text(_ sample: ArraySlice<UInt8>) -> String? {
         for cut in 0...min(3, sample.count - 1) {
             guard let text = String(validating: sample.dropLast(cut), as: UTF8.self) else { continue }
@@ -70,29 +71,30 @@ package enum FileFormat: Equatable, Sendable, CaseIterable {
         text.hasPrefix("<?xml") && (text.contains("<!DOCTYPE database") || text.contains("<database>"))
     }
 
-    /// Shannon's entropy of the sample, in bits a byte.
+    /// Returns the Shannon entropy of the sample in bits per byte.
     private static func entropy(_ sample: ArraySlice<UInt8>) -> Double {
         var counts = [Int](repeating: 0, count: 256)
         for byte in sample { counts[Int(byte)] += 1 }
         return counts.filter { $0 > 0 }.reduce(0) { sum, count in
-            let share = Double(count) / Double(sample.count)
-            return sum - share * log2(share)
+            let probability = Double(count) / Double(sample.count)
+            return sum - probability * log2(probability)
         }
     }
 
-    /// Random bytes have log2(e) * 255 / (2 * count) bits less than 8, on average; a tenth of a bit is for chance.
-    private static func leastRandomEntropy(_ count: Int) -> Double {
+    /// Returns the entropy above which a sample counts as random. On average, random bytes have log2(e) * 255 / (2 *
+    /// count) bits less than 8; a tenth of a bit allows for chance.
+    private static func minimumRandomEntropy(_ count: Int) -> Double {
         8 - 1.4427 * 255 / (2 * Double(count)) - 0.1
     }
 }
 
 extension FileFormat: CustomStringConvertible {
-    /// For a message: "not a SQLite database, but …".
+    /// The format as a phrase that completes "not a SQLite database, but …".
     package var description: String {
         switch self {
         case .empty: "an empty file"
         case .sqlite3: "a SQLite 3 database"
-        case .damagedSQLite3: "what is left of a SQLite 3 database with a damaged header"
+        case .damagedSQLite3: "a SQLite 3 database with a damaged header"
         case .sqlite2: "a SQLite 2 database"
         case .writeAheadLog: "a SQLite write-ahead log (-wal), whose database is another file"
         case .rollbackJournal: "a SQLite rollback journal (-journal), whose database is another file"
@@ -106,7 +108,7 @@ extension FileFormat: CustomStringConvertible {
         }
     }
 
-    /// A word for scripts.
+    /// The format's identifier for scripts.
     package var code: String {
         switch self {
         case .empty: "empty"
@@ -125,6 +127,7 @@ extension FileFormat: CustomStringConvertible {
         }
     }
 
-    /// Whether it may be a store that only its own program can read, so that moving its bytes is moving the store.
+    /// True if the file may be a store that only its own program can read, so that its bytes can be moved but not
+    /// inspected.
     package var mayBeOpaque: Bool { self == .encrypted }
 }

@@ -1,5 +1,5 @@
-/// The checksum over all frames up to a commit. It moves with every commit, through resets of the log and recoveries
-/// of the index, so it is by it that a commit is known.
+/// The checksum over all frames up to a commit. It changes with every commit, across resets of the WAL and recoveries
+/// of its index, so it identifies a commit.
 package struct FrameChecksum: Equatable, Sendable {
     package let first: UInt32
     package let second: UInt32
@@ -9,15 +9,16 @@ package struct FrameChecksum: Equatable, Sendable {
         self.second = second
     }
 
-    /// That of a log without a commit.
+    /// The checksum of a WAL without a commit.
     package static let none = FrameChecksum(0, 0)
 
-    /// Of the words that are summed; the log's magic number, or its index, says which.
+    /// The byte order of the summed words, given by the WAL's magic number or its index.
     package enum WordOrder: Sendable {
         case little, big
     }
 
-    /// Goes on with a whole number of 8-byte pairs (https://sqlite.org/fileformat2.html, §4.2).
+    /// Returns the checksum continued over `bytes`, a whole number of 8-byte pairs
+    /// (https://sqlite.org/fileformat2.html, §4.2).
     package func adding(_ bytes: UnsafeRawBufferPointer, _ order: WordOrder) -> FrameChecksum {
         var first = first
         var second = second

@@ -1,19 +1,21 @@
-/// What a database's header says of all its pages (https://sqlite.org/fileformat2.html, §1.3).
+/// The header fields that describe every page of a database (https://sqlite.org/fileformat2.html, §1.3).
 package struct PageFormat: Equatable, Sendable {
+    /// The text encoding of a database.
     package enum Encoding: UInt32 {
         case utf8 = 1
         case utf16LittleEndian
         case utf16BigEndian
     }
 
-    /// Bytes.
+    /// The page size in bytes.
     let pageSize: Int
-    /// Without the space that extensions reserve at each page's end.
+    /// The page size without the space that extensions reserve at each page's end, in bytes.
     package let usableSize: Int
     let hasPointerMap: Bool
+    /// The text encoding.
     package let encoding: Encoding
 
-    /// Nil when page 1 is none.
+    /// Reads the format from page 1. Returns nil if it has no valid header.
     package init?(_ first: UnsafeRawBufferPointer) {
         guard let header = DatabaseHeader(Array(first.prefix(DatabaseHeader.length))), first.count == header.pageSize
         else { return nil }
@@ -21,12 +23,12 @@ package struct PageFormat: Equatable, Sendable {
         usableSize = pageSize - Int(first[20])
         guard usableSize >= 480 else { return nil }
         hasPointerMap = first.word(52) != 0
-        // 0 until the first table is made.
+        // The field is 0 until the first table is created.
         encoding = Encoding(rawValue: first.word(56)) ?? .utf8
     }
 
-    /// Whether no b-tree, overflow chain or freelist can have the page: pointer map pages (§1.8), and the one that
-    /// holds the lock bytes (§1.4).
+    /// True if no b-tree, overflow chain or freelist can use the page: a pointer map page (§1.8), or the page with the
+    /// lock bytes (§1.4).
     package func isReserved(_ page: UInt32) -> Bool {
         let lockPage = UInt32(0x4000_0000 / pageSize) + 1
         if page == lockPage { return true }
@@ -38,14 +40,16 @@ package struct PageFormat: Equatable, Sendable {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Four bytes, big-endian, as SQLite's formats have them.
+    /// Returns four bytes in SQLite's big-endian order.
     package func word(_ offset: Int) -> UInt32 {
         UInt32(bigEndian: loadUnaligned(fromByteOffset: offset, as: UInt32.self))
     }
 
+    /// Returns two bytes in SQLite's big-endian order.
     package func half(_ offset: Int) -> Int { Int(self[offset]) << 8 | Int(self[offset + 1]) }
 
-    /// A variable-length integer (§1.6) and the offset behind it; nil when it doesn't end before `end`.
+    /// Decodes a variable-length integer (§1.6). Returns its value and the offset after it, or nil if it doesn't end
+    /// before `end`.
     func varint(_ offset: Int, end: Int) -> (value: UInt64, next: Int)? {
         var value: UInt64 = 0
         for index in 0..<9 {

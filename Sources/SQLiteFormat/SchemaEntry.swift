@@ -1,10 +1,13 @@
 /// A row of `sqlite_schema`.
 package struct SchemaEntry: Hashable, Sendable {
+    /// The kind of object: `table`, `index`, `view` or `trigger`.
     package let type: String
     package let name: String
+    /// The table that the object belongs to.
     package let table: String
-    /// 0 for what has no b-tree: views, triggers, virtual tables.
+    /// The root page, or 0 for a view, trigger or virtual table, which has no b-tree.
     package let root: UInt32
+    /// The SQL that created the object, or an empty string.
     package let sql: String
 
     init(type: String, name: String, table: String, root: UInt32, sql: String) {
@@ -15,7 +18,8 @@ package struct SchemaEntry: Hashable, Sendable {
         self.sql = sql
     }
 
-    /// Reads a record of five columns (https://sqlite.org/fileformat2.html, §2.1 and §2.6).
+    /// Parses a record of five columns (https://sqlite.org/fileformat2.html, §2.1 and §2.6). Returns nil if it is
+    /// malformed.
     package init?(record: UnsafeRawBufferPointer, _ encoding: PageFormat.Encoding) {
         guard let (length, first) = record.varint(0, end: record.count), length <= record.count else { return nil }
         var header = first
@@ -51,7 +55,7 @@ package struct SchemaEntry: Hashable, Sendable {
         }
     }
 
-    /// A page number, or 0 for NULL.
+    /// Returns a page number, or 0 for NULL.
     private static func integer(_ value: UnsafeRawBufferPointer, serial: Int) -> UInt32? {
         switch serial {
         case 0, 8: 0

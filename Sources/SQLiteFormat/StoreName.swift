@@ -1,19 +1,23 @@
 import LinuxSystem
 import SystemPackage
 
-/// The name of a store's main database, and with it the names of all that belongs to the store.
+/// The name of a store's main database, and with it the names of the store's other files.
 ///
-/// SQLite puts its side files beside the database under the database's name
-/// (https://sqlite.org/tempfiles.html); Core Data puts external binary data into `.NAME_SUPPORT`, NAME being the
-/// file name without its extension.
+/// SQLite puts its side files beside the database and appends a suffix to its name (https://sqlite.org/tempfiles.html).
+/// Core Data puts external binary data into `.NAME_SUPPORT`, where NAME is the file name without its extension.
 package struct StoreName: Hashable, Sendable {
+    /// The main database file.
     package let database: FilePath.Component
+    /// The write-ahead log, `-wal`.
     package let wal: FilePath.Component
+    /// The wal-index, `-shm`.
     package let sharedMemory: FilePath.Component
+    /// The rollback journal, `-journal`.
     package let journal: FilePath.Component
+    /// Core Data's folder of external binary data.
     package let support: FilePath.Component
 
-    /// Nil when a side file's name would be longer than the 255 bytes that a name may have.
+    /// Derives the names. Returns nil if a side file's name would exceed the 255 bytes that a file name may have.
     package init?(_ database: FilePath.Component) {
         let stem = [UInt8(ascii: ".")] + Self.withoutExtension(database.bytes) + Array("_SUPPORT".utf8)
         guard let wal = database.appending("-wal"), let sharedMemory = database.appending("-shm"),
@@ -27,24 +31,24 @@ package struct StoreName: Hashable, Sendable {
         self.support = support
     }
 
-    /// A name that may be given to a store. Nil also where SQLite takes it for a side file of another database: it would
-    /// remove the store, or write to it, as soon as that one is opened.
-    package static func given(_ name: FilePath.Component) -> StoreName? {
+    /// Returns the name for a new store. Returns nil also if SQLite would treat it as a side file of another database:
+    /// opening that database would remove the store or write to it.
+    package static func validated(_ name: FilePath.Component) -> StoreName? {
         let bytes = name.bytes
         let isSideFile = ["-wal", "-shm", "-journal"].contains { bytes.suffix($0.utf8.count).elementsEqual($0.utf8) }
         return isSideFile ? nil : StoreName(name)
     }
 
-    /// A leading dot begins a hidden file's name, not an extension.
+    /// A leading dot marks a hidden file, not an extension.
     private static func withoutExtension(_ name: [UInt8]) -> [UInt8] {
         guard let dot = name.lastIndex(of: UInt8(ascii: ".")), dot > 0 else { return name }
         return Array(name[..<dot])
     }
 
-    /// The files that belong to the database but are not it, the support folder left out.
+    /// The names of SQLite's side files, without the support folder.
     package var sideFiles: [FilePath.Component] { [wal, sharedMemory, journal] }
 
-    /// Which of the store's parts goes by this name; nil when none does.
+    /// Returns the part of the store that has this name, or nil if none has.
     package func part(named name: FilePath.Component) -> StorePart? {
         switch name {
         case database: .database
@@ -57,15 +61,16 @@ package struct StoreName: Hashable, Sendable {
     }
 }
 
+/// A file or folder of a store.
 package enum StorePart: Hashable, Sendable, CaseIterable {
     case database, wal, sharedMemory, journal, support
 }
 
-/// A store's place: a directory held open, and the name in it. The store itself need not be there.
+/// A store's location: an open directory and a name in it. The store itself need not exist.
 package struct StoreLocation: Sendable {
     package let directory: Directory
     package let name: StoreName
-    /// The one file that the database may be; nil: whichever has its name.
+    /// The only file that the database may be, or nil if any file with its name may be.
     package let granted: FileIdentity?
 
     package init(directory: Directory, name: StoreName, granted: FileIdentity? = nil) {
@@ -74,5 +79,6 @@ package struct StoreLocation: Sendable {
         self.granted = granted
     }
 
+    /// The database's path.
     package var path: FilePath { directory.path.appending(name.database) }
 }

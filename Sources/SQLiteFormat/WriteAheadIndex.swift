@@ -2,30 +2,33 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// The header of the wal-index (`-shm`), as SQLite's `WalIndexHdr` in wal.c lays it out, in the machine's byte order.
+/// The header of the wal-index (`-shm`), in the layout of SQLite's `WalIndexHdr` (wal.c) and the machine's byte order.
 package struct WriteAheadIndex: Equatable, Sendable {
-    /// The last frame of the last commit; 0 after the log was reset.
+    /// The last frame of the last commit, or 0 after the WAL was reset.
     package let lastFrame: UInt32
+    /// The checksum of the last commit.
     package let checksum: FrameChecksum
-    /// As it stands in the log's header and in each of its frames, bytes 8 to 16, read as one word.
+    /// The salt as in the WAL's header and in bytes 8 to 16 of each of its frames, read as one word.
     package let salt: UInt64
-    /// Moved by each commit; begins at 0 when the index is made, or made anew after a crash.
+    /// The number of commits since the index was created, or recreated after a crash.
     package let commitCount: UInt32
+    /// The page size in bytes.
     package let pageSize: Int
+    /// The byte order of the WAL's checksums.
     package let order: FrameChecksum.WordOrder
-    /// Frames whose pages a checkpoint may have written to the database.
+    /// The last frame whose page a checkpoint may have written to the database.
     package let checkpointedFrame: UInt32
 
-    /// Bytes of one copy.
+    /// The length of one copy in bytes.
     private static let length = 48
-    /// With what follows the copies: `WalCkptInfo`.
+    /// The length in bytes with the `WalCkptInfo` that follows the copies.
     private static let wholeLength = 136
 
-    /// Nil when the index isn't made yet, or is being written: then its two copies differ.
+    /// Reads the index. Returns nil if the index isn't created yet or is being written; its two copies differ then.
     package init?(_ descriptor: borrowing Descriptor) throws(SystemError) {
         var found: WriteAheadIndex?
         var failure: SystemError?
-        // Read again and again while a commit is awaited: without an allocation each time.
+        // This runs repeatedly while a commit is awaited, so it must not allocate.
         withUnsafeTemporaryAllocation(byteCount: Self.wholeLength, alignment: 8) { buffer in
             do throws(SystemError) {
                 guard try descriptor.read(into: buffer, at: 0) == Self.wholeLength else { return }
@@ -51,7 +54,7 @@ package struct WriteAheadIndex: Equatable, Sendable {
         lastFrame = word(16)
         checksum = FrameChecksum(word(24), word(28))
         salt = bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self)
-        // nBackfill, and how far the checkpoint that is under way, or was broken off, wanted to come.
+        // nBackfill, and the target of a checkpoint that is under way or was interrupted.
         checkpointedFrame = max(word(96), word(128))
     }
 }

@@ -1,22 +1,22 @@
 import LinuxSystem
 import SystemPackage
 
-/// A write-ahead log read without its index, as SQLite does when it recovers one
+/// The content of a write-ahead log, read without its index, as SQLite does to recover one
 /// (https://sqlite.org/fileformat2.html, §4.1 to §4.3).
 package struct WriteAheadLog: Equatable, Sendable {
-    /// Of the last commit in the log; `none` when there is none.
+    /// The checksum of the last commit, or `none` without one.
     package let checksum: FrameChecksum
-    /// Of the last commit; 0 when there is none.
+    /// The last frame of the last commit, or 0 without one.
     package let lastFrame: UInt32
-    /// As in the index.
+    /// The salt, as in the index.
     package let salt: UInt64
 
     private static let headerLength = 32
     private static let frameHeaderLength = 24
 
-    /// Walks the log's frames as far as they are valid. A log without a valid header holds no commit.
+    /// Reads the WAL's frames up to the first invalid one. A WAL without a valid header holds no commit.
     ///
-    /// `index`: one that tells of a commit in it. Frames up to that are not read again, if the log is still the same.
+    /// `index` describes a commit in the WAL. If it still matches, the frames up to that commit are not read again.
     package init(
         _ descriptor: borrowing Descriptor, path: FilePath, beyond index: WriteAheadIndex? = nil
     ) throws(SystemError) {

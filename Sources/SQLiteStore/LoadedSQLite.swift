@@ -2,16 +2,17 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// The SQLite that another process runs: its own library, or one that is linked into its program or one of its libraries.
+/// The SQLite that another process runs: a shared library, or code linked into its program or one of its libraries.
 package enum LoadedSQLite {
-    /// Nil where it can't be told: another user's process, a file that was replaced since, a build without the usual texts.
+    /// Returns the version, or nil if it is unknown: the process belongs to another user, the file was replaced since,
+    /// or the build lacks the usual texts.
     package static func version(inProcess pid: Int32) -> SQLiteVersion? {
         let process = FilePath("/proc/\(pid)")
         guard let directory = try? Directory(process),
             let bytes = try? DurableFile.read("maps", in: directory, limit: 8 << 20)
         else { return nil }
         let files = MappedFile.code(in: String(decoding: bytes, as: UTF8.self))
-        // Most programs have it in a library of that name.
+        // Most programs use a shared library of that name.
         let (named, others) = (files.filter(\.isNamedSQLite), files.filter { !$0.isNamedSQLite })
         for file in named + others {
             if let version = version(of: file, in: process) { return version }
@@ -20,7 +21,7 @@ package enum LoadedSQLite {
     }
 
     private static func version(of file: MappedFile, in process: FilePath) -> SQLiteVersion? {
-        // The mapping itself takes a right that few have; the name may be another file's by now.
+        // Opening the mapping itself needs a capability that few processes have. The name may be another file's by now.
         let mapping = process.appending("map_files").appending(file.range)
         let named = FilePath(process.string + "/root" + file.path)
         for path in [mapping, named] {
@@ -35,16 +36,16 @@ package enum LoadedSQLite {
     private static func scan(_ descriptor: borrowing Descriptor, _ size: Int64) -> SQLiteVersion? {
         var scan = SQLiteVersionScan()
         var offset: Int64 = 0
-        while offset < min(size, largestFile) {
+        while offset < min(size, maxFileSize) {
             guard let bytes = try? descriptor.read(count: 1 << 20, at: offset), !bytes.isEmpty else { break }
-            bytes.withUnsafeBytes { scan.take($0) }
+            bytes.withUnsafeBytes { scan.add($0) }
             offset += Int64(max(1, bytes.count - SQLiteVersionScan.overlap))
             if bytes.count <= SQLiteVersionScan.overlap { break }
         }
         return scan.version
     }
 
-    private static let largestFile: Int64 = 512 << 20
+    private static let maxFileSize: Int64 = 512 << 20
 }
 
 /// A line of `/proc/PID/maps` (proc(5)).
@@ -55,7 +56,7 @@ private struct MappedFile {
 
     var isNamedSQLite: Bool { path.split(separator: "/").last?.contains("sqlite") == true }
 
-    /// The files of which something may be executed, each once.
+    /// Returns the files with executable mappings, each once.
     static func code(in maps: String) -> [MappedFile] {
         var seen: Set<UInt64> = []
         return maps.split(separator: "\n").compactMap { line in

@@ -1,19 +1,19 @@
-/// What a change of a store's content removes from it, counted before it is made.
+/// The content that a change of a store removes, counted before the change is made.
 package struct RemovedContent: Equatable, Sendable {
     package struct Loss: Equatable, Sendable {
         package enum Unit: String, Sendable {
             case objects, values, links
-            /// Values that become others, since their new type can't hold them.
+            /// Values that change because their new type can't hold them.
             case changes
         }
 
-        /// The older version's; the newer one's where its relationship has no place for links.
+        /// The entity's name in the older version, or in the newer one if its relationship has no place for links.
         package let entity: String
-        /// Nil where whole objects are removed.
+        /// The property, or nil if whole objects are removed.
         package let property: String?
         package let unit: Unit
         package let count: Int64
-        /// Why, behind the name of what is removed: `is not in the newer model`.
+        /// The reason, phrased to follow the name of the removed content, such as `is not in the newer model`.
         package let reason: String
 
         package init(entity: String, property: String? = nil, _ unit: Unit, count: Int64, reason: String) {
@@ -24,7 +24,7 @@ package struct RemovedContent: Equatable, Sendable {
             self.reason = reason
         }
 
-        /// `3 values are removed`, `1 value is changed`.
+        /// The loss as a clause, such as `3 values are removed` or `1 value is changed`.
         package var words: String {
             guard unit != .changes else { return count == 1 ? "1 value is changed" : "\(count) values are changed" }
             return count == 1 ? "1 \(unit.rawValue.dropLast()) is removed" : "\(count) \(unit.rawValue) are removed"

@@ -10,7 +10,7 @@ package struct SQLiteVersion: Hashable, Sendable, Comparable, CustomStringConver
         self.patch = patch
     }
 
-    /// The first in which two connections that write or checkpoint at once can't corrupt a write-ahead log's database
+    /// The first version in which two connections that write or checkpoint at once can't corrupt a database in WAL mode
     /// (https://sqlite.org/wal.html, "The WAL-Reset Bug").
     package static let withoutResetBug = SQLiteVersion(minor: 51, patch: 3)
 
@@ -21,25 +21,25 @@ package struct SQLiteVersion: Hashable, Sendable, Comparable, CustomStringConver
     }
 }
 
-/// Finds SQLite in the bytes of a program or a library, which hold its version and the date of its sources as text.
+/// Detects SQLite in the bytes of a program or library, which contain its version and the date of its sources as text.
 struct SQLiteVersionScan {
     private var versions: Set<SQLiteVersion> = []
     private var sourceYears: Set<Int> = []
 
-    /// Bytes that a piece must have in common with the next one, so that no text is cut in two.
+    /// The bytes that consecutive pieces must share, so that no text is cut in two.
     static let overlap = 80
 
-    mutating func take(_ piece: UnsafeRawBufferPointer) {
+    mutating func add(_ piece: UnsafeRawBufferPointer) {
         each(UInt8(ascii: "3"), in: piece) { if let found = Self.version(piece, at: $0) { versions.insert(found) } }
         each(UInt8(ascii: "2"), in: piece) {
             if let found = Self.sourceYear(piece, at: $0) { sourceYears.insert(found) }
         }
     }
 
-    /// Nil where there is no SQLite, or it can't be told from other programs' versions.
+    /// The detected version. Nil if there is no SQLite, or if its version can't be told from those of other programs.
     ///
-    /// SQLite's shell has the date of the sources alone, and takes the rest from the library. A program that SQLite is linked
-    /// into has version numbers of other origins as well: there the year of the sources decides.
+    /// SQLite's shell contains only the date of the sources and links the library for the rest. A program with SQLite
+    /// linked in also contains unrelated version numbers. The year of the sources decides between them.
     var version: SQLiteVersion? {
         guard let year = sourceYears.max() else { return nil }
         if versions.count == 1 { return versions.first }
@@ -47,12 +47,13 @@ struct SQLiteVersionScan {
         return likely.count == 1 ? likely.first : nil
     }
 
-    /// The last minor version of each year, from the first that kept up with the years (https://sqlite.org/chronology.html).
+    /// The last minor version of each year, since versions follow the years closely
+    /// (https://sqlite.org/chronology.html).
     private static let lastMinors = [
         2015: 9, 2016: 15, 2017: 21, 2018: 26, 2019: 30, 2020: 34, 2021: 37, 2022: 40, 2023: 44, 2024: 47, 2025: 51,
     ]
 
-    /// Those that were still maintained in that year.
+    /// Returns the minor versions that were still maintained in that year.
     private static func minors(in year: Int) -> ClosedRange<Int> {
         let last = lastMinors[year] ?? (year < 2015 ? 8 : .max)
         return min(lastMinors[year - 2] ?? (year < 2018 ? 7 : 51), last)...last
@@ -68,7 +69,7 @@ struct SQLiteVersionScan {
         }
     }
 
-    /// `3.N.P` with a zero byte behind it. Before 3.7, SQLite had no write-ahead log.
+    /// Parses `3.N.P` followed by a zero byte. SQLite before 3.7 had no WAL.
     private static func version(_ piece: UnsafeRawBufferPointer, at start: Int) -> SQLiteVersion? {
         if start > 0, isNumeral(piece[start - 1]) || piece[start - 1] == UInt8(ascii: ".") { return nil }
         var numbers: [Int] = []
@@ -90,7 +91,7 @@ struct SQLiteVersionScan {
 
     private static let sourcePattern = Array("2000-00-00 00:00:00 ".utf8)
 
-    /// `YYYY-MM-DD HH:MM:SS` and the hash of the sources, which begins with 40 hexadecimal digits at least.
+    /// Parses `YYYY-MM-DD HH:MM:SS` and the hash of the sources, which begins with at least 40 hexadecimal digits.
     private static func sourceYear(_ piece: UnsafeRawBufferPointer, at start: Int) -> Int? {
         guard start + sourcePattern.count + 40 <= piece.count, piece[start + 1] == UInt8(ascii: "0") else { return nil }
         for (offset, expected) in sourcePattern.enumerated() {

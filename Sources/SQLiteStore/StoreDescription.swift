@@ -3,37 +3,37 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// All that can be told of a store without changing it.
+/// A store's properties that can be read without changing it.
 package struct StoreDescription {
     package struct File {
         package let part: StorePart
         package let name: FilePath.Component
-        /// Bytes.
+        /// The size in bytes.
         package let size: Int64
-        /// Nanoseconds since 1970.
+        /// The modification time in nanoseconds since 1970.
         package let modified: Int64
     }
 
     package struct SupportFolder: Equatable {
         package let name: FilePath.Component
         package let files: Int
-        /// Bytes of all files in it.
+        /// The size of all files in it, in bytes.
         package let size: Int64
     }
 
     package struct Table {
         package let name: String
         package let isVirtual: Bool
-        /// Nil when they can't be counted.
+        /// The number of rows, or nil if they can't be counted.
         package let rows: Int64?
-        /// Why they can't.
+        /// The reason they can't be counted.
         package let problem: String?
     }
 
-    /// What SQLite says of the database file.
+    /// The settings that SQLite reports for the database file.
     package struct Settings {
         package let journalMode: DatabaseHeader.JournalMode
-        /// Bytes.
+        /// The page size in bytes.
         package let pageSize: Int64
         package let pageCount: Int64
         package let freePages: Int64
@@ -41,7 +41,7 @@ package struct StoreDescription {
         package let autoVacuum: AutoVacuum
         package let userVersion: Int64
         package let applicationID: Int64
-        /// As it stands in the file: what is in a write-ahead log has not moved it.
+        /// The change counter in the file. Content in a WAL has not incremented it.
         package let changeCounter: UInt32
     }
 
@@ -55,24 +55,24 @@ package struct StoreDescription {
     package let support: SupportFolder?
     package let settings: Settings
     package let tables: [Table]
-    /// Nil when the store isn't Core Data's.
+    /// The metadata, or nil if the store isn't Core Data's.
     package let coreData: CoreDataMetadata?
-    /// As far as this process may look; see `FileHolder.of`.
+    /// The processes that have the store open, as far as this process can see; see `FileHolder.of`.
     package let holders: [FileHolder]
 
-    /// Nanoseconds since 1970 when content was last written, to the database or to its log.
+    /// The time content was last written to the database or its WAL, in nanoseconds since 1970.
     package var modified: Int64 {
         files.filter { $0.part != .sharedMemory }.map(\.modified).max() ?? 0
     }
 
-    /// Rows of all tables that aren't virtual.
+    /// The number of rows of all tables that aren't virtual.
     package var rows: Int64 { tables.reduce(0) { $0 + ($1.isVirtual ? 0 : $1.rows ?? 0) } }
 }
 
 extension StoreDescription {
-    /// Looks at the store; nothing of it changes. Throws `StoreError`, and `SystemError` where a file can't be reached.
+    /// Reads the store without changing it. Throws `StoreError`, and `SystemError` if a file can't be reached.
     package init(_ location: StoreLocation, busyTimeout: Duration = .seconds(2)) throws {
-        // Before this process opens it itself.
+        // Must come before this process opens the store itself.
         let database = try location.directory.status(location.name.database)
         let holders = database.map { FileHolder.of($0.identity) } ?? []
         self = try StoreReader.read(location, busyTimeout: busyTimeout) { reader in
@@ -130,7 +130,8 @@ extension StoreDescription.Settings {
 }
 
 extension StoreDescription.Table {
-    /// A virtual table whose module or tokenizer only the store's program has can't be counted; that is no damage.
+    /// Counts the rows. A virtual table can't be counted if only the store's own program has its module or tokenizer.
+    /// That is no damage.
     fileprivate init(_ table: StoreTable, _ reader: StoreReader) throws {
         name = table.name
         isVirtual = table.kind == .virtual

@@ -3,25 +3,25 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// Why a store can't be read.
+/// An error that prevents reading or writing a store.
 package enum StoreError: Error, Equatable {
-    /// There is no such file.
+    /// The file does not exist.
     case missing(FilePath)
-    /// A directory, a FIFO, a device.
+    /// The file is a directory, a FIFO or a device.
     case notAFile(FilePath)
-    /// Not a SQLite 3 database.
+    /// The file is not a SQLite 3 database.
     case foreign(FileFormat, FilePath)
-    /// SQLite, or the header, says that the content is damaged: the result code (https://sqlite.org/rescode.html).
+    /// SQLite or the header reports damage, with the result code (https://sqlite.org/rescode.html).
     case corrupt(code: Int32, message: String, FilePath)
-    /// Another program keeps it locked, or keeps changing it.
+    /// Another program keeps the store locked, or keeps changing it.
     case busy(FilePath)
-    /// Whether its last transaction, one over several stores, was committed can't be told here: the path by which its
-    /// journal names the super-journal.
+    /// The outcome of the last transaction, which spanned several stores, can't be determined here. The first path is
+    /// the super-journal's, as the journal names it.
     case superJournalElsewhere(FilePath, FilePath)
-    /// Any other result code of SQLite's.
+    /// Any other result code of SQLite.
     case sqlite(code: Int32, message: String, FilePath)
 
-    /// Sorts an extended result code.
+    /// Classifies an extended result code.
     package init(code: Int32, message: String, path: FilePath) {
         self =
             switch code & 0xFF {
@@ -41,7 +41,7 @@ package enum StoreError: Error, Equatable {
 }
 
 extension StoreError {
-    /// What SQLite says, without the path; the whole description where it said nothing.
+    /// SQLite's message without the path, or the whole description if SQLite gave none.
     package var reason: String {
         switch self {
         case .sqlite(_, let message, _), .corrupt(_, let message, _): message
@@ -60,13 +60,13 @@ extension StoreError: CustomStringConvertible {
         case .corrupt(let code, let message, _): "\(place): the database is damaged: \(message) (SQLite error \(code))"
         case .busy: "\(place): another program keeps it locked or keeps changing it"
         case .superJournalElsewhere(let name, _):
-            "\(place): its last transaction was one over several stores, and \(PrintablePath(name)), which says "
-                + "whether it was committed, can't be looked for from here"
+            "\(place): its last transaction spanned several stores, and the super-journal \(PrintablePath(name)), "
+                + "which decides whether it was committed, can't be found from here"
         case .sqlite(let code, let message, _): "\(place): \(message) (SQLite error \(code))"
         }
     }
 
-    /// What would help, in a line.
+    /// The suggested action, in one line.
     package var remedy: String {
         switch self {
         case .missing: "check the path"
@@ -76,7 +76,8 @@ extension StoreError: CustomStringConvertible {
         case .foreign: "name the store's database file"
         case .corrupt: "restore a backup, or save what can be read: sqlite3 STORE .recover"
         case .busy: "close the programs that use it, or try again"
-        case .superJournalElsewhere: "open it once where that path holds: in its container, or at its former place"
+        case .superJournalElsewhere:
+            "open it once where that path is valid: in its container, or at its former location"
         case .sqlite(let code, _, _):
             switch code & 0xFF {
             case SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY: "run this as the owner of these files"
@@ -89,7 +90,7 @@ extension StoreError: CustomStringConvertible {
 }
 
 extension StoreError {
-    /// SQLite was refused access.
+    /// True if SQLite was denied access.
     package var isPermission: Bool {
         guard case .sqlite(let code, _, _) = self else { return false }
         return [SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY].contains(code & 0xFF)

@@ -4,21 +4,21 @@ import SQLiteFormat
 import SystemPackage
 
 extension StoreLocation {
-    /// Throws `StoreError.busy` while a program is in a transaction that writes: the journal is there because of it, and not
-    /// because it was interrupted. This process must have no connection of its own to the store
+    /// Throws `StoreError.busy` while a program is in a write transaction, so that the journal belongs to it and was
+    /// not left by an interruption. This process must have no connection of its own to the store
     /// (https://sqlite.org/howtocorrupt.html, §2.2).
     package func checkNotWriting() throws {
         let descriptor = try directory.open(name.database, flags: O_RDONLY)
-        if DatabaseLocks.areHeld(of: descriptor) { throw StoreError.busy(path) }
+        if DatabaseLocks.areHeld(on: descriptor) { throw StoreError.busy(path) }
     }
 
-    /// Throws `StoreError.busy` where another file than the granted one has the name.
+    /// Throws `StoreError.busy` if a file other than the granted one has the name.
     package func check(_ identity: FileIdentity) throws(StoreError) {
         if let granted, granted != identity { throw .busy(path) }
     }
 
-    /// SQLite opens by name what may be another file by then. Throws `StoreError.busy` unless this process has that one
-    /// open.
+    /// Throws `StoreError.busy` unless this process has that file open. SQLite opens by name, and the name may be
+    /// another file's by then.
     package func checkOpened(_ identity: FileIdentity?) throws(StoreError) {
         if let identity, !Descriptor.isOpen(identity) { throw .busy(path) }
     }

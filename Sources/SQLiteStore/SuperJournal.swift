@@ -5,32 +5,35 @@ import SystemPackage
 
 /// The file that decides whether a transaction over several stores was committed.
 package enum SuperJournal {
-    /// Throws `StoreError.superJournalElsewhere` where SQLite, opening the store here, would take a transaction over
-    /// several stores for committed though it may not have been.
+    /// Throws `StoreError.superJournalElsewhere` if SQLite, opening the store here, might wrongly treat an unfinished
+    /// transaction over several stores as committed.
     ///
-    /// Such a transaction is committed by removing its super-journal, which the journals name by its whole path
-    /// (https://www.sqlite.org/atomiccommit.html, §5). Of a store in a container's volume, or in a directory that was moved
-    /// since, that path may lead nowhere, and nothing is rolled back then. Throws `StoreError.busy` while it is under way.
+    /// Removing the super-journal commits such a transaction. The journals name it by its absolute path
+    /// (https://www.sqlite.org/atomiccommit.html, §5). For a store in a container's volume, or in a directory that was
+    /// moved since, that path may lead nowhere, and SQLite rolls nothing back. Throws `StoreError.busy` while the
+    /// transaction is under way.
     package static func check(of location: StoreLocation) throws {
         let file = location.name.journal
         let bytes: [UInt8]
         do throws(SystemError) {
             guard let size = try location.directory.status(file)?.size, size > 0 else { return }
             let descriptor = try location.directory.open(file, flags: O_RDONLY)
-            let start = max(0, size - Int64(longestEnd))
-            bytes = try descriptor.read(count: longestEnd, at: start, path: location.directory.path.appending(file))
+            let start = max(0, size - Int64(maxTailLength))
+            bytes = try descriptor.read(count: maxTailLength, at: start, path: location.directory.path.appending(file))
         } catch {
             guard error.errno == .noSuchFileOrDirectory else { throw error }
             return
         }
-        guard let path = RollbackJournal.superJournal(namedAtEndOf: bytes), !canTell(of: path, location) else { return }
+        guard let path = RollbackJournal.superJournal(namedAtEndOf: bytes), !canResolve(path, from: location) else {
+            return
+        }
         try location.checkNotWriting()
         throw StoreError.superJournalElsewhere(path, location.path)
     }
 
-    /// Whether the name holds here: the super-journal is there; it would be in this very directory; or the store that it
-    /// is named after is there, and not here.
-    private static func canTell(of path: FilePath, _ location: StoreLocation) -> Bool {
+    /// True if the path is valid here: the super-journal exists, it would be in this very directory, or the store that
+    /// it is named after exists there and not here.
+    private static func canResolve(_ path: FilePath, from location: StoreLocation) -> Bool {
         guard path.isAbsolute, let last = path.lastComponent else { return false }
         if FileStatus(following: path) != nil { return true }
         let directory = FileStatus(following: path.removingLastComponent())
@@ -40,8 +43,9 @@ package enum SuperJournal {
         return !isHere && FilePath(bytes: path.bytes.dropLast(suffixLength)).flatMap(FileStatus.init(following:)) != nil
     }
 
-    /// Of `-mj` and nine hexadecimal digits behind the name of the transaction's first store (sqlite3VdbeHalt, vdbeaux.c).
+    /// The length of `-mj` and nine hexadecimal digits, which follow the name of the transaction's first store
+    /// (sqlite3VdbeHalt, vdbeaux.c).
     private static let suffixLength = 12
-    /// A path, SQLite's longest, and what is written around it.
-    private static let longestEnd = 4096 + 24
+    /// SQLite's longest path and the fields around it.
+    private static let maxTailLength = 4096 + 24
 }

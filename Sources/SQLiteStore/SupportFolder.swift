@@ -5,14 +5,14 @@ import SQLiteFormat
 import SystemPackage
 
 extension NewStore {
-    /// Copies another store's folder of external data, where it has one, for this one's. Throws `SystemError`.
+    /// Copies another store's external data folder, if it has one, as this one's. Throws `SystemError`.
     package func copySupport(of store: StoreLocation) throws {
         try store.copySupport(to: staged)
     }
 }
 
 extension StoreLocation {
-    /// Copies the folder of external data, where the store has one, to another store's place. Throws `SystemError`.
+    /// Copies the store's external data folder, if it has one, to another store's location. Throws `SystemError`.
     package func copySupport(to other: StoreLocation) throws(SystemError) {
         guard try directory.status(name.support) != nil else { return }
         try directory.copyTree(name.support, to: other.name.support, in: other.directory)
@@ -20,14 +20,14 @@ extension StoreLocation {
 }
 
 extension Directory {
-    /// Copies a directory with the files and directories in it, synced. What is neither is refused.
+    /// Copies a directory with its files and directories, and syncs it. Throws for any other kind of file.
     fileprivate func copyTree(
         _ name: FilePath.Component, to newName: FilePath.Component, in parent: Directory, depth: Int = 0
     ) throws(SystemError) {
         let from = try directory(name)
         guard depth < 16 else { throw SystemError("mkdir", .tooManySymbolicLinkLevels, path: from.path) }
         let mode = try from.status().permissions
-        // What comes into it is written first.
+        // Its content is written while it is still writable.
         try parent.makeDirectory(newName, mode: mode | S_IRWXU)
         let to = try parent.directory(newName)
         for child in try from.names() {

@@ -5,20 +5,27 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// Why a migration ended: nothing of the store was changed.
+/// The reason a migration failed. The store itself is unchanged.
+///
+///     do {
+///         let manager = try MigrationManager(from: old, to: new, named: "Notes 2")
+///     } catch let error as MigrationError where error.code == CoreDataError.missingMappingModel {
+///         for finding in error.findings { print(finding.message, finding.remedy) }
+///     }
 public struct MigrationError: Error, Equatable, Sendable {
-    /// Of `NSCocoaErrorDomain`: see `CoreDataError`.
+    /// An error code of `NSCocoaErrorDomain`; see ``CoreDataError``.
     public let code: Int
+    /// A description of the failure for a person.
     public let message: String
-    /// One line: what would help.
+    /// One line that says how to fix the problem.
     public let remedy: String
-    /// Each reason on its own, where there are several or they have an entity and property.
+    /// The individual reasons, if there are several or if they concern an entity or property; else empty.
     public let findings: [MigrationFinding]
-    /// SQLite's extended result code, where that is the cause (https://sqlite.org/rescode.html).
+    /// SQLite's extended result code if SQLite is the cause, else nil (https://sqlite.org/rescode.html).
     public let sqliteCode: Int32?
-    /// Whether the store may be of several versions: what can be done is not known, rather than that nothing can.
+    /// True if the store may be of several versions, so that the migration path is unknown rather than missing.
     package var isAmbiguous = false
-    /// Whether the migrated copy was found not to hold what the store held.
+    /// True if the audit found that the migrated copy doesn't hold what the store held.
     public let isOfTheAudit: Bool
 
     package init(
@@ -37,14 +44,14 @@ public struct MigrationError: Error, Equatable, Sendable {
         self.init(CoreDataError.migration, "\(failure)", remedy: failure.remedy, isOfTheAudit: true)
     }
 
-    /// What the system said of the staged copy at `path`, as SQLite would have: SQLITE_FULL or SQLITE_IOERR.
+    /// Wraps a system error on the staged copy at `path` under SQLite's equivalent code: SQLITE_FULL or SQLITE_IOERR.
     init(_ error: SystemError, at path: FilePath) {
         self.init(
-            CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "see that there is space",
+            CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "check that there is enough space",
             sqliteCode: error.errno == .noSpace ? 13 : 10)
     }
 
-    /// What SQLite said while a migration ran.
+    /// Wraps an error that SQLite reported during a migration.
     package init(_ error: StoreError) {
         var code = CoreDataError.migration
         var remedy = error.remedy
@@ -54,7 +61,7 @@ public struct MigrationError: Error, Equatable, Sendable {
         }
         if error.isConstraint {
             code = CoreDataError.migrationConstraintViolation
-            remedy = "remove one of the objects that have the same, or leave the uniqueness constraint out"
+            remedy = "remove one of the duplicate objects, or drop the uniqueness constraint"
         } else if error.isFull {
             remedy = "free space there"
         }
@@ -70,19 +77,19 @@ public struct MigrationError: Error, Equatable, Sendable {
 extension MigrationError: CustomStringConvertible {
     public var description: String { isOfTheAudit ? message : "\(message) (Core Data error \(code))" }
 
-    /// The word for scripts: `audit_failed`, or `core_data_` and Core Data's code.
-    package var word: String { isOfTheAudit ? AuditFailure.code : "core_data_\(code)" }
+    /// The stable code for scripts: `audit_failed`, or `core_data_` followed by Core Data's code.
+    package var stableCode: String { isOfTheAudit ? AuditFailure.code : "core_data_\(code)" }
 }
 
 extension MigrationError {
-    /// The same with the store's name, and that of its support folder, where the message has those of the copy.
-    package func naming(_ store: FilePath, insteadOf copy: FilePath) -> MigrationError {
+    /// Returns this error with the paths of the copy and its support folder in the message replaced by the store's.
+    package func replacingPath(_ copy: FilePath, with store: FilePath) -> MigrationError {
         var text = message
         let names = (copy.lastComponent.flatMap(StoreName.init), store.lastComponent.flatMap(StoreName.init))
-        if case (let copied?, let known?) = names {
-            let folder = copy.removingLastComponent().appending(copied.support)
-            let wanted = store.removingLastComponent().appending(known.support)
-            text = text.replacing(PrintablePath(folder).description, with: PrintablePath(wanted).description)
+        if case (let copyName?, let storeName?) = names {
+            let copyFolder = copy.removingLastComponent().appending(copyName.support)
+            let storeFolder = store.removingLastComponent().appending(storeName.support)
+            text = text.replacing(PrintablePath(copyFolder).description, with: PrintablePath(storeFolder).description)
         }
         let beside = [MigrationManager.newStoreSuffix, StepAudit.snapshotSuffix].map { FilePath(copy.string + $0) }
         for path in beside + [copy] {
@@ -94,7 +101,7 @@ extension MigrationError {
         return error
     }
 
-    /// Whether the disk was full or failed, rather than that the data didn't fit.
+    /// True if the disk was full or failed; false if the data didn't fit the new model.
     public var isOfTheDisk: Bool {
         // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN, SQLITE_READONLY (https://sqlite.org/rescode.html).
         sqliteCode.map { [10, 13, 14, 8].contains($0 & 0xFF) } ?? false

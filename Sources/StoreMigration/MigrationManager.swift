@@ -6,27 +6,35 @@ import MappingModels
 import SQLiteStore
 import SystemPackage
 
-/// One step of a migration: from one version of the model to another.
+/// One step of a migration, from one version of the model to another.
+///
+///     let mapping = try MappingModel.inferred(from: old, to: new)
+///     let step = MigrationStep(from: old, to: new, named: "Notes 2", by: .inferred(mapping))
 public struct MigrationStep: Sendable {
+    /// The way a step migrates objects.
     public enum Method: Equatable, Sendable {
-        /// By a mapping that follows from the models.
+        /// A lightweight migration in place, by a mapping inferred from the models. Objects keep their identity.
         case inferred(MappingModel)
-        /// By a mapping model, which makes new objects.
+        /// A migration by a mapping model, which creates new objects.
         case custom(MappingModel)
     }
 
+    /// The older model.
     public let source: ManagedObjectModel
+    /// The newer model.
     public let destination: ManagedObjectModel
-    /// What developers call the version.
+    /// The developers' name for the newer version, such as `Notes 2`.
     public let destinationName: String
+    /// The way objects are migrated.
     public let method: Method
-    /// What is done before and after; nil where it isn't a custom stage.
+    /// The handlers to run before and after the step; nil unless the step is a custom stage.
     public var stage: MigrationStageHandlers?
-    /// The mapping models that it goes by, as their files are called; nil where the mapping is inferred.
+    /// The file names of the mapping models in use, joined by ` + `; nil if the mapping is inferred.
     public var mappingName: String?
-    /// What a person should know of it before it is run.
+    /// Remarks for a person to read before the step runs.
     package var remarks: [String] = []
 
+    /// Creates a step without handlers.
     public init(
         from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String, by method: Method
     ) {
@@ -37,25 +45,38 @@ public struct MigrationStep: Sendable {
     }
 }
 
-/// Migrates a store through one version of its model after another: `NSMigrationManager`, and the progressive migration
-/// that apps build around it.
+/// A migration of a store through successive versions of its model. Corresponds to `NSMigrationManager` and the
+/// progressive migration that apps build around it.
+///
+///     let file = try MappingModelFile(reading: "Zoo.mapping.yaml")
+///     var manager = try MigrationManager(from: old, to: new, named: "Zoo 2", mappings: [file])
+///     manager.policies = ["ZooApp.AnimalPolicy": AnimalPolicy.self]
 public struct MigrationManager: Sendable {
-    /// How far it is, from 0 to 1, and what is being done.
+    /// Receives the progress: a fraction from 0 to 1 and the current activity.
     public typealias ProgressHandler = (_ fraction: Double, _ doing: String) -> Void
 
-    /// In the order in which they are run; none for a store that is of the destination's version.
+    /// The steps in the order they run; empty if the store already has the destination's version.
     public let steps: [MigrationStep]
+    /// The permissions of the migration.
     public var options: MigrationOptions
-    /// The classes that mapping models name.
+    /// The policy classes, by the names that mapping models use.
     public var policies: EntityMigrationPolicies = [:]
 
+    /// Creates a migration from explicit steps.
     public init(steps: [MigrationStep], options: MigrationOptions = MigrationOptions()) {
         self.steps = steps
         self.options = options
     }
 
-    /// Finds the fewest steps from one version to another: one where a mapping model fits or a mapping can be inferred,
-    /// else through versions in between. Throws `MigrationError` with every reason why there are none.
+    /// Finds the fewest steps from one version to another. A single step suffices if a mapping model fits or a mapping
+    /// can be inferred; otherwise the steps lead through intermediate versions.
+    ///
+    /// - Parameters:
+    ///   - sourceName: The older version's name, to match mapping models that have no hashes; nil if unknown.
+    ///   - name: The newer version's name.
+    ///   - versions: The intermediate versions, the oldest first.
+    ///   - mappings: The available mapping models. One that fits takes precedence over inference.
+    /// - Throws: ``MigrationError`` with every reason if there is no path.
     public init(
         from source: ManagedObjectModel, sourceName: String? = nil, to destination: ManagedObjectModel,
         named name: String, through versions: [(name: String, model: ManagedObjectModel)] = [],
@@ -86,11 +107,17 @@ public struct MigrationManager: Sendable {
         self.steps = steps
     }
 
-    /// What a person should know of the way before it is gone.
+    /// Remarks on all steps for a person to read before they run.
     package var remarks: [String] { steps.flatMap(\.remarks) }
 
-    /// The steps of a staged migration: the mapping from each stage to the next is inferred. `versions` are the models whose
-    /// checksums the stages name. Throws `MigrationError`: 134504, 134506, 134140.
+    /// Creates the steps of a staged migration, with an inferred mapping from each stage to the next.
+    ///
+    /// - Parameters:
+    ///   - name: The newer version's name.
+    ///   - stages: The stages from the oldest version to the newest.
+    ///   - versions: The models whose checksums the stages name.
+    /// - Throws: ``MigrationError``: 134504 for a version that no stage or no model has, 134506 for a migration backwards,
+    ///   134140 if a mapping can't be inferred.
     public init(
         from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String,
         stages: [MigrationStage], among versions: [(name: String, model: ManagedObjectModel)],
@@ -100,58 +127,66 @@ public struct MigrationManager: Sendable {
         self.init(steps: steps, options: options)
     }
 
-    /// Migrates the database file at `path`, which nobody else has and which is of the first step's source. What it holds
-    /// when this throws is worth nothing: it is a copy, to be discarded. Its support folder lies beside `keeper`, or else
-    /// beside itself. What the way removes is counted before anything is changed.
+    /// Migrates the database file at `path`, a private copy with the first step's source version. If this throws, the copy
+    /// is unusable and must be discarded. Content that the steps remove is counted before anything changes.
     ///
-    /// Throws `MigrationError`, which tells of `store`: nobody knows the copy. `isCancelled` is asked all the while.
+    /// Throws `MigrationError`, with the path of `store` in the message, since users don't know the copy.
+    ///
+    /// - Parameters:
+    ///   - store: The store that the copy was made from.
+    ///   - supportOwner: The database that the support folder lies beside; nil for the copy itself.
+    ///   - isOriginalArchived: True if the original goes to the archive when something is removed.
+    ///   - isCancelled: Polled throughout the migration.
     package func migrate(
-        staged path: FilePath, of store: FilePath? = nil, supportBeside keeper: FilePath? = nil,
+        staged path: FilePath, of store: FilePath? = nil, supportBeside supportOwner: FilePath? = nil,
         isOriginalArchived: Bool = false, isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
         progress report: @escaping ProgressHandler = { _, _ in }
     ) throws -> MigrationOutcome {
         do {
             return try performSteps(
-                path, store, keeper ?? path, isOriginalArchived: isOriginalArchived, isCancelled, trace, report)
+                at: path, of: store, supportBeside: supportOwner ?? path, isOriginalArchived: isOriginalArchived,
+                isCancelled: isCancelled, trace: trace, progress: report)
         } catch let error as MigrationError {
-            throw store.map { error.naming($0, insteadOf: path) } ?? error
+            throw store.map { error.replacingPath(path, with: $0) } ?? error
         }
     }
 
     private func performSteps(
-        _ path: FilePath, _ store: FilePath?, _ keeper: FilePath, isOriginalArchived: Bool,
-        _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+        at path: FilePath, of store: FilePath?, supportBeside supportOwner: FilePath, isOriginalArchived: Bool,
+        isCancelled: @escaping () -> Bool, trace: StatementTrace?, progress report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
         var notes: [String] = []
-        var lost = RemovedContent.none
+        var losses = RemovedContent.none
         do {
             let original = store.flatMap { UnchangedOriginal($0, of: path) }
             let orphans = try steps.first.map { first in
                 let store = try StoreWriter(staged: path)
-                lost = try losses(store)
-                return try OrphanedFiles(store, beside: keeper, first.source)
+                losses = try self.losses(store)
+                return try OrphanedFiles(store, beside: supportOwner, first.source)
             }
             for (index, step) in steps.enumerated() {
                 let share = 1 / Double(steps.count)
-                let outcome = try perform(step, path, index == 0 ? original : nil, keeper, isCancelled, trace) {
-                    fraction, doing in
+                let outcome = try perform(
+                    step, at: path, madeFrom: index == 0 ? original : nil, supportBeside: supportOwner,
+                    isCancelled: isCancelled, trace: trace
+                ) { fraction, doing in
                     report((Double(index) + fraction) * share, doing)
                 }
-                // What the first step loses was counted before it began.
+                // The losses of the first step were counted before it began.
                 notes += (index == 0 ? [] : outcome.losses.sentences) + outcome.remarks
             }
-            var leftFiles: String?
+            var orphanedFilesNote: String?
             if let last = steps.last {
                 let store = try StoreWriter(staged: path)
-                notes += try ExternalReferences(store, beside: keeper, last.destination).missing().map(\.sentence)
-                // Beside the copy they are copies, and the archive keeps a store of which something is removed.
-                leftFiles = try orphans?.settle(
-                    store, beside: keeper, last.destination,
-                    removing: isOriginalArchived && keeper == path && !lost.isEmpty)
+                notes += try ExternalReferences(store, beside: supportOwner, last.destination).missing().map(\.sentence)
+                // Files beside the copy are copies, and a store that loses content is kept in the archive.
+                orphanedFilesNote = try orphans?.cleanUp(
+                    store, beside: supportOwner, last.destination,
+                    removing: isOriginalArchived && supportOwner == path && !losses.isEmpty)
             }
-            return MigrationOutcome(losses: lost, remarks: notes, leftFiles: leftFiles)
+            return MigrationOutcome(losses: losses, remarks: notes, orphanedFilesNote: orphanedFilesNote)
         } catch let error as StoreError {
-            // The store was changed meanwhile: who made the copy makes another.
+            // The store has changed in the meantime: the caller makes a new copy.
             if case .busy(let changed) = error, changed == store { throw error }
             throw MigrationError(error)
         } catch let error as SystemError {
@@ -160,8 +195,9 @@ public struct MigrationManager: Sendable {
     }
 
     private func perform(
-        _ step: MigrationStep, _ path: FilePath, _ original: UnchangedOriginal?, _ keeper: FilePath,
-        _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+        _ step: MigrationStep, at path: FilePath, madeFrom original: UnchangedOriginal?,
+        supportBeside supportOwner: FilePath, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
+        progress report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
         switch step.method {
         case .inferred(let mapping):
@@ -172,28 +208,31 @@ public struct MigrationManager: Sendable {
                 progress.tick()
                 return isCancelled()
             }
-            try perform(step.stage?.willMigrate, on: store, step.source)
+            try run(step.stage?.willMigrate, on: store, of: step.source)
             let audit = try StepAudit(of: path, madeFrom: step.stage == nil ? original : nil)
             store.record(audit.writes)
             try store.execute("BEGIN")
             var migration = try LightweightMigration(
-                store, from: step.source, to: step.destination, mapping, options, progress)
+                store, from: step.source, to: step.destination, mapping: mapping, options: options, progress: progress)
             try migration.run()
             try store.execute("COMMIT")
             try audit.check(step, isCancelled: isCancelled)
-            try perform(step.stage?.didMigrate, on: store, step.destination)
+            try run(step.stage?.didMigrate, on: store, of: step.destination)
             progress.finish()
             return MigrationOutcome(losses: RemovedContent(migration.losses), remarks: migration.notes)
         case .custom(let mapping):
             let audit = try StepAudit(of: path, madeFrom: original)
-            let notes = try perform(mapping, step, path, keeper, isCancelled, trace, report)
+            let notes = try perform(
+                mapping, in: step, at: path, supportBeside: supportOwner, isCancelled: isCancelled, trace: trace,
+                progress: report)
             try audit.check(step, isCancelled: isCancelled)
             return MigrationOutcome(losses: .none, remarks: notes)
         }
     }
 
-    private func perform(
-        _ handler: MigrationStage.Handler?, on store: StoreWriter, _ model: ManagedObjectModel
+    /// Runs a stage's handler in one transaction.
+    private func run(
+        _ handler: MigrationStage.Handler?, on store: StoreWriter, of model: ManagedObjectModel
     ) throws {
         guard let handler else { return }
         try store.execute("BEGIN")
@@ -205,21 +244,23 @@ public struct MigrationManager: Sendable {
         try store.execute("COMMIT")
     }
 
-    /// Of the copy's name, while a mapping model makes the new store beside it.
+    /// The suffix of the copy's name for the new store that a mapping model fills beside it.
     static let newStoreSuffix = ".mapped"
 
-    /// A mapping model makes a new store, whose bytes take the place of the old one's: the staged file stays the same
-    /// one, since whoever staged it knows it by its number.
+    /// Runs a mapping model into a new store, then copies its bytes over the staged file. The staged file keeps its inode,
+    /// by which the code that staged it identifies it.
     private func perform(
-        _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ keeper: FilePath,
-        _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+        _ mapping: MappingModel, in step: MigrationStep, at path: FilePath, supportBeside supportOwner: FilePath,
+        isCancelled: @escaping () -> Bool, trace: StatementTrace?, progress report: @escaping ProgressHandler
     ) throws -> [String] {
-        let made = FilePath(path.string + Self.newStoreSuffix)
-        defer { _ = made.withPlatformString { unlink($0) } }
+        let newStore = FilePath(path.string + Self.newStoreSuffix)
+        defer { _ = newStore.withPlatformString { unlink($0) } }
         do {
-            _ = made.withPlatformString { unlink($0) }
-            let notes = try fill(made, mapping, step, path, keeper, isCancelled, trace, report)
-            try StagedFile.replaceBytes(of: path, with: made)
+            _ = newStore.withPlatformString { unlink($0) }
+            let notes = try fill(
+                newStore, by: mapping, in: step, from: path, supportBeside: supportOwner, isCancelled: isCancelled,
+                trace: trace, progress: report)
+            try StagedFile.replaceBytes(of: path, with: newStore)
             return notes
         } catch let error as MappingModelError {
             let code = error.code == .unknownPolicy ? CoreDataError.entityMigrationPolicy : CoreDataError.migration
@@ -230,42 +271,43 @@ public struct MigrationManager: Sendable {
     }
 
     private func fill(
-        _ made: FilePath, _ mapping: MappingModel, _ step: MigrationStep, _ path: FilePath, _ keeper: FilePath,
-        _ isCancelled: @escaping () -> Bool, _ trace: StatementTrace?, _ report: @escaping ProgressHandler
+        _ newStore: FilePath, by mapping: MappingModel, in step: MigrationStep, from path: FilePath,
+        supportBeside supportOwner: FilePath, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
+        progress report: @escaping ProgressHandler
     ) throws -> [String] {
-        let store = try StoreWriter(made, creating: true)
+        let store = try StoreWriter(newStore, creating: true)
         if let trace { store.trace(level: trace.level, trace.report) }
         store.interrupt(when: isCancelled)
         var migration = try MappingMigration(
-            mapping, into: store, from: path, supportBeside: keeper, of: step.source, to: step.destination,
+            mapping, into: store, from: path, supportBeside: supportOwner, of: step.source, to: step.destination,
             policies: policies, report)
         try migration.run()
         return migration.notes
     }
 }
 
-/// What a migration has done to a store, for a person.
+/// The effects of a migration on a store, for a person to read.
 package struct MigrationOutcome: Sendable {
-    /// What is gone.
+    /// The content that was removed.
     package let losses: RemovedContent
     package var remarks: [String]
-    /// A sentence about external files that no object names any more, and that stay; nil where there are none.
-    package let leftFiles: String?
+    /// A sentence about external files that no object references any more and that stay on disk; nil if there are none.
+    package let orphanedFilesNote: String?
 
     package static let none = MigrationOutcome(losses: .none, remarks: [])
 
-    package init(losses: RemovedContent, remarks: [String], leftFiles: String? = nil) {
+    package init(losses: RemovedContent, remarks: [String], orphanedFilesNote: String? = nil) {
         self.losses = losses
         self.remarks = remarks
-        self.leftFiles = leftFiles
+        self.orphanedFilesNote = orphanedFilesNote
     }
 
-    package var notes: [String] { losses.sentences + remarks + [leftFiles].compactMap(\.self) }
+    package var notes: [String] { losses.sentences + remarks + [orphanedFilesNote].compactMap(\.self) }
 }
 
-/// Who is told of each SQL statement.
+/// Receives each SQL statement.
 package struct StatementTrace: Sendable {
-    /// From 3 on with the values in it.
+    /// The level of detail. From 3 on, statements include their values.
     package let level: Int
     package let report: @Sendable (_ sql: String, _ time: Duration) -> Void
 
@@ -276,27 +318,27 @@ package struct StatementTrace: Sendable {
 }
 
 extension StoreWriter {
-    /// Opens a copy that is discarded when anything fails: it needs neither a journal nor syncs.
+    /// Opens a copy that is discarded on failure and so needs neither a journal nor syncs.
     convenience init(staged path: FilePath) throws {
         try self.init(path)
         try execute("PRAGMA journal_mode = OFF")
         try execute("PRAGMA synchronous = OFF")
         try execute("PRAGMA locking_mode = EXCLUSIVE")
-        // KiB, of memory for pages and as much for sorting; the rest goes to temporary files.
+        // 8192 KiB of memory for pages and as much for sorting; the rest goes to temporary files.
         try execute("PRAGMA cache_size = -8192")
         try execute("PRAGMA temp_store = FILE")
     }
 
-    /// About how many objects there are, from the highest keys, without looking at them.
+    /// Returns the approximate number of objects, computed from the highest keys without reading the objects.
     func objectCount() throws -> Int64 {
         try integer("SELECT sum(Z_MAX) FROM Z_PRIMARYKEY WHERE Z_ENT < 16000") ?? 0
     }
 }
 
 extension ManagedObjectModel {
-    /// Throws `MigrationError` where no store can have the model's tables.
+    /// Throws `MigrationError` if no store can have the model's tables.
     func checkLayout() throws(MigrationError) {
-        do { try StoreLayout(self).check() } catch {
+        do { try StoreLayout(self).validate() } catch {
             let finding = MigrationFinding(fault: error)
             throw MigrationError(
                 CoreDataError.migration, "Cannot migrate store in-place: " + finding.sentence, remedy: finding.remedy,
@@ -306,14 +348,14 @@ extension ManagedObjectModel {
 }
 
 extension MigrationFinding {
-    /// Two tables of one name.
+    /// Reports a fault of the model's layout, such as two tables with one name.
     init(fault: ModelFault) {
         self.init(
             .error, code: CoreDataError.migration, entity: fault.entity, property: fault.property, fault.message,
             remedy: fault.remedy)
     }
 
-    /// What it is about, and what is said of it.
+    /// The entity and property, if any, followed by the message.
     package var sentence: String {
         let subject = [entity, property].compactMap(\.self).joined(separator: ".")
         return subject.isEmpty ? message : subject + ": " + message

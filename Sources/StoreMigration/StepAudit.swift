@@ -5,18 +5,18 @@ import MigrationAudit
 import SQLiteStore
 import SystemPackage
 
-/// Keeps what a staged copy was before one step of a migration, and holds what it became against that.
+/// Keeps the state of a staged copy before one migration step and compares the result with it.
 struct StepAudit: ~Copyable {
-    /// Of the copy's name, what it was before the step.
+    /// The suffix that forms the snapshot's name from the copy's.
     static let snapshotSuffix = ".before"
 
     private let staged: FilePath
-    /// The store that the copy was made of, where it stands in for a snapshot.
+    /// The store that the copy was made from, if it replaces the snapshot.
     private let original: UnchangedOriginal?
     private let snapshot: FilePath
     let writes = TableWrites()
 
-    /// Takes a snapshot of the copy, unless it is still what `original` is. Throws `SystemError`.
+    /// Takes a snapshot of the copy, unless `original` still has the same content. Throws `SystemError`.
     init(of staged: FilePath, madeFrom original: UnchangedOriginal? = nil) throws {
         self.staged = staged
         self.original = original
@@ -26,8 +26,8 @@ struct StepAudit: ~Copyable {
 
     deinit { if original == nil { _ = snapshot.withPlatformString { unlink($0) } } }
 
-    /// Throws `MigrationError` where the copy doesn't hold what it held, and `StoreError.busy` where the store that it was
-    /// made of has changed meanwhile.
+    /// Audits the copy after the step. Throws `MigrationError` if the copy lost content, and `StoreError.busy` if the
+    /// store that it was made from has changed in the meantime.
     func check(_ step: MigrationStep, isCancelled: @escaping () -> Bool) throws {
         let audit = MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind)
         do {
@@ -41,26 +41,26 @@ struct StepAudit: ~Copyable {
     }
 }
 
-/// A store's own database file, proved to have been the same since before the staged copy of it was made.
+/// A store's own database file that is proven unchanged since before its staged copy was made.
 struct UnchangedOriginal {
     let path: FilePath
     private let status: FileStatus
 
-    /// Nil where that can't be proved: it has a log or a journal with content, its file changed after the copy's file had
-    /// been made, or the file system doesn't tell when that was.
+    /// Returns nil without such a proof: the store has a log or journal with content, its file changed after the copy's
+    /// file was created, or the file system doesn't record the creation time.
     init?(_ path: FilePath, of staged: FilePath) {
         guard let status = FileStatus(following: path), status.kind == .regular, status.size > 0 else { return nil }
         for suffix in ["-wal", "-journal"] {
-            if let other = FileStatus(following: FilePath(path.string + suffix)), other.size > 0 { return nil }
+            if let sideFile = FileStatus(following: FilePath(path.string + suffix)), sideFile.size > 0 { return nil }
         }
         let birth = staged.withPlatformString { gs_birth_time(AT_FDCWD, $0) }
-        // Coarse as these clocks are, a change after the copy was begun isn't older than the copy's file.
+        // Despite the coarse clocks, a change made after the copying began is never older than the copy's file.
         guard birth > 0, status.changed < birth else { return nil }
         self.path = path
         self.status = status
     }
 
-    /// Throws `StoreError.busy`.
+    /// Throws `StoreError.busy` if the file has changed.
     func checkUnchanged() throws {
         let now = FileStatus(following: path)
         guard now?.identity == status.identity, now?.changed == status.changed, now?.size == status.size else {
@@ -70,7 +70,7 @@ struct UnchangedOriginal {
 }
 
 extension MigrationStep {
-    /// What an audit has to know of how it is done.
+    /// The step's kind in the audit's terms.
     fileprivate var auditKind: MigratedStoreAudit.Kind {
         switch method {
         case .inferred: .inferred

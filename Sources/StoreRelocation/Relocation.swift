@@ -5,21 +5,29 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// Relocates one store: claims it, so that its presenters let go; takes the group's lock; finishes or undoes what an
-/// earlier run left; looks, decides, and does it.
+/// Relocates one store into a group container: request → plan → run.
+///
+/// The `RelocationRequest` names the store and the group. A `RelocationDecision` inspects both places and makes the
+/// `RelocationPlan`, a pure function of what was found. A run claims the store, so that its presenters relinquish it,
+/// acquires the group's lock, finishes or undoes an interrupted run, then plans and performs a `StoreTransfer`.
 package struct Relocation {
     var request: RelocationRequest
     let registry: any PresenterRegistry
     let opener: (any StoreOpener)?
     let isCancelled: @Sendable () -> Bool
     let report: (RelocationEvent) -> Void
-    /// Counted anew once presenters have let go, where they have a deadline of their own.
+    /// Restarted once presenters have relinquished, if they have a deadline of their own.
     private(set) var deadline: Deadline
     /// Held while `relocate` runs.
     private(set) var claim: RelocationClaim?
 
-    /// `registry` knows the presenters that can be asked; `opener` is asked to let go of stores that this process has
-    /// open itself. `isCancelled` ends all waiting, and what has not begun to leave its place.
+    /// Creates a relocation that does nothing yet.
+    ///
+    /// - Parameters:
+    ///   - registry: The presenters that can be asked to relinquish the store.
+    ///   - opener: Closes stores that this process has open itself.
+    ///   - isCancelled: Polled while waiting. Cancels a transfer until its store begins to leave its place.
+    ///   - report: Receives the progress, on the calling thread.
     package init(
         _ request: RelocationRequest, registry: any PresenterRegistry = InProcessRegistry(),
         opener: (any StoreOpener)? = nil, isCancelled: @escaping @Sendable () -> Bool = { false },
@@ -33,20 +41,69 @@ package struct Relocation {
         deadline = Deadline(after: request.deadline)
     }
 
-    /// Does it. Throws `RelocationFailure` and nothing else; both places are then as they were.
+    // MARK: - Plan
+
+    /// Plans the relocation and returns the summary that `run` would. Writes nothing and acquires no lock.
+    package func dryRun() throws(RelocationFailure) -> RelocationSummary {
+        do {
+            let endpoints = try RelocationEndpoints(request)
+            try endpoints.check(request.expected)
+            for journal in try endpoints.container.journals() where try endpoints.isUnfinished(journal) {
+                report(.note("an interrupted relocation of \(PrintablePath(journal.transfer.name.path)) comes first"))
+            }
+            relinquish(endpoints)
+            defer { reacquire(endpoints) }
+            let decision = try RelocationDecision(endpoints, request)
+            return try preview(decision)
+        } catch is RelocationEndpoints.NoLegacyDirectory {
+            guard let relocation = forGroupStoreOnly else { return noLegacyDirectory }
+            do {
+                var summary = try relocation.previewInPlace()
+                summary.from = request.source
+                return summary
+            } catch {
+                throw RelocationFailure(error, relocation.request)
+            }
+        } catch {
+            throw RelocationFailure(error, request)
+        }
+    }
+
+    /// True if there is nothing to relocate and nothing was interrupted.
+    package var hasNothingToDo: Bool {
+        do {
+            return try !RelocationEndpoints(request).hasWork()
+        } catch {
+            return error is RelocationEndpoints.NoLegacyDirectory
+        }
+    }
+
+    /// True if a relocation of this store was interrupted.
+    package var isUnfinished: Bool {
+        if let endpoints = try? RelocationEndpoints(request) { return (try? endpoints.isUnfinished()) ?? false }
+        // Without the legacy directory, check the group's store alone.
+        guard let container = try? RelocationEndpoints.container(request.group),
+            let name = request.name ?? request.source.lastComponent
+        else { return false }
+        return (try? WithdrawnDatabase.isUnfinished(name, in: container)) ?? false
+    }
+
+    // MARK: - Run
+
+    /// Runs the relocation. Throws only `RelocationFailure`; both places are then unchanged.
     package func run() throws(RelocationFailure) -> RelocationSummary {
         do {
-            let places = try RelocationEndpoints(request)
-            if request.transform != nil { relinquish(places) }
-            let isOutdated = try content(of: places.group) != nil
-            guard try isOutdated || patiently({ try places.isThereAnything() }) else {
-                return summary(.nothingToDo, places)
+            let endpoints = try RelocationEndpoints(request)
+            if request.transform != nil { relinquish(endpoints) }
+            let isOutdated = try content(of: endpoints.group) != nil
+            guard try isOutdated || retryingTransientErrors({ try endpoints.hasWork() }) else {
+                return summary(.nothingToDo, endpoints)
             }
-            guard try isOutdated || !places.isRelocatedByLink() else { return summary(.alreadyRelocated, places) }
-            return try claimed(places.group.name.database, in: places.container).run(places)
+            guard try isOutdated || !endpoints.isRelocatedByLink() else { return summary(.alreadyRelocated, endpoints) }
+            return try claiming(endpoints.group.name.database, in: endpoints.container).run(endpoints)
         } catch is RelocationEndpoints.NoLegacyDirectory {
-            guard let engine = forGroupsStore else { return noLegacyDirectory }
-            var summary = try engine.transform()
+            guard let relocation = forGroupStoreOnly else { return noLegacyDirectory }
+            var summary = try relocation.transform()
             summary.from = request.source
             return summary
         } catch {
@@ -54,127 +111,204 @@ package struct Relocation {
         }
     }
 
-    /// This engine under a claim of the store for moving: before the journal is even looked at, everybody who knows of
-    /// claims has let go of it.
-    func claimed(_ name: FilePath.Component, in container: GroupContainer) throws -> Relocation {
-        var claimed = self
-        let whole = request.claimDeadline.map { Deadline(after: $0) } ?? deadline
-        claimed.claim = try RelocationClaim(
-            container.item(name), in: container, registry, whole, isCancelled: isCancelled,
+    /// Returns this relocation with a claim of the store for moving. The claim precedes even the first look at the
+    /// journal: by then every process that uses claims has relinquished the store.
+    func claiming(_ name: FilePath.Component, in container: GroupContainer) throws -> Relocation {
+        var claiming = self
+        let claimDeadline = request.claimDeadline.map { Deadline(after: $0) } ?? deadline
+        claiming.claim = try RelocationClaim(
+            container.item(name), in: container, registry: registry, deadline: claimDeadline, isCancelled: isCancelled,
             report: { [report] in report(.waiting(for: $0)) })
-        if request.claimDeadline != nil { claimed.deadline = Deadline(after: request.deadline) }
-        return claimed
+        if request.claimDeadline != nil { claiming.deadline = Deadline(after: request.deadline) }
+        return claiming
     }
 
-    private func run(_ places: RelocationEndpoints) throws -> RelocationSummary {
+    private func run(_ endpoints: RelocationEndpoints) throws -> RelocationSummary {
         defer { claim?.end(published: false) }
-        // Resolved anew: what recovery just finished may have put a symbolic link at the old name.
-        return try locked(places.container, for: [places.legacy, places.group]) {
-            let places = try RelocationEndpoints(request)
-            try places.check(request.expected)
-            var summary = try relocate(places)
-            // What came before, or was there already, may be of an older model.
+        return try withGroupLock(endpoints.container, afterRecovering: [endpoints.legacy, endpoints.group]) {
+            // Resolve the paths again: recovery may have put a symbolic link at the old name.
+            let endpoints = try RelocationEndpoints(request)
+            try endpoints.check(request.expected)
+            var summary = try relocate(endpoints)
+            // A store that was relocated earlier, or was already there, may be of an older model.
             if summary.outcome != .relocated, summary.outcome != .setAside {
-                relinquish(places)
-                defer { reacquire(places) }
-                try transformInPlace(places, &summary)
+                relinquish(endpoints)
+                defer { reacquire(endpoints) }
+                try transformInPlace(endpoints, &summary)
             }
             return summary
         }
     }
 
-    /// Whether nothing is there to be relocated, and nothing was interrupted.
-    package var hasNothing: Bool {
+    /// Performs plans until one is final. On failure, restores what was archived to make room.
+    private func relocate(_ endpoints: RelocationEndpoints) throws -> RelocationSummary {
+        relinquish(endpoints)
+        defer { reacquire(endpoints) }
+        var archivedSets: [ArchivedSet] = []
         do {
-            return try !RelocationEndpoints(request).isThereAnything()
+            while true {
+                do {
+                    return try performPlans(endpoints, &archivedSets)
+                } catch StoreTransfer.RetryReason.gone where !deadline.hasPassed {
+                    // Plan again from what is there now.
+                }
+            }
         } catch {
-            return error is RelocationEndpoints.NoLegacyDirectory
+            restore(archivedSets, endpoints, after: error)
+            throw error
         }
     }
 
-    /// Whether a relocation of this store was interrupted.
-    package var isUnfinished: Bool {
-        if let places = try? RelocationEndpoints(request) { return (try? places.isUnfinished()) ?? false }
-        // Without the legacy directory, the group's store is what it concerned.
-        guard let container = try? RelocationEndpoints.container(request.group),
-            let name = request.name ?? request.source.lastComponent
-        else { return false }
-        return (try? WithdrawnDatabase.isUnfinished(name, in: container)) ?? false
-    }
-
-    /// What `run` would do, in a sentence; nothing is written, and no lock is taken.
-    package func dryRun() throws(RelocationFailure) -> RelocationSummary {
-        do {
-            let places = try RelocationEndpoints(request)
-            try places.check(request.expected)
-            for journal in try places.container.journals() where try places.isUnfinished(journal) {
-                report(.note("an interrupted relocation of \(PrintablePath(journal.transfer.name.path)) comes first"))
-            }
-            relinquish(places)
-            defer { reacquire(places) }
-            let decision = try RelocationDecision(places, request)
-            return try prospect(decision)
-        } catch is RelocationEndpoints.NoLegacyDirectory {
-            guard let engine = forGroupsStore else { return noLegacyDirectory }
-            do {
-                var summary = try engine.prospectInPlace()
-                summary.from = request.source
+    private func performPlans(
+        _ endpoints: RelocationEndpoints, _ archivedSets: inout [ArchivedSet]
+    ) throws -> RelocationSummary {
+        var notes: [String] = []
+        // Plan again after each round: archiving an obstacle is a transfer of its own.
+        while true {
+            let decision = try retryingTransientErrors { try RelocationDecision(endpoints, request) }
+            let content = decision.plan.movesLegacyStore ? try content(of: endpoints.legacy) ?? .same : .same
+            report(.plan(sentence(decision, content), bytesToCopy: decision.bytesToCopy))
+            switch decision.plan {
+            case .nothingToDo(let adopted):
+                // The legacy store went elsewhere in the meantime: restore what made room for it.
+                guard archivedSets.isEmpty else { throw StoreTransfer.RetryReason.changed }
+                var summary = summary(.nothingToDo, endpoints)
+                summary.notes = notes + (adopted ? ["no legacy store; the group's own is used"] : [])
                 return summary
-            } catch {
-                throw RelocationFailure(error, engine.request)
+            case .alreadyRelocated:
+                return summary(.alreadyRelocated, endpoints)
+            case .archiveLegacy(let reason):
+                notes += try archive(endpoints.legacy, snapshot: decision.legacy, reason: reason, decision: decision)
+                return summary(.alreadyRelocated, endpoints, notes: notes, result: nil)
+            case .retireLegacy where request.retirement == .archive:
+                let reason = "the group container has its rows already"
+                notes += try archive(endpoints.legacy, snapshot: decision.legacy, reason: reason, decision: decision)
+                return summary(.alreadyRelocated, endpoints, notes: notes, result: nil)
+            case .retireLegacy:
+                let result = try transfer(
+                    endpoints.legacy, snapshot: decision.legacy, purpose: .discard, decision: decision)
+                return summary(.alreadyRelocated, endpoints, notes: notes + result.notes, result: nil)
+            case .relocate(.none):
+                let result = try publish(content, of: endpoints.legacy, snapshot: decision.legacy, decision: decision)
+                return summary(.relocated, endpoints, notes: notes + result.notes, result: result)
+            case .relocate(.leftovers):
+                let id = TransferIdentifier()
+                archivedSets.append(.leftovers(id))
+                notes += try LeftoverFiles(
+                    container: endpoints.container, store: endpoints.group, id: id, gracePeriod: request.gracePeriod,
+                    assumeClosed: request.assumeClosed
+                ).setAside()
+            case .relocate(.store(let reason)):
+                let id = TransferIdentifier()
+                archivedSets.append(.store(id, hadWAL: decision.group.header?.journalMode == .writeAhead))
+                notes += try archive(
+                    endpoints.group, snapshot: decision.group, reason: reason, decision: decision, id: id)
+            case .conflict, .refuse:
+                throw try decision.failure()
             }
-        } catch {
-            throw RelocationFailure(error, request)
         }
     }
 
-    func relinquish(_ places: RelocationEndpoints) {
-        for store in [places.group, places.legacy] { opener?.relinquish(store.path) }
+    private func archive(
+        _ store: StoreLocation, snapshot: StoreSnapshot, reason: String, decision: RelocationDecision,
+        id: TransferIdentifier = TransferIdentifier()
+    ) throws -> [String] {
+        let result = try transfer(
+            store, snapshot: snapshot, purpose: .archive(reason: reason), decision: decision, id: id)
+        let archive = decision.endpoints.container.archivePath(id)
+        return ["\(PrintablePath(store.path)) is archived in \(PrintablePath(archive)): \(reason)"] + result.notes
     }
 
-    func reacquire(_ places: RelocationEndpoints) {
-        for store in [places.group, places.legacy] { opener?.reacquire(store.path) }
+    /// Transfers one store. `content` is what a publishing transfer puts in the store's place. A store that keeps its
+    /// name keeps its external data too, unless another store replaces it.
+    func transfer(
+        _ store: StoreLocation, snapshot: StoreSnapshot, purpose: Transfer.Purpose, decision: RelocationDecision,
+        id: TransferIdentifier = TransferIdentifier(), content: PublishedContent = .same, inPlace: Bool = false
+    ) throws -> StoreTransfer.Outcome {
+        guard let database = snapshot.status?.identity else { throw StoreTransfer.RetryReason.changed }
+        let keepsSupport = inPlace && content.reason == nil
+        let losses = content.isTransformed ? decision.losses : .none
+        if !keepsSupport || !losses.isEmpty { try store.checkExternalDataIsUnshared() }
+        var transfer = Transfer(
+            id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
+            database: database, support: keepsSupport ? nil : snapshot.support?.identity, copies: content.isNew,
+            retirement: inPlace ? .delete : request.retirement(after: losses),
+            hadWAL: snapshot.header?.journalMode == .writeAhead)
+        switch purpose {
+        case .publish where snapshot.header != nil:
+            transfer.arrivesInWAL = request.journalMode.map { $0 == .writeAhead }
+        case .archive, .discard:
+            let endpoints = decision.endpoints
+            if store.path == endpoints.legacy.path {
+                transfer.successor = StoredPath(FilePath(root: nil, [endpoints.group.name.database]))
+            }
+        case .publish, .restore: break
+        }
+        var options = options(opaque: snapshot.header == nil)
+        options.content = content
+        options.losses = losses
+        return try StoreTransfer(
+            transfer, source: store, container: decision.endpoints.container, options: options,
+            isStillValid: { try decision.isStillValid(for: purpose, store) },
+            counterpartExists: { try decision.counterpartExists(purpose, store) }, report: report
+        ).run()
     }
 
-    private var noLegacyDirectory: RelocationSummary {
-        let name = request.name ?? request.source.lastComponent ?? .currentDirectory
-        return RelocationSummary(.nothingToDo, from: request.source, to: request.group.appending(name))
+    func options(opaque: Bool) -> StoreTransfer.Options {
+        StoreTransfer.Options(
+            deadline: deadline, gracePeriod: request.gracePeriod, assumeClosed: request.assumeClosed, opaque: opaque,
+            isCancelled: isCancelled, didPublish: { claim?.end(published: true) })
     }
 
-    private func summary(
-        _ outcome: RelocationSummary.Outcome, _ places: RelocationEndpoints, method: Transfer.Method? = nil
-    ) -> RelocationSummary {
-        var summary = RelocationSummary(outcome, from: request.source, to: places.group.path)
-        summary.method = method
-        return summary
-    }
+    // MARK: - Locks and retries
 
-    /// Runs `body` as the only one who moves stores of this group, with nothing left of an interrupted run that touched one
-    /// of `stores`. Where one of them stays open in some program, the group's others may be moved while this one waits;
-    /// then `body` is run anew.
-    func locked<Result>(
-        _ container: GroupContainer, for stores: [StoreLocation], _ body: () throws -> Result
+    /// Runs `body` under the group's lock, once interrupted transfers of `stores` are finished or undone. If a program
+    /// keeps one of `stores` open, releases the lock, so that the group's other stores can be moved, waits for that
+    /// program, and runs `body` again.
+    func withGroupLock<Result>(
+        _ container: GroupContainer, afterRecovering stores: [StoreLocation], _ body: () throws -> Result
     ) throws -> Result {
-        var sightings = HolderObservations()
+        var observations = HolderObservations()
         while true {
             do {
-                return try exclusively(container) {
+                return try withGroupLock(container) {
                     try Recovery(container: container, report: report).run(before: stores)
                     return try body()
                 }
-            } catch let setback as StoreTransfer.RetryReason where !deadline.hasPassed {
-                try awaitRelease(of: stores, after: setback, &sightings)
+            } catch let reason as StoreTransfer.RetryReason where !deadline.hasPassed {
+                try awaitRelease(of: stores, after: reason, &observations)
             }
         }
     }
 
-    /// Waits until nobody seems to have the store open that `setback` tells of. Throws `setback` at the deadline.
+    /// Runs `body` under the group's lock.
+    func withGroupLock<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
+        var wait = Duration.milliseconds(1)
+        let reportTime = ContinuousClock.now.advanced(by: .milliseconds(300))
+        var isReported = false
+        while true {
+            if let lock = try container.lock() {
+                try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+                return try withExtendedLifetime(lock) { _ in try body() }
+            }
+            guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
+            guard !deadline.hasPassed else { throw RelocationFailure.lockHeld(by: container.lockHolder(), container) }
+            if !isReported, reportTime <= .now {
+                isReported = true
+                report(.note("waiting for another relocation in this group (process \(container.lockHolder()))"))
+            }
+            pause(wait)
+            wait = min(wait * 2, .milliseconds(20))
+        }
+    }
+
+    /// Waits until the store that `reason` names seems to be closed. Throws `reason` at the deadline.
     private func awaitRelease(
-        of stores: [StoreLocation], after setback: StoreTransfer.RetryReason, _ sightings: inout HolderObservations
+        of stores: [StoreLocation], after reason: StoreTransfer.RetryReason, _ observations: inout HolderObservations
     ) throws {
-        // Longer than those wait between two tries who want the group's lock.
+        // Longer than the pause between two attempts to acquire the group's lock, so that others get it.
         pause(.milliseconds(30))
-        guard case .held(let identity) = setback,
+        guard case .held(let identity) = reason,
             let store = try stores.first(where: { try $0.directory.identity($0.name.database) == identity }),
             let descriptor = try? store.directory.open(store.name.database, flags: O_RDONLY)
         else { return }
@@ -187,110 +321,25 @@ package struct Relocation {
                     return
                 }
             } catch {
-                // Without leases: the transfer tells.
+                // The file system has no leases. The transfer reports that.
                 return
             }
-            guard !deadline.hasPassed else { throw setback }
+            guard !deadline.hasPassed else { throw reason }
             if wait >= .milliseconds(20) {
                 let holders = FileHolder.of(identity)
-                if sightings.isNews(holders) { report(.waiting(for: holders)) }
+                if observations.shouldReport(holders) { report(.waiting(for: holders)) }
             }
             pause(wait)
             wait = min(wait * 2, .milliseconds(160))
         }
     }
 
-    /// Runs `body` under the group's lock.
-    func exclusively<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
-        var wait = Duration.milliseconds(1)
-        let told = ContinuousClock.now.advanced(by: .milliseconds(300))
-        var isTold = false
-        while true {
-            if let lock = try container.lock() {
-                try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
-                return try withExtendedLifetime(lock) { _ in try body() }
-            }
-            guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
-            guard !deadline.hasPassed else { throw RelocationFailure.lockHeld(by: container.lockHolder(), container) }
-            if !isTold, told <= .now {
-                isTold = true
-                report(.note("waiting for another relocation in this group (process \(container.lockHolder()))"))
-            }
-            pause(wait)
-            wait = min(wait * 2, .milliseconds(20))
-        }
-    }
-
-    private func relocate(_ places: RelocationEndpoints) throws -> RelocationSummary {
-        relinquish(places)
-        defer { reacquire(places) }
-        var givenUp: [ArchivedSet] = []
-        do {
-            while true {
-                do {
-                    return try relocate(places, &givenUp)
-                } catch StoreTransfer.RetryReason.gone where !deadline.hasPassed {
-                    // What is there now decides.
-                }
-            }
-        } catch {
-            restore(givenUp, places, after: error)
-            throw error
-        }
-    }
-
-    private func relocate(_ places: RelocationEndpoints, _ givenUp: inout [ArchivedSet]) throws -> RelocationSummary {
-        var notes: [String] = []
-        // Each round looks anew: archiving what is in the way is a transfer of its own.
-        while true {
-            let decision = try patiently { try RelocationDecision(places, request) }
-            let content = decision.plan.movesLegacyStore ? try content(of: places.legacy) ?? .same : .same
-            report(.plan(sentence(decision, content), bytesToCopy: decision.bytesToCopy))
-            switch decision.plan {
-            case .nothingToDo(let adopted):
-                // What was to come has gone elsewhere meanwhile: what made room for it gets its place back.
-                guard givenUp.isEmpty else { throw StoreTransfer.RetryReason.changed }
-                var summary = summary(.nothingToDo, places)
-                summary.notes = notes + (adopted ? ["no legacy store; the group's own is used"] : [])
-                return summary
-            case .alreadyRelocated:
-                return summary(.alreadyRelocated, places)
-            case .archiveLegacy(let reason):
-                notes += try archive(places.legacy, decision.legacy, reason, decision, places)
-                return finished(.alreadyRelocated, places, notes, nil)
-            case .retireLegacy where request.retirement == .archive:
-                let reason = "the group container has its rows already"
-                notes += try archive(places.legacy, decision.legacy, reason, decision, places)
-                return finished(.alreadyRelocated, places, notes, nil)
-            case .retireLegacy:
-                let done = try transfer(.discard, places.legacy, decision.legacy, decision)
-                return finished(.alreadyRelocated, places, notes + done.notes, nil)
-            case .relocate(.none):
-                let done = try publish(content, places.legacy, decision.legacy, decision)
-                return finished(.relocated, places, notes + done.notes, done)
-            case .relocate(.remains):
-                let id = TransferIdentifier()
-                givenUp.append(.remains(id))
-                notes += try LeftoverFiles(
-                    container: places.container, store: places.group, id: id, drain: request.drain,
-                    assumeClosed: request.assumeClosed
-                ).setAside()
-            case .relocate(.store(let reason)):
-                let id = TransferIdentifier()
-                givenUp.append(.store(id, hadWAL: decision.group.header?.journalMode == .writeAhead))
-                notes += try archive(places.group, decision.group, reason, decision, places, id: id)
-            case .conflict, .refuse:
-                throw try decision.failure()
-            }
-        }
-    }
-
-    /// Looks until what is there can be read: somebody may write to it all the while, or another relocation has a lease
-    /// of it and gives way at once.
-    private func patiently<Result>(_ look: () throws -> Result) throws -> Result {
+    /// Calls `body` until the store can be read: a program may be writing it, or another relocation may hold a lease
+    /// that it gives up at once.
+    private func retryingTransientErrors<Result>(_ body: () throws -> Result) throws -> Result {
         while true {
             do {
-                return try look()
+                return try body()
             } catch {
                 guard TransientObstacle.caused(error), !deadline.hasPassed else { throw error }
                 guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
@@ -299,68 +348,40 @@ package struct Relocation {
         }
     }
 
-    private func finished(
-        _ outcome: RelocationSummary.Outcome, _ places: RelocationEndpoints, _ notes: [String],
-        _ done: StoreTransfer.Done?
+    func relinquish(_ endpoints: RelocationEndpoints) {
+        for store in [endpoints.group, endpoints.legacy] { opener?.relinquish(store.path) }
+    }
+
+    func reacquire(_ endpoints: RelocationEndpoints) {
+        for store in [endpoints.group, endpoints.legacy] { opener?.reacquire(store.path) }
+    }
+
+    // MARK: - Summaries
+
+    private var noLegacyDirectory: RelocationSummary {
+        let name = request.name ?? request.source.lastComponent ?? .currentDirectory
+        return RelocationSummary(.nothingToDo, from: request.source, to: request.group.appending(name))
+    }
+
+    private func summary(
+        _ outcome: RelocationSummary.Outcome, _ endpoints: RelocationEndpoints, method: Transfer.Method? = nil
     ) -> RelocationSummary {
-        var summary = summary(done?.setAside == nil ? outcome : .setAside, places, method: done?.method)
-        summary.setAside = done?.setAside
-        summary.bytes = done?.bytes ?? 0
-        summary.transformed = done?.transformed
-        summary.losses = done?.transformed?.losses ?? .none
-        summary.archive = done?.archive
-        summary.notes = notes
+        var summary = RelocationSummary(outcome, from: request.source, to: endpoints.group.path)
+        summary.method = method
         return summary
     }
 
-    private func archive(
-        _ store: StoreLocation, _ sighting: StoreSnapshot, _ reason: String, _ decision: RelocationDecision,
-        _ places: RelocationEndpoints, id: TransferIdentifier = TransferIdentifier()
-    ) throws -> [String] {
-        let done = try transfer(.archive(reason: reason), store, sighting, decision, id: id)
-        let archive = places.container.archivePath(id)
-        return ["\(PrintablePath(store.path)) is archived in \(PrintablePath(archive)): \(reason)"] + done.notes
-    }
-
-    /// `content` is what is published in its place, for a transfer that publishes. A store that gets its own name again
-    /// keeps its external data, unless it is another store that gets it.
-    func transfer(
-        _ purpose: Transfer.Purpose, _ store: StoreLocation, _ sighting: StoreSnapshot,
-        _ decision: RelocationDecision, id: TransferIdentifier = TransferIdentifier(),
-        content: PublishedContent = .same, inPlace: Bool = false
-    ) throws -> StoreTransfer.Done {
-        guard let database = sighting.status?.identity else { throw StoreTransfer.RetryReason.changed }
-        let keepsSupport = inPlace && content.reason == nil
-        let losses = content.isTransformed ? decision.losses : .none
-        if !keepsSupport || !losses.isEmpty { try store.checkExternalDataIsItsOwn() }
-        var transfer = Transfer(
-            id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
-            database: database, support: keepsSupport ? nil : sighting.support?.identity, copies: content.isNew,
-            retirement: inPlace ? .delete : request.retirement(after: losses),
-            hadWAL: sighting.header?.journalMode == .writeAhead)
-        switch purpose {
-        case .publish where sighting.header != nil:
-            transfer.arrivesInWAL = request.journalMode.map { $0 == .writeAhead }
-        case .archive, .discard:
-            let places = decision.places
-            if store.path == places.legacy.path {
-                transfer.successor = StoredPath(FilePath(root: nil, [places.group.name.database]))
-            }
-        case .publish, .restore: break
-        }
-        var options = options(opaque: sighting.header == nil)
-        options.content = content
-        options.losses = losses
-        return try StoreTransfer(
-            transfer, source: store, container: decision.places.container, options: options,
-            isStillWanted: { try decision.stillHolds(for: purpose, store) },
-            keepsOther: { try decision.keepsOther(purpose, store) }, report: report
-        ).run()
-    }
-
-    func options(opaque: Bool) -> StoreTransfer.Options {
-        StoreTransfer.Options(
-            deadline: deadline, drain: request.drain, assumeClosed: request.assumeClosed, opaque: opaque,
-            isCancelled: isCancelled, published: { claim?.end(published: true) })
+    private func summary(
+        _ outcome: RelocationSummary.Outcome, _ endpoints: RelocationEndpoints, notes: [String],
+        result: StoreTransfer.Outcome?
+    ) -> RelocationSummary {
+        var summary = summary(result?.setAside == nil ? outcome : .setAside, endpoints, method: result?.method)
+        summary.setAside = result?.setAside
+        summary.bytes = result?.bytes ?? 0
+        summary.transformed = result?.transformed
+        summary.losses = result?.transformed?.losses ?? .none
+        summary.archive = result?.archive
+        summary.notes = notes
+        return summary
     }
 }

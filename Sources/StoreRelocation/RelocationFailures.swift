@@ -9,13 +9,13 @@ extension RelocationFailure {
     package static func badName(_ path: FilePath) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "bad_name", "\(PrintablePath(path)) can't be a store's name",
-            remedy: "name a file, not -wal, -shm or -journal at its end; its side files' names must fit into 255 bytes")
+            remedy: "choose a name that does not end in -wal, -shm or -journal and leaves room for those in 255 bytes")
     }
 
     static func noGroupDirectory(_ path: FilePath) -> RelocationFailure {
         RelocationFailure(
             .unusablePlace, code: "no_group_directory", "there is no directory \(PrintablePath(path))",
-            remedy: FileStatus(following: path) == nil ? "make it first: mkdir -p -m 0700" : "name a directory")
+            remedy: FileStatus(following: path) == nil ? "create it first: mkdir -p -m 0700" : "name a directory")
     }
 
     static func insideBookkeeping(_ path: FilePath, copy: Bool = false) -> RelocationFailure {
@@ -27,35 +27,35 @@ extension RelocationFailure {
     }
 
     static func alreadyInGroup(
-        _ source: FilePath, _ name: FilePath.Component, _ container: GroupContainer
+        _ source: FilePath, as name: FilePath.Component, in container: GroupContainer
     ) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "in_group",
             "\(PrintablePath(source)) is \(PrintablePath(name)) in \(PrintablePath(container.directory.path)), a store of "
                 + "this group already",
-            remedy: "nothing is to be moved: programs find it under that name (--name \(PrintablePath(name)))")
+            remedy: "nothing needs to be moved: programs find it under that name (--name \(PrintablePath(name)))")
     }
 
     package static func cancelled(_ store: FilePath) -> RelocationFailure {
         RelocationFailure(
-            .busy, code: "cancelled", "the relocation of \(PrintablePath(store)) was ended before it was done",
+            .busy, code: "cancelled", "the relocation of \(PrintablePath(store)) was cancelled before it was complete",
             remedy: "run it again")
     }
 
     static func lockHeld(by holder: String, _ container: GroupContainer) -> RelocationFailure {
         RelocationFailure(
             .busy, code: "locked",
-            "another relocation is under way in \(PrintablePath(container.directory.path)) (process \(holder))",
+            "another relocation is in progress in \(PrintablePath(container.directory.path)) (process \(holder))",
             remedy: "try again when it is done")
     }
 
-    /// Whatever was thrown on the way, said so that a person can act on it.
+    /// Converts any error of a relocation into a failure that says what the user can do.
     init(_ error: any Error, _ request: RelocationRequest) {
         let store = PrintablePath(request.source)
         switch error {
         case let failure as RelocationFailure: self = failure
         case let unfinished as StoreTransfer.Unfinished: self = Self.unfinished(unfinished, request)
-        case let setback as StoreTransfer.RetryReason: self = Self.busy(setback, request)
+        case let reason as StoreTransfer.RetryReason: self = Self.busy(reason, request)
         case let error as FileCoordinationError: self = Self.coordination(error)
         case is Quiescence.CheckpointBusy:
             self.init(
@@ -64,9 +64,10 @@ extension RelocationFailure {
         case let error as StoreWithdrawn:
             self.init(
                 .busy, code: "in_use",
-                "\(PrintablePath(error.path)) is being relocated, or was when that was interrupted"
+                "\(PrintablePath(error.path)) is being relocated, or an interrupted relocation has withdrawn it"
                     + (error.hidden.map { "; the store is \(PrintablePath($0))" } ?? ""),
-                remedy: "try again; where nothing is under way: groupstore recover, with the directory it was to go to")
+                remedy: "try again; if no relocation is in progress: groupstore recover, with the destination directory"
+            )
         case let error as SystemError: self = Self.system(error)
         case let error as DatabaseError: self = Self.database(error, store)
         case let error as StoreError: self = Self.store(error)
@@ -76,23 +77,23 @@ extension RelocationFailure {
         case let error as UnreadableRecord:
             self.init(
                 .failed, code: "unreadable_record", "\(error)",
-                remedy: "a newer groupstore made it, or it is damaged: use that version, or move the file aside")
+                remedy: "a newer groupstore wrote it, or it is damaged: use that version, or move the file aside")
         case let error as UntrustedJournal:
             self.init(
                 .notPermitted, code: "untrusted_journal", "\(error)",
                 remedy: "run groupstore recover as user \(error.writer)")
         case let error as FileCopy.Mismatch:
             self.init(
-                .failed, code: "copy_differs", "\(PrintablePath(error.path)) is not what was written to it",
+                .failed, code: "copy_differs", "\(PrintablePath(error.path)) differs from what was written to it",
                 remedy: "check the disk and the memory of this machine")
         case let error as UnsupportedFile:
             self.init(
                 .badData, code: "unusual_file", "\(PrintablePath(error.path)) is neither a file nor a directory",
-                remedy: "put what it stands for in its place, or move it away")
+                remedy: "replace it by what it refers to, or move it away")
         case let error as TransferCompletion.StoreLost:
             self.init(
                 .failed, code: "store_lost",
-                "\(PrintablePath(error.path)) is gone since an interrupted relocation; a copy is in "
+                "\(PrintablePath(error.path)) has been missing since an interrupted relocation; a copy is in "
                     + "\(PrintablePath(error.copies))",
                 remedy: "put the store back, or the copy in its place, then run this again")
         case let error as TransferCompletion.OldNameTaken:
@@ -128,14 +129,14 @@ extension RelocationFailure {
         let reason = RelocationFailure(unfinished.reason, moved)
         return RelocationFailure(
             reason.kind == .busy ? .busy : .failed, code: "unfinished",
-            "the store is \(PrintablePath(unfinished.path)) now, but what comes after its move is not done: "
+            "the store is now \(PrintablePath(unfinished.path)), but its relocation is not complete: "
                 + reason.message,
-            remedy: "run this again: it does the rest")
+            remedy: "run this again to complete it")
     }
 
-    private static func busy(_ setback: StoreTransfer.RetryReason, _ request: RelocationRequest) -> RelocationFailure {
+    private static func busy(_ reason: StoreTransfer.RetryReason, _ request: RelocationRequest) -> RelocationFailure {
         let store = PrintablePath(request.source)
-        guard case .held(let identity) = setback else {
+        guard case .held(let identity) = reason else {
             return RelocationFailure(
                 .busy, code: "in_use", "\(store) keeps changing",
                 remedy: "close the programs that use it, then try again")
@@ -153,9 +154,9 @@ extension RelocationFailure {
         case .permissionDenied, .notPermitted:
             RelocationFailure(
                 .notPermitted, code: "not_permitted", "\(error)", remedy: "run this as the owner of these files")
-        case .resourceTemporarilyUnavailable where error.isOfALease:
+        case .resourceTemporarilyUnavailable where error.isLeaseConflict:
             RelocationFailure(
-                .busy, code: "in_use", "\(error): another process has a lease of it, as another relocation would",
+                .busy, code: "in_use", "\(error): another process holds a lease on it, as a relocation does",
                 remedy: "try again when it is done")
         case .noSpace, .diskQuotaExceeded:
             RelocationFailure(.unusablePlace, code: "no_space", "\(error)", remedy: "free space there, then try again")
@@ -164,7 +165,7 @@ extension RelocationFailure {
                 .unusablePlace, code: "read_only", "\(error)", remedy: "mount it writable, then try again")
         case .notSupported where error.call.hasPrefix("fsetxattr"):
             RelocationFailure(
-                .unusablePlace, code: "attributes", "\(error): that file system keeps no such attributes",
+                .unusablePlace, code: "attributes", "\(error): that file system does not support such attributes",
                 remedy: "remove them with setfacl -b or setfattr -x, or use another file system")
         default:
             if let remedy = error.obstacleRemedy {
@@ -173,7 +174,7 @@ extension RelocationFailure {
                     "\(error)", remedy: remedy)
             } else {
                 RelocationFailure(
-                    .failed, code: "io_error", "\(error)", remedy: "see what the kernel logged: dmesg or journalctl -k")
+                    .failed, code: "io_error", "\(error)", remedy: "check the kernel log: dmesg or journalctl -k")
             }
         }
     }

@@ -4,10 +4,10 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// What is asked for: this store, into that group container, and what to do where it isn't plain.
+/// A request: the store, the group container, and how to handle special cases.
 package struct RelocationRequest: Sendable {
     package enum ConflictPolicy: String, Sendable, CaseIterable {
-        /// Change nothing, describe both.
+        /// Change nothing, and describe both stores.
         case refuse
         /// Archive the legacy store.
         case keepGroup = "keep-group"
@@ -16,41 +16,42 @@ package struct RelocationRequest: Sendable {
     }
 
     package enum IncompatiblePolicy: String, Sendable, CaseIterable {
-        /// Change nothing, say why.
+        /// Change nothing, and report the reason.
         case refuse
-        /// Archive the store, and give its place to another one.
+        /// Archive the store, and put another one in its place.
         case setAside = "set-aside"
     }
 
-    /// The legacy store's main database; may not exist.
+    /// The legacy store's main database. It may not exist.
     package var source: FilePath
-    /// The group container's directory; must exist.
+    /// The group container's directory. It must exist.
     package var group: FilePath
-    /// What presenters call the group; nil: its directory.
+    /// The group's identifier, as presenters know it; nil: its directory's path.
     package var identifier: GroupIdentifier?
-    /// The store's name in the group container; nil: the one it has.
+    /// The store's name in the group container; nil: its current name.
     package var name: FilePath.Component?
     package var onConflict: ConflictPolicy = .refuse
     package var retirement: Transfer.Retirement = .delete
-    /// How long to wait for those who have the store open, and for another relocation of the group.
+    /// The longest wait for programs that have the store open, and for another relocation of the group.
     package var deadline: Duration = .seconds(30)
-    /// How long presenters and other claimants get before that; nil: it is part of `deadline`.
+    /// The longest wait for presenters and other claims, before `deadline` starts; nil: part of `deadline`.
     package var claimDeadline: Duration?
-    /// Move what isn't readable as a database, byte by byte.
+    /// Move a file that isn't readable as a database, byte by byte.
     package var opaque = false
-    /// Go on where the file system has no leases: nobody proves then that the store is closed.
+    /// Proceed on a file system without leases, where nothing proves that the store is closed.
     package var assumeClosed = false
-    /// How long openers that looked up the old name before it was withdrawn are given to finish opening it.
-    package var drain = OpenerGracePeriod.standard
+    /// The time for programs that looked up the old name before it was withdrawn to finish opening it.
+    package var gracePeriod = OpenerGracePeriod.standard
 
-    /// A change of the store's content on the way; nil for none.
+    /// A change of the store's content as part of the relocation; nil for none.
     package var transform: (any StoreTransform)?
-    /// What takes the place of a store that `transform` can't change, which goes to the archive; nil: it is refused.
+    /// Creates the replacement for a store that `transform` can't change and that is archived; nil: such a store is
+    /// refused.
     package var replacement: (any StoreReplacement)?
-    /// How the store keeps its log where it arrives; nil: as it did.
+    /// The journal mode at the destination; nil: unchanged.
     package var journalMode: DatabaseHeader.JournalMode?
 
-    /// Which file and directory are meant, where whoever asked has said so: others under these paths are left alone.
+    /// The file and directory that the requester meant, if it said so. Other files at these paths are left alone.
     package var expected: Expectation?
 
     package struct Expectation: Sendable {
@@ -68,41 +69,41 @@ package struct RelocationRequest: Sendable {
         self.group = group
     }
 
-    /// What becomes of the old place where what is published lacks something: the store as it was is kept.
+    /// Returns how to retire the old store. If the published store lacks something, the old one is kept.
     func retirement(after losses: RemovedContent) -> Transfer.Retirement {
         losses.isEmpty || retirement == .symlink ? retirement : .archive
     }
 }
 
-/// How a relocation ended well.
+/// The result of a successful relocation.
 package struct RelocationSummary: Sendable {
     package enum Outcome: String, Sendable {
         case relocated
         case alreadyRelocated = "already_relocated"
         case nothingToDo = "nothing_to_do"
-        /// The store stayed at its place, and its content was changed.
+        /// The store stayed in place and its content was changed.
         case migrated
-        /// The store couldn't be changed and is in the archive; another one has its place.
+        /// The store couldn't be changed and was archived; another one has its place.
         case setAside = "set_aside"
-        /// A relocation was taken back.
+        /// A relocation was undone.
         case undone
     }
 
     package var outcome: Outcome
     package var from: FilePath
     package var to: FilePath
-    /// Nil where no store was moved.
+    /// Nil if no store was moved.
     package var method: Transfer.Method?
     package var bytes: Int64 = 0
-    /// What its content was and is, where it was changed.
+    /// The result of the transform, if the content was changed.
     package var transformed: TransformedStore?
-    /// What was put aside because it couldn't be changed.
+    /// The store that was set aside because it couldn't be changed.
     package var setAside: SetAsideStore?
-    /// What the change removes.
+    /// The content that the transform removes.
     package var losses = RemovedContent.none
-    /// Where the store is kept as it was, because of that.
+    /// The archive that keeps the original store because of those losses.
     package var archive: FilePath?
-    /// What a person should know: what was archived and where, what was found unfinished.
+    /// Notes for the user: what was archived and where, what was found unfinished.
     package var notes: [String] = []
 
     package init(_ outcome: Outcome, from: FilePath, to: FilePath) {
@@ -112,34 +113,34 @@ package struct RelocationSummary: Sendable {
     }
 }
 
-/// Why a relocation did not happen. Everything is where it was.
+/// The failure of a relocation. Everything is where it was.
 package struct RelocationFailure: Error, Sendable {
     package enum Kind: Sendable {
         /// Both places hold a store with content of its own.
         case conflict
-        /// Somebody has it open, or another relocation is under way: try again.
+        /// A program has the store open, or another relocation is in progress: retry.
         case busy
-        /// The data is not what it should be.
+        /// The data is invalid or unsuitable.
         case badData
-        /// The place won't do: read-only, full, on another machine, not there.
+        /// The place is unusable: read-only, full, on another machine or missing.
         case unusablePlace
-        /// Another owner, or no permission.
+        /// Another user owns the files, or permission is missing.
         case notPermitted
-        /// A system or SQLite call failed in the middle.
+        /// A system or SQLite call failed midway.
         case failed
-        /// Somebody ended the waiting.
+        /// The wait was cancelled.
         case interrupted
     }
 
     package var kind: Kind
-    /// A word that scripts can rely on, such as `hard_linked`.
+    /// A stable word for scripts, such as `hard_linked`.
     package var code: String
     package var message: String
     package var remedy: String
     package var holders: [FileHolder] = []
-    /// The store's content can't become what was asked for, whoever asks and however often.
+    /// True if the store's content can't be changed into what was requested, and no retry or other user would help.
     package var isIncompatible = false
-    /// Both stores, where they are in conflict.
+    /// Both stores, if they are in conflict.
     package var sides: [ConflictSide] = []
 
     package init(_ kind: Kind, code: String, _ message: String, remedy: String) {
@@ -150,7 +151,7 @@ package struct RelocationFailure: Error, Sendable {
     }
 }
 
-/// One of two stores that are in conflict, described so that a person can choose.
+/// One of two stores in conflict, described so that a person can choose.
 package struct ConflictSide: Sendable {
     package enum Role: String, Sendable {
         case legacy, group
@@ -158,9 +159,9 @@ package struct ConflictSide: Sendable {
 
     package var role: Role
     package var path: FilePath
-    /// Nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     package var modified: Int64
-    /// Bytes of the database and its write-ahead log.
+    /// Size of the database and its write-ahead log, in bytes.
     package var bytes: Int64
     package var rows: [(table: String, count: Int64)]
     package var storeUUID: String?
@@ -168,24 +169,24 @@ package struct ConflictSide: Sendable {
     package var modelIdentifiers: [String]
 }
 
-/// What happens meanwhile, for a progress bar or a log.
+/// A step of a relocation, for a progress bar or a log.
 package enum RelocationEvent: Sendable {
-    /// What was decided, in a sentence, with the bytes that will be copied.
+    /// The plan in one sentence, with the number of bytes to copy.
     case plan(String, bytesToCopy: Int64)
-    /// An interrupted transfer was found, and this was done about it.
+    /// An interrupted transfer was found and handled, as this sentence says.
     case recovered(String)
     case waiting(for: [FileHolder])
     case copied(bytes: Int64, of: Int64)
-    /// From 0 to 1, and what is being done to the copy.
-    case transforming(fraction: Double, doing: String)
+    /// The progress of the transform from 0 to 1, and its current activity.
+    case transforming(fraction: Double, activity: String)
     case published
-    /// Something a person should know, though it went on.
+    /// A note for the user about something that didn't stop the relocation.
     case note(String)
 }
 
-/// The parts of this process that have a relocation's stores open let go of them for its time.
+/// Closes and reopens a relocation's stores in this process.
 package protocol StoreOpener: AnyObject, Sendable {
-    /// Closes every descriptor of the store, and doesn't open it until `reacquire`, at the earliest.
+    /// Closes every descriptor of the store. It must stay closed at least until `reacquire`.
     func relinquish(_ store: FilePath)
     func reacquire(_ store: FilePath)
 }

@@ -4,7 +4,7 @@ import ArgumentParser
 struct GroupStoreCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "groupstore",
-        abstract: "Shared SQLite and Core Data stores: relocate them into a group container, and hear of each change.",
+        abstract: "Share SQLite and Core Data stores: relocate, migrate and watch them.",
         version: "0.1.0",
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
@@ -12,9 +12,10 @@ struct GroupStoreCommand: ParsableCommand {
             HistoryCommand.self, ChangesCommand.self,
         ])
 
-    /// An empty path would stand for the working directory: mostly it is a variable of a script that isn't set.
+    /// Rejects empty arguments: an empty path would mean the working directory, and is usually an unset variable in a
+    /// script.
     static func main() {
-        StandardDescriptors.takeMissingOnes()
+        StandardDescriptors.openMissing()
         guard !CommandLine.arguments.contains("") else { exit(withError: ValidationError("an argument is empty")) }
         main(nil)
     }

@@ -4,8 +4,8 @@ import Glibc
 struct ShellCommand: Sendable {
     let words: String
 
-    /// Runs it to its end with these variables besides the inherited ones: the exit status, 128 and the signal's number
-    /// when one ended it, or 127 when it could not be started.
+    /// Runs the command to its end with these variables in addition to the inherited ones. Returns its exit status, 128
+    /// plus the signal's number if a signal ended it, or 127 if it could not be started.
     func run(_ variables: [(String, [UInt8])]) -> Int32 {
         let names = variables.map { Array("\($0.0)=".utf8) }
         let inherited = Self.inherited.filter { entry in !names.contains { entry.starts(with: $0) } }

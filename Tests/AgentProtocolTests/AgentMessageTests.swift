@@ -9,10 +9,10 @@ import Testing
         try AgentMessage(parsing: WireLine.bytes(message.json).dropLast())
     }
 
-    @Test func everyMessageComesBackAsItWas() throws {
+    @Test func roundTripsEveryMessage() throws {
         #expect(
-            try parsed(.hello(protocol: 1, agent: "0.1.0", longestLine: 32_768))
-                == .hello(protocol: 1, agent: "0.1.0", longestLine: 32_768))
+            try parsed(.hello(protocol: 1, agent: "0.1.0", maxLineLength: 32_768))
+                == .hello(protocol: 1, agent: "0.1.0", maxLineLength: 32_768))
         for id in [nil, JSONValue.integer(3), "x"] {
             #expect(try parsed(.failure(id: id, error)) == .failure(id: id, error))
             guard case .reply(let found, let object) = try parsed(.reply(id: id, ["token": "e-1"])) else {
@@ -29,8 +29,8 @@ import Testing
         #expect(object.string("token") == "e-2")
     }
 
-    /// A relocation's last line is its answer too.
-    @Test func anAnswerWithATypeIsAnAnswer() throws {
+    /// A relocation's last line is also its reply.
+    @Test func parsesAReplyWithATypeAsAReply() throws {
         guard case .reply(5, let object) = try parsed(.reply(id: 5, ["type": "summary", "outcome": "busy"])) else {
             Issue.record("no reply")
             return
@@ -39,11 +39,11 @@ import Testing
     }
 
     @Test(arguments: ["", "7", "{}", "nothing", #"{"id":1}"#])
-    func whatIsNoMessageIsRefused(_ line: String) {
+    func rejectsAnInvalidMessage(_ line: String) {
         #expect(throws: WireError.self) { try AgentMessage(parsing: Array(line.utf8)) }
     }
 
-    @Test func eventsCarryStoreAndToken() throws {
+    @Test func encodesStoreAndTokenInEvents() throws {
         let store = try #require(StoreAddress(bytes: Array("g/Notes.sqlite".utf8)))
         #expect(
             StoreEvent.change(.unknown).json(store: store, token: "e-1").text
@@ -60,11 +60,11 @@ import Testing
                 + #""token":"e-4"}"#)
     }
 
-    @Test func aLineIsNeverTooLong() throws {
+    @Test func shortensALongLine() throws {
         let store = try #require(StoreAddress(group: "g", name: [UInt8](repeating: 1, count: 255)))
         let long = [UInt8(ascii: "/")] + [UInt8](repeating: 1, count: 4000)
         let line = WireLine.bytes(StoreEvent.relocated(from: long, to: long).json(store: store, token: "e-1"))
-        #expect(line.count <= WireLine.longest)
+        #expect(line.count <= WireLine.maxLength)
         guard case .event("relocated", let object) = try AgentMessage(parsing: line.dropLast()) else {
             Issue.record("no event")
             return
@@ -74,7 +74,7 @@ import Testing
         #expect(object.string("token") == "e-1")
     }
 
-    @Test func aTokenIsReadBack() {
+    @Test func roundTripsAToken() {
         let token = FeedToken(epoch: "0a-b", number: .max)
         #expect(FeedToken(token.description) == token)
         #expect(FeedToken("") == nil)

@@ -15,7 +15,7 @@ import Testing
         }
     }
 
-    @Test func everyRequestComesBackAsItWas() throws {
+    @Test func roundTripsEveryRequest() throws {
         var relocate = RelocateOperation(source: Array("/old/A b".utf8), group: [0x2F, 0xFE])
         let plain = relocate
         relocate.sourceIdentity = .init(device: .max, inode: 7)
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test func unknownMembersAreIgnored() throws {
+    @Test func ignoresUnknownMembers() throws {
         let line = Array(#"{"op":"status","later":{"a":[1,2]},"id":9}"#.utf8)
         #expect(try AgentRequest(parsing: line) == AgentRequest(id: 9, .status(group: nil)))
     }
@@ -61,7 +61,7 @@ import Testing
         (#"{"op":"subscribe","store":"g/a","detail":false,"tables":["a"]}"#, "bad_request"),
         (#"{"op":"subscribe","store_b64":"%%"}"#, "bad_request"),
         (#"{"op":"status","id":[1]}"#, "bad_request"), (#"{"op":"status","id":true}"#, "bad_request"),
-        // The nearest number is not the one that was sent.
+        // A double's nearest number isn't the one that was sent.
         (#"{"op":"status","id":12345678901234567890123}"#, "bad_request"),
         (#"{"op":"status","id":-1e300}"#, "bad_request"),
         (#"{"op":"relocate","source":"rel","group":"/g"}"#, "bad_request"),
@@ -70,25 +70,25 @@ import Testing
         (#"{"op":"relocate","source":"/s","group":"/g","deadline":-1}"#, "bad_request"),
         (#"{"op":"relocate","source":"/s","group":"/g","source_file":{"dev":1}}"#, "bad_request"),
     ])
-    func whatIsNoRequestIsRefusedWithAWord(_ line: String, _ code: String) {
+    func refusesAnInvalidRequestWithACode(_ line: String, _ code: String) {
         #expect(refusal(of: line)?.error.code == code)
     }
 
-    @Test func aRefusalKeepsTheIdentifier() {
+    @Test func keepsTheIdentifierInARefusal() {
         #expect(refusal(of: #"{"id":"q","op":"dance"}"#)?.id == "q")
         #expect(refusal(of: #"{"id":4}"#)?.id == 4)
         #expect(refusal(of: "{")?.id == nil)
     }
 
-    @Test func aWholeNumberOf64BitsIsGivenBack() throws {
+    @Test func repeatsA64BitIdentifierExactly() throws {
         for id in [Int64.max, .min, 9_007_199_254_740_993] {
             let request = try AgentRequest(parsing: Array("{\"op\":\"status\",\"id\":\(id)}".utf8))
             #expect(request.id == .integer(id))
         }
     }
 
-    /// A legal name of a table may have one.
-    @Test func aNameWithACommaIsOneName() throws {
+    /// A table's name may contain a comma.
+    @Test func keepsANameWithACommaWhole() throws {
         let line = Array(#"{"op":"changes","store":"g/a","tables":["weird, name","b"]}"#.utf8)
         guard case .history(.changes(_, _, _, let filter)) = try AgentRequest(parsing: line).operation else {
             throw RefusedLine(id: nil, error: WireError(code: "test", "another operation"))
@@ -104,9 +104,9 @@ import Testing
         #"{"op":"ack","store":"g/a","subscriber":"m\u0000e","token":"h1.1"}"#,
         #"{"op":"subscribe","store":"g/a","entities":[""]}"#,
     ])
-    func whatIsNoWordIsRefused(_ line: String) { #expect(refusal(of: line)?.error.code == "bad_request") }
+    func refusesEmptyAndMalformedNames(_ line: String) { #expect(refusal(of: line)?.error.code == "bad_request") }
 
-    @Test func deepNestingIsRefusedNotFollowed() {
+    @Test func refusesDeepNesting() {
         let nested = String(repeating: "[", count: 16_000) + String(repeating: "]", count: 16_000)
         #expect(refusal(of: #"{"op":"status","x":"# + nested + "}")?.error.code == "bad_json")
     }

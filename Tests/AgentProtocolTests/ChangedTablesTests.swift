@@ -7,7 +7,7 @@ import Testing
         return WireLine.bytes(StoreEvent.change(tables).json(store: store, token: "e-1"))
     }
 
-    @Test func aChangeNamesItsTables() throws {
+    @Test func namesTheTablesOfAChange() throws {
         #expect(
             String(decoding: try line(ChangedTables(["b", "a"], isComplete: true)), as: UTF8.self)
                 == #"{"type":"change","store":"g/Notes.sqlite","tables":["a","b"],"complete":true,"token":"e-1"}"#
@@ -18,20 +18,20 @@ import Testing
         #expect(ChangedTables([], isComplete: false) == .unknown)
     }
 
-    /// A line never loses its tables and says all the same that they are all.
-    @Test(arguments: ["t", "\u{1}", "\"", "é"]) func tablesThatFillALineAreNotNamed(_ letter: String) throws {
+    /// A line never drops its tables and still claims to be complete.
+    @Test(arguments: ["t", "\u{1}", "\"", "é"]) func omitsTablesThatWouldFillALine(_ letter: String) throws {
         for count in [10, 100, 1000, 10_000] {
             let names = (0..<count).map { "\($0)" + String(repeating: letter, count: 20) }
             let tables = ChangedTables(Set(names), isComplete: true)
             let line = try line(tables)
-            #expect(line.count <= WireLine.longest)
+            #expect(line.count <= WireLine.maxLength)
             #expect(!String(decoding: line, as: UTF8.self).contains("truncated"))
             #expect(tables.isComplete == (tables.names?.count == count))
         }
         #expect(ChangedTables(Set((0..<10_000).map { "\($0)" }), isComplete: true) == .unknown)
     }
 
-    @Test func aUnionIsCompleteWhenBothAre() {
+    @Test func makesAUnionCompleteIfBothAre() {
         let a = ChangedTables(["a"], isComplete: true)
         let b = ChangedTables(["b"], isComplete: true)
         #expect(a.union(b) == ChangedTables(["a", "b"], isComplete: true))
@@ -39,7 +39,7 @@ import Testing
         #expect(ChangedTables.unknown.union(.unknown) == .unknown)
     }
 
-    @Test func aFilterAdmitsWhatMayBeMeant() {
+    @Test func admitsChangesThatMayAffectAFilteredTable() {
         let filter = TableFilter(["ZNote", "Größe"])
         #expect(filter.admits(ChangedTables(["other", "znOTE"], isComplete: true)))
         #expect(filter.admits(ChangedTables(["Größe"], isComplete: true)))
@@ -49,7 +49,7 @@ import Testing
         #expect(filter.admits(.unknown))
     }
 
-    @Test func aRequestCarriesItsFilter() throws {
+    @Test func encodesTheFilterInARequest() throws {
         let line = #"{"id":1,"op":"subscribe","store":"g/a","tables":["ZNOTE","ZTAG"]}"#
         let request = try AgentRequest(parsing: Array(line.utf8))
         #expect(request.json.text == line)

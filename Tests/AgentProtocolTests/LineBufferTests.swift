@@ -8,7 +8,7 @@ import Testing
         return found
     }
 
-    @Test func aLineComesWhenItsEndDoes() throws {
+    @Test func returnsALineOnceItsNewlineArrives() throws {
         var buffer = LineBuffer()
         for byte in "half".utf8 {
             buffer.append([byte])
@@ -22,9 +22,9 @@ import Testing
         #expect(buffer.isEmpty)
     }
 
-    /// However the stream is cut, the lines are the same.
+    /// The lines are the same however the stream is split.
     @Test(arguments: 1...12)
-    func anyCutGivesTheSameLines(_ size: Int) throws {
+    func returnsTheSameLinesForAnySplit(_ size: Int) throws {
         let text = Array("{\"a\":1}\n\n{\"b\":\"ü\"}\n{}\n".utf8)
         var buffer = LineBuffer()
         var found: [String] = []
@@ -35,7 +35,7 @@ import Testing
         #expect(found == ["{\"a\":1}", "", "{\"b\":\"ü\"}", "{}"])
     }
 
-    @Test func theLimitCountsTheNewline() throws {
+    @Test func countsTheNewlineInTheLimit() throws {
         var buffer = LineBuffer(limit: 8)
         buffer.append("1234567\n".utf8)
         #expect(try lines(&buffer) == ["1234567"])
@@ -43,7 +43,7 @@ import Testing
         #expect(throws: LineBuffer.LineTooLong.self) { try buffer.next() }
     }
 
-    @Test func aLineWithoutEndIsNotKeptForEver() throws {
+    @Test func rejectsALineWithoutAnEnd() throws {
         var buffer = LineBuffer(limit: 8)
         buffer.append("1234567".utf8)
         #expect(try buffer.next() == nil)

@@ -8,19 +8,19 @@ import Testing
         (1_795_311_351.9996, "2026-11-22T01:35:52.000Z"), (-0.25, "1969-12-31T23:59:59.750Z"),
         (-12_212_553_600, "1583-01-01T00:00:00.000Z"), (253_402_300_799.5, "9999-12-31T23:59:59.500Z"),
     ])
-    func isISO8601WithMilliseconds(_ seconds: Double, _ text: String) throws {
+    func formatsISO8601WithMilliseconds(_ seconds: Double, _ text: String) throws {
         #expect(WireTime.text(seconds) == text)
         #expect(abs(try #require(WireTime.seconds(text)) - seconds) < 0.001)
     }
 
-    /// A store may hold anything where a time should be.
+    /// A store may contain any value where a time should be.
     @Test(arguments: [Double.nan, .infinity, -.infinity, 1e300, -1e300, -62_135_596_800, 253_402_300_800])
-    func whatIsNoTimeIsNull(_ seconds: Double) { #expect(JSONValue.time(seconds) == .null) }
+    func encodesAnInvalidTimeAsNull(_ seconds: Double) { #expect(JSONValue.time(seconds) == .null) }
 
     @Test(arguments: ["", "Z", "2026-11-22", "2026-11-22T01:35:51", "2026-11-22T01:35:51.Z", "2026-11-22T01:35:51.-1Z"])
-    func whatIsNoTextOfOne(_ text: String) { #expect(WireTime.seconds(text) == nil) }
+    func rejectsInvalidText(_ text: String) { #expect(WireTime.seconds(text) == nil) }
 
-    @Test func aTimeWithoutAFractionIsOne() {
+    @Test func parsesATimeWithoutAFraction() {
         #expect(WireTime.seconds("1970-01-01T00:00:07Z") == 7)
     }
 }

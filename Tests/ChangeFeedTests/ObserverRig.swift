@@ -6,7 +6,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// An observer that hears the kernel's events, and programs that write its store.
+/// An observer that receives the kernel's events, and programs that write its store.
 final class ObserverRig {
     let directory: TemporaryDirectory
     let store: FilePath
@@ -14,11 +14,11 @@ final class ObserverRig {
     private let source: InotifySource
     private let observer: StoreObserver
     private let name: StoreName
-    /// Notices that were taken in early.
-    private var unnoted: [Notice] = []
-    /// The tables of all changes that were found.
+    /// Notices that were read early.
+    private var unrecorded: [Notice] = []
+    /// The tables of all changes found.
     private(set) var tables: [TableChanges] = []
-    // The last property: it is given back when the source is gone.
+    // Must be the last property, so that it is released after the source.
     private let turn: Turn
 
     init(_ file: FilePath.Component = "Notes.sqlite", prepare: (FilePath) throws -> Void = { _ in }) throws {
@@ -34,18 +34,18 @@ final class ObserverRig {
         observer = StoreObserver(directory: directory.path, name: name)
         observer.attach()
         _ = try source.next(timeout: .zero)
-        observer.unnotedEvents = { [unowned self] in readAhead() }
+        observer.unrecordedEvents = { [unowned self] in drainEvents() }
     }
 
-    /// From now on the changes say which tables.
+    /// Makes all further changes report their tables.
     func findTables() throws {
         observer.wantsTables = true
         _ = try findings()
-        survey()
+        runScans()
         tables = []
     }
 
-    /// What the changes say that come of `work`.
+    /// Returns the tables of the changes that `work` causes.
     func tables(after work: () throws -> Void) throws -> TableChanges {
         tables = []
         try work()
@@ -55,79 +55,79 @@ final class ObserverRig {
         return all
     }
 
-    private func readAhead() -> SideFileEventCounts? {
-        while let more = try? source.next(timeout: .zero), !more.isEmpty { unnoted += more }
+    private func drainEvents() -> SideFileEventCounts? {
+        while let more = try? source.next(timeout: .zero), !more.isEmpty { unrecorded += more }
         var found = SideFileEventCounts()
-        for case .event(let event) in unnoted {
+        for case .event(let event) in unrecorded {
             guard let part = name.part(named: event.name) else { continue }
-            found.note(part, created: event.kinds.contains(.created), modified: event.kinds.contains(.modified))
+            found.record(part, created: event.kinds.contains(.created), modified: event.kinds.contains(.modified))
         }
         return found
     }
 
-    private func survey() {
+    private func runScans() {
         let deadline = Deadline(after: .seconds(5))
         while true {
-            if let survey = observer.survey() {
-                survey.run()
-                observer.adopt(survey)
+            if let scan = observer.beginScan() {
+                scan.run()
+                observer.adopt(scan)
             } else {
-                // One that took long on a busy machine puts the next one off.
-                guard let due = observer.surveyDue, !deadline.hasPassed else { return }
+                // A scan that took long on a busy machine postpones the next one.
+                guard let due = observer.scanDue, !deadline.hasPassed else { return }
                 pause(ContinuousClock.now.duration(to: due))
             }
         }
     }
 
-    /// All that the observer finds until it has taken in every event there is and expects nothing more, or has come to
-    /// look at its slowest for a transaction that is left open. Or until it has looked that often.
-    func findings(looks: Int = .max, longestWait: Duration = .milliseconds(600)) throws -> [Observation.Finding] {
+    /// Returns the observer's findings until it has handled every event and expects no more, has reached its slowest
+    /// polling rate for an open transaction, or has polled that often.
+    func findings(polls: Int = .max, longestWait: Duration = .milliseconds(600)) throws -> [Observation.Finding] {
         var found: [Observation.Finding] = []
         var wait = Duration.zero
-        // An open transaction is looked for without end; a lock that stays is taken for exclusive mode after 0.5 s.
+        // An open transaction is polled without end. A lock that stays counts as exclusive mode after 0.5 s.
         var waited = Duration.zero
-        var allLooks = 0
+        var pollCount = 0
         while true {
-            let early = unnoted
-            unnoted = []
+            let early = unrecorded
+            unrecorded = []
             let notices = try early + source.next(timeout: early.isEmpty ? wait : .zero)
-            for case .event(let event) in notices { note(event) }
+            for case .event(let event) in notices { record(event) }
             if wait >= .milliseconds(20) { waited += wait }
             if notices.isEmpty, wait == .zero || waited > longestWait { return found }
-            let observation = observer.look()
+            let observation = observer.poll()
             if observation.finding != .unchanged { found.append(observation.finding) }
-            allLooks += 1
-            if allLooks == looks { return found }
+            pollCount += 1
+            if pollCount == polls { return found }
             if observation.finding == .changed { tables.append(observation.tables) }
-            if observation.lookAgain == nil { survey() }
-            // An exclusive lock that stays is looked at again and again; nothing more comes of it here.
-            wait = observation.lookAgain.flatMap { $0 < .milliseconds(600) ? $0 : nil } ?? .zero
+            if observation.nextPollDelay == nil { runScans() }
+            // An exclusive lock that stays is polled forever, with no further findings here.
+            wait = observation.nextPollDelay.flatMap { $0 < .milliseconds(600) ? $0 : nil } ?? .zero
         }
     }
 
-    /// What one look finds that no event has asked for.
-    func look() -> Observation { observer.look() }
+    /// Polls once without an event.
+    func poll() -> Observation { observer.poll() }
 
-    private func note(_ event: DirectoryEvent) {
+    private func record(_ event: DirectoryEvent) {
         guard let part = name.part(named: event.name) else { return }
-        observer.note(
+        observer.recordEvent(
             part, created: !event.kinds.isDisjoint(with: [.created, .movedIn]),
             modified: event.kinds.contains(.modified), removed: !event.kinds.isDisjoint(with: [.deleted, .movedOut]),
             closed: event.kinds.contains(.closedAfterWriting))
     }
 
-    func letGo() { observer.letGo() }
+    func close() { observer.close() }
 
-    /// What happened until now is not looked at.
+    /// Attaches the observer and skips earlier events.
     func attach() throws {
         _ = try source.next(timeout: .zero)
         observer.attach()
     }
 
-    /// A `sqlite3` shell that has the store open.
+    /// Starts a `sqlite3` shell that has the store open.
     func shell(_ first: String = "") throws -> Shell { try Shell(store, first) }
 
-    /// One shell for one script, which has closed when this returns.
+    /// Runs one script in a shell, which has closed when this returns.
     func once(_ sql: String) throws { try Self.once(store, sql) }
 
     static func once(_ store: FilePath, _ sql: String) throws {
@@ -136,11 +136,11 @@ final class ObserverRig {
     }
 }
 
-/// A `sqlite3` shell that runs one script after another on one connection.
+/// A `sqlite3` shell that runs several scripts on one connection.
 final class Shell {
     private let process: RunningProcess
 
-    /// `first` comes before anything is read.
+    /// Starts a shell that runs `first` before it reads anything.
     init(_ store: FilePath, _ first: String = "") throws {
         process = try RunningProcess("sqlite3", ["-batch", "-init", "/dev/null", Word(store)])
         try execute("\(first); PRAGMA busy_timeout = 10000; SELECT count(*) FROM sqlite_schema")
@@ -156,6 +156,6 @@ final class Shell {
         try process.wait()
     }
 
-    /// As a crash does: nothing is rolled back, checkpointed or removed.
+    /// Kills the shell like a crash: nothing is rolled back, checkpointed or removed.
     func kill() throws { try process.killAtOnce() }
 }

@@ -3,23 +3,23 @@ import Testing
 @testable import ChangeFeed
 
 @Suite struct PollDelayTests {
-    @Test func waitsGrowWithTheTime() {
+    @Test func delaysGrowWithTheTime() {
         var delay = PollDelay()
         var all = Duration.zero
-        var looks = 0
+        var polls = 0
         while all < .seconds(3600) {
             all += delay.next()
-            looks += 1
+            polls += 1
         }
-        #expect(looks < 300)
+        #expect(polls < 300)
         #expect(delay.next() == .seconds(15))
     }
 
-    /// What was committed just now is found soon, however long the transaction was open before.
-    @Test func anEventMakesThemShortAgain() {
+    /// A new commit is found soon, however long its transaction was open.
+    @Test func anEventShortensTheDelay() {
         var delay = PollDelay()
         for _ in 1...60 { _ = delay.next() }
-        delay.sawEvent()
+        delay.recordEvent()
         #expect(delay.next() == .milliseconds(1))
         var all = Duration.milliseconds(1)
         while all < .seconds(3) {
@@ -29,16 +29,16 @@ import Testing
         }
     }
 
-    /// A program that writes all the time and keeps everybody out does so for long, too.
+    /// A program that writes continuously under an exclusive lock still uses up the patience.
     @Test func anEventDoesNotExtendPatience() {
         var delay = PollDelay()
-        var looks = 0
+        var polls = 0
         while delay.nextWithin(.milliseconds(500)) != nil {
-            delay.sawEvent()
-            looks += 1
-            guard looks < 1000 else { break }
+            delay.recordEvent()
+            polls += 1
+            guard polls < 1000 else { break }
         }
-        #expect(looks < 1000)
+        #expect(polls < 1000)
         #expect(!delay.isFresh)
     }
 }

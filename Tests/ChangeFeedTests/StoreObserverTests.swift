@@ -25,7 +25,7 @@ import Testing
         return shell
     }
 
-    @Test(arguments: modes) func eachCommitIsFound(_ mode: String) throws {
+    @Test(arguments: modes) func findsEachCommit(_ mode: String) throws {
         let rig = try rig(mode)
         let shell = try open(rig, mode)
         _ = try rig.findings()
@@ -37,7 +37,7 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    @Test(arguments: modes) func aProgramThatComesAndGoesIsFoundOnce(_ mode: String) throws {
+    @Test(arguments: modes) func findsAShortLivedProgramOnce(_ mode: String) throws {
         let rig = try rig(mode)
         for number in 1...20 {
             try rig.once("PRAGMA journal_mode = \(mode); INSERT INTO note (text) VALUES ('\(number)')")
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test(arguments: modes) func aReaderIsNoChange(_ mode: String) throws {
+    @Test(arguments: modes) func ignoresAReader(_ mode: String) throws {
         let rig = try rig(mode)
         try rig.once("INSERT INTO note (text) VALUES ('x')")
         _ = try rig.findings()
@@ -61,14 +61,14 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    @Test(arguments: modes) func aRollbackIsNoChange(_ mode: String) throws {
+    @Test(arguments: modes) func ignoresARollback(_ mode: String) throws {
         let rig = try rig(mode)
         let shell = try open(rig, mode)
         try shell.execute("INSERT INTO note (text) VALUES ('x')")
         _ = try rig.findings()
         try shell.execute("BEGIN; DELETE FROM note; ROLLBACK")
         #expect(try rig.findings() == [])
-        // One that has left pages in the log, or in the database, before it is undone.
+        // A transaction that has spilled pages to the WAL or the database before its rollback.
         try shell.execute(Self.spill)
         #expect(try rig.findings() == [])
         try shell.execute("ROLLBACK")
@@ -79,7 +79,7 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    @Test(arguments: ["PASSIVE", "FULL", "RESTART", "TRUNCATE"]) func aCheckpointIsNoChange(_ kind: String) throws {
+    @Test(arguments: ["PASSIVE", "FULL", "RESTART", "TRUNCATE"]) func ignoresACheckpoint(_ kind: String) throws {
         let rig = try rig("WAL")
         let shell = try rig.shell()
         for _ in 1...5 {
@@ -94,7 +94,7 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    @Test func aCrashedProgramsCommitsAreFoundAndItsRestIsNone() throws {
+    @Test func findsOnlyTheCommitsOfACrashedProgram() throws {
         for mode in ["WAL", "DELETE"] {
             let rig = try rig(mode)
             let shell = try open(rig, mode)
@@ -103,7 +103,7 @@ import Testing
             try shell.execute(Self.spill)
             try shell.kill()
             #expect(try rig.findings() == [])
-            // The next program recovers the log, or rolls the journal back.
+            // The next program recovers the WAL, or rolls the journal back.
             let next = try rig.shell()
             #expect(try rig.findings() == [], "recovery in \(mode)")
             try next.execute("INSERT INTO note (text) VALUES ('new')")
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test func aLogThatWasThereBeforeIsKnown() throws {
+    @Test func includesAnExistingWALInTheBaseline() throws {
         let rig = try ObserverRig { store in
             try ObserverRig.once(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
             let shell = try Shell(store)
@@ -128,7 +128,7 @@ import Testing
         try shell.close()
     }
 
-    @Test func aVacuumWithAnotherPageSizeIsAChange() throws {
+    @Test func findsAVacuumWithAnotherPageSize() throws {
         let rig = try rig("DELETE")
         try rig.once("INSERT INTO note (text) VALUES ('x'); PRAGMA page_size = 8192; VACUUM")
         #expect(try rig.findings().contains(.changed))
@@ -136,7 +136,7 @@ import Testing
         #expect(try rig.findings() == [.changed])
     }
 
-    @Test func switchingTheJournalModeLosesNoCommit() throws {
+    @Test func findsCommitsAcrossJournalModeSwitches() throws {
         let rig = try rig("DELETE")
         let shell = try rig.shell()
         for mode in ["WAL", "DELETE", "WAL", "TRUNCATE", "WAL"] {
@@ -148,13 +148,13 @@ import Testing
         try shell.close()
     }
 
-    @Test func commitsBeforeASwitchAreNotLostWithIt() throws {
+    @Test func findsACommitBeforeAModeSwitch() throws {
         let rig = try rig("WAL")
         try rig.once("INSERT INTO note (text) VALUES ('x'); PRAGMA journal_mode = DELETE")
         #expect(try rig.findings().contains(.changed))
     }
 
-    @Test func aReplacedStoreIsADiscontinuity() throws {
+    @Test func reportsAReplacedStoreAsDiscontinued() throws {
         let rig = try rig("DELETE")
         let other = FilePath(rig.store.string + ".other")
         try ObserverRig.once(other, "CREATE TABLE other (id INTEGER PRIMARY KEY)")
@@ -165,7 +165,7 @@ import Testing
         #expect(try rig.findings() == [.changed])
     }
 
-    @Test func aStoreThatGoesAndComesIsToldBothTimes() throws {
+    @Test func reportsAStoreThatVanishesAndReappears() throws {
         let rig = try rig("DELETE")
         try FileSystemCommand.remove(rig.store)
         #expect(try rig.findings() == [.discontinued(.vanished)])
@@ -175,7 +175,7 @@ import Testing
         #expect(try rig.findings() == [.changed])
     }
 
-    @Test func aProgramInExclusiveModeIsToldAsUnreadable() throws {
+    @Test func reportsExclusiveModeAsUnreadable() throws {
         let rig = try rig("WAL")
         let shell = try rig.shell("PRAGMA locking_mode = EXCLUSIVE")
         try shell.execute("INSERT INTO note (text) VALUES ('x')")
@@ -188,9 +188,9 @@ import Testing
         #expect(try rig.findings() == [.changed])
     }
 
-    /// The change counter counts the first commit of such a program only.
+    /// The change counter counts only the first commit of such a program.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"])
-    func noCommitInExclusiveModeIsSilent(_ mode: String) throws {
+    func findsCommitsInExclusiveMode(_ mode: String) throws {
         let rig = try rig(mode)
         let shell = try rig.shell("PRAGMA journal_mode = \(mode); PRAGMA locking_mode = EXCLUSIVE")
         try shell.execute("INSERT INTO note (text) VALUES ('x')")
@@ -207,26 +207,26 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    /// Looked at between two of its commits, and closed before it could be known that it keeps its lock.
+    /// Polled between two of its commits, and closed before its lock counts as exclusive mode.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
-    func aShortProgramInExclusiveModeIsNotSilent(_ mode: String) throws {
+    func findsCommitsOfAShortExclusiveProgram(_ mode: String) throws {
         let rig = try rig(mode)
         let shell = try rig.shell("PRAGMA journal_mode = \(mode); PRAGMA locking_mode = EXCLUSIVE")
         try shell.execute("INSERT INTO note (text) VALUES ('x')")
-        #expect(try rig.findings(looks: 1) == [.changed])
+        #expect(try rig.findings(polls: 1) == [.changed])
         try shell.execute("INSERT INTO note (text) VALUES ('y')")
         try shell.close()
         #expect(try rig.findings() == [.changed])
     }
 
-    /// With its index in memory that others see, it takes no lock of the log, and commits after the last event.
-    @Test func noCommitIsSilentWhereALogsProgramBecomesExclusive() throws {
+    /// With its index in shared memory, it takes no WAL lock and commits after the last event.
+    @Test func findsCommitsOfAProgramThatBecomesExclusive() throws {
         let rig = try rig("WAL")
         let shell = try rig.shell()
         try shell.execute("INSERT INTO note (text) VALUES ('w'); PRAGMA locking_mode = EXCLUSIVE")
         #expect(try rig.findings() == [.changed])
         try shell.execute("INSERT INTO note (text) VALUES ('x')")
-        // It may have been committed right before the last program's checkpoint, which is given two seconds.
+        // The commit may directly precede the last program's checkpoint, which gets two seconds.
         #expect(try rig.findings(longestWait: .seconds(3)).last == .discontinued(.unreadable))
         try shell.execute("INSERT INTO note (text) VALUES ('y')")
         #expect(try rig.findings() == [])
@@ -236,8 +236,8 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    /// In WAL mode the change counter doesn't tell one copy from another.
-    @Test func aStoreThatIsWrittenOverIsFound() throws {
+    /// In WAL mode the change counter doesn't distinguish two copies.
+    @Test func findsACopyOverAStore() throws {
         let rig = try rig("WAL")
         try rig.once("INSERT INTO note (text) VALUES ('x')")
         #expect(try rig.findings() == [.changed])
@@ -259,8 +259,8 @@ import Testing
         #expect(try rig.findings() == [.changed])
     }
 
-    /// What it was before that program had it open is no more to be compared with.
-    @Test func aStoreThatIsWrittenOverBehindAReaderIsFound() throws {
+    /// The state before that program opened the store is no longer comparable.
+    @Test func findsACopyOverAStoreAfterAReader() throws {
         let rig = try rig("WAL")
         let backup = rig.directory.path.appending("backup")
         try run("cp", [Word(rig.store), Word(backup)])
@@ -274,35 +274,35 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    /// Without a journal or a lock: what is found first may be a part.
-    @Test func aCopyThatGoesOnIsToldAgain() throws {
+    /// Without a journal or a lock, the first finding may come from an incomplete copy.
+    @Test func reportsAContinuedCopyAgain() throws {
         let rig = try rig("DELETE")
         let backup = rig.directory.path.appending("backup")
         try run("cp", [Word(rig.store), Word(backup)])
         for _ in 1...3 { try rig.once("INSERT INTO note (text) VALUES (randomblob(100000))") }
         #expect(try rig.findings() == [.changed])
         try run("dd", ["if=" + Word(backup), "of=" + Word(rig.store), "bs=512", "count=1", "conv=notrunc"])
-        #expect(try rig.findings(looks: 1) == [.changed])
+        #expect(try rig.findings(polls: 1) == [.changed])
         try run("cp", [Word(backup), Word(rig.store)])
         #expect(try rig.findings() == [.changed])
         #expect(try rig.findings() == [])
     }
 
-    /// No write and no close: no event tells of it.
-    @Test func exclusiveModeThatIsGivenUpIsFound() throws {
+    /// Without a write or a close, no event reports it.
+    @Test func findsTheEndOfExclusiveMode() throws {
         let rig = try rig("DELETE")
         let shell = try rig.shell()
         try shell.execute("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')")
         #expect(try rig.findings().last == .discontinued(.unreadable))
-        let locked = rig.look()
-        #expect(locked.finding == .unchanged && locked.lookAgain != nil)
+        let locked = rig.poll()
+        #expect(locked.finding == .unchanged && locked.nextPollDelay != nil)
         try shell.execute("PRAGMA locking_mode = NORMAL; SELECT count(*) FROM note")
-        #expect(rig.look().finding == .changed)
+        #expect(rig.poll().finding == .changed)
         #expect(try rig.findings() == [])
         try shell.close()
     }
 
-    /// A lock's release raises no event, so it is looked for; but not fifty times a second for as long as somebody holds it.
+    /// A lock's release raises no event, so it is polled for, but not fifty times a second as long as the lock is held.
     @Test(arguments: [
         ("WAL", "BEGIN IMMEDIATE; INSERT INTO note (text) VALUES ('x')"),
         ("WAL", "PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')"),
@@ -311,29 +311,29 @@ import Testing
         ("DELETE", "PRAGMA locking_mode = EXCLUSIVE; INSERT INTO note (text) VALUES ('x')"),
         ("DELETE", "PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE; INSERT INTO note (text) VALUES ('x')"),
     ])
-    func aLockThatIsHeldForLongIsLookedAtSeldom(_ mode: String, _ sql: String) throws {
+    func pollsALongHeldLockRarely(_ mode: String, _ sql: String) throws {
         let rig = try rig(mode)
         let shell = try rig.shell()
         try shell.execute(sql)
         _ = try rig.findings(longestWait: .zero)
-        // The looks of five minutes, without the waiting.
+        // Adds up the polls of five minutes without waiting.
         var time = Duration.zero
-        var looks = 0
-        while time < .seconds(300), let again = rig.look().lookAgain {
+        var polls = 0
+        while time < .seconds(300), let again = rig.poll().nextPollDelay {
             time += again
-            looks += 1
+            polls += 1
         }
-        #expect(looks < 80)
-        // What it commits, or its close, is an event, and is found soon.
+        #expect(polls < 80)
+        // Its commit or its close raises an event and is found soon.
         try shell.execute("INSERT INTO note (text) VALUES ('y')")
         if sql.contains("BEGIN") { try shell.execute("COMMIT") }
         try shell.close()
         #expect(try rig.findings(longestWait: .seconds(3)).contains(.changed))
     }
 
-    @Test func afterLettingGoWhatIsThereIsKnown() throws {
+    @Test func attachTakesANewBaseline() throws {
         let rig = try rig("WAL")
-        rig.letGo()
+        rig.close()
         try rig.once("INSERT INTO note (text) VALUES ('x')")
         try rig.attach()
         #expect(try rig.findings() == [])
@@ -341,7 +341,7 @@ import Testing
         #expect(try rig.findings() == [.changed])
     }
 
-    @Test func anyNameWillDo() throws {
+    @Test func acceptsAnyFileName() throws {
         let name = try #require(FilePath.Component(bytes: [0x61, 0x27, 0x22, 0x0A, 0x62]))
         let rig = try ObserverRig(name) { try ObserverRig.once($0, "CREATE TABLE note (id INTEGER PRIMARY KEY)") }
         try rig.once("INSERT INTO note DEFAULT VALUES")

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Which tables a change is about, case by case; `Tests/Soak` has them at random.
+/// The tables of a change, case by case. `Tests/Soak` tests them at random.
 @Suite(.serialized) struct TableTests {
     private func rig(_ schema: String, _ pragmas: String = "") throws -> ObserverRig {
         let rig = try ObserverRig { store in
@@ -23,7 +23,7 @@ import Testing
         #expect(found == complete(names), "\(sql)", sourceLocation: location)
     }
 
-    @Test(arguments: [512, 1024, 4096, 65536]) func eachTableIsChargedWithItsOwnPages(_ pageSize: Int) throws {
+    @Test(arguments: [512, 1024, 4096, 65536]) func chargesEachTableForItsPages(_ pageSize: Int) throws {
         let schema = """
             CREATE TABLE a (id INTEGER PRIMARY KEY, text); CREATE TABLE b (k PRIMARY KEY, text) WITHOUT ROWID;
             CREATE TABLE c (id INTEGER PRIMARY KEY AUTOINCREMENT, text); CREATE INDEX c_text ON c (text);
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test func growingAndShrinkingTreesKeepTheirPages() throws {
+    @Test func followsGrowingAndShrinkingTrees() throws {
         let rig = try rig(
             "CREATE TABLE a (id INTEGER PRIMARY KEY, text); CREATE TABLE b (text)", "PRAGMA page_size = 512")
         let shell = try rig.shell("PRAGMA cache_size = 10")
@@ -63,8 +63,8 @@ import Testing
         try shell.close()
     }
 
-    /// The change of one byte in the middle of a large value is the write of one overflow page.
-    @Test func anOverflowPageAloneIsEnough() throws {
+    /// Changing one byte in the middle of a large value writes one overflow page.
+    @Test func attributesASingleOverflowPage() throws {
         let rig = try rig("CREATE TABLE a (id INTEGER PRIMARY KEY, data); CREATE TABLE b (data)")
         try rig.once("INSERT INTO a (data) VALUES (zeroblob(100000)); INSERT INTO b VALUES (zeroblob(100000))")
         let shell = try rig.shell()
@@ -81,7 +81,7 @@ import Testing
         try shell.close()
     }
 
-    @Test func aSchemaThatChangesIsFollowed() throws {
+    @Test func followsSchemaChanges() throws {
         let rig = try rig("CREATE TABLE a (id INTEGER PRIMARY KEY, text)", "PRAGMA auto_vacuum = FULL")
         let shell = try rig.shell()
         try rig.findTables()
@@ -91,7 +91,7 @@ import Testing
         try expect(rig, shell, "INSERT INTO c VALUES (4)", ["c"])
         try expect(rig, shell, "ALTER TABLE a ADD COLUMN more DEFAULT 7", ["a", "sqlite_schema"])
         try expect(rig, shell, "CREATE TABLE d (text)", ["d", "sqlite_schema"])
-        // Auto-vacuum moves another table's root into the hole.
+        // Auto-vacuum moves another table's root into the gap.
         let dropped = try rig.tables { try shell.execute("DROP TABLE c") }
         #expect(dropped.isComplete && dropped.names.isSuperset(of: ["c", "sqlite_schema"]))
         try expect(rig, shell, "INSERT INTO d VALUES (5)", ["d"])
@@ -102,7 +102,7 @@ import Testing
         try shell.close()
     }
 
-    @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"]) func anyNameIsTold(_ encoding: String) throws {
+    @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"]) func reportsAnyTableName(_ encoding: String) throws {
         let name = "Größe \"'] ☃" + String(repeating: "x", count: 700)
         let quoted = "\"" + name.replacing("\"", with: "\"\"") + "\""
         let rig = try rig("CREATE TABLE \(quoted) (a)", "PRAGMA encoding = '\(encoding)'; PRAGMA page_size = 512")
@@ -112,7 +112,7 @@ import Testing
         try shell.close()
     }
 
-    @Test func aVirtualTableIsNamedWithItsShadowTables() throws {
+    @Test func reportsAVirtualTableWithItsShadowTables() throws {
         let rig = try rig(
             """
             CREATE TABLE note (id INTEGER PRIMARY KEY, text); CREATE TABLE other (a);
@@ -127,14 +127,14 @@ import Testing
         #expect(docs.names.isDisjoint(with: ["note", "se'arch", "box", "other"]))
         let box = try rig.tables { try shell.execute("INSERT INTO box VALUES (1, 2, 3)") }
         #expect(box.isComplete && box.names.contains("box") && !box.names.contains("docs"))
-        // What an external content table shows is the content of that table.
+        // An external content table shows that table's content.
         try expect(rig, shell, "INSERT INTO note (text) VALUES ('x')", ["note", "se'arch"])
         try expect(rig, shell, "INSERT INTO other VALUES (1)", ["other"])
         try expect(rig, shell, "INSERT INTO docs_more VALUES (1)", ["docs_more"])
         try shell.close()
     }
 
-    @Test(arguments: ["PASSIVE", "FULL", "RESTART", "TRUNCATE"]) func aLogThatBeginsAnewIsFollowed(_ kind: String)
+    @Test(arguments: ["PASSIVE", "FULL", "RESTART", "TRUNCATE"]) func followsARestartedWAL(_ kind: String)
         throws
     {
         let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text)")
@@ -147,7 +147,7 @@ import Testing
             try expect(rig, shell, "INSERT INTO b VALUES (1)", ["b"])
             try expect(rig, shell, "INSERT INTO a VALUES (1)", ["a"])
         }
-        // Commits on both sides of the log's beginning, told as one.
+        // Commits before and after the WAL's restart are published as one change.
         let both = try rig.tables {
             try shell.execute(
                 """
@@ -159,7 +159,7 @@ import Testing
         try shell.close()
     }
 
-    @Test func aProgramThatComesAndGoesIsFollowed() throws {
+    @Test func followsShortLivedPrograms() throws {
         let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text)")
         try rig.findTables()
         var complete = 0
@@ -169,9 +169,9 @@ import Testing
             if found.isComplete { complete += 1 }
             #expect(!found.isComplete || found.names == [table], "program \(number)")
         }
-        // Nobody looked while the programs had the store open: that is told as incomplete.
+        // No poll took place while the programs had the store open, so the changes are incomplete.
         #expect(complete == 0)
-        // One that stays is read, whoever came before it.
+        // Changes of a program that keeps the store open are complete, whoever came before it.
         let shell = try rig.shell()
         _ = try rig.findings()
         try expect(rig, shell, "INSERT INTO a VALUES (1)", ["a"])
@@ -183,7 +183,7 @@ import Testing
     }
 
     /// SQLite before 3.46 leaves the frames of such a transaction without checksums.
-    @Test func aSavepointThatIsUndoneAfterASpillIsNoneOfTheCommit() throws {
+    @Test func ignoresARolledBackSavepointAfterASpill() throws {
         let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text); CREATE TABLE c (text)")
         let shell = try rig.shell("PRAGMA cache_size = 5")
         try rig.findTables()
@@ -201,8 +201,8 @@ import Testing
         try shell.close()
     }
 
-    /// Nor is such a commit taken for no commit where the log begins anew before anybody looks.
-    @Test func aCommitWithoutChecksumsIsNotForgottenWithItsLog() throws {
+    /// Such a commit is not missed if the WAL is restarted before the next poll.
+    @Test func findsACommitWithoutChecksumsAfterAWALRestart() throws {
         let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text)")
         let shell = try rig.shell("PRAGMA cache_size = 5")
         try rig.findTables()
@@ -225,7 +225,7 @@ import Testing
         try shell.close()
     }
 
-    @Test func rollbackModeSaysNothingOfTables() throws {
+    @Test func reportsNoTablesInRollbackMode() throws {
         let rig = try rig("CREATE TABLE a (text)")
         let shell = try rig.shell()
         try rig.findTables()
@@ -238,21 +238,21 @@ import Testing
         try shell.execute("INSERT INTO a VALUES (3)")
         _ = try rig.findings()
         try expect(rig, shell, "INSERT INTO a VALUES (4)", ["a"])
-        // To and fro before anybody looks.
-        let unseen = try rig.tables {
+        // Switches the mode twice before the next poll.
+        let unobserved = try rig.tables {
             try shell.execute("PRAGMA journal_mode = DELETE; INSERT INTO a VALUES (5); PRAGMA journal_mode = WAL")
         }
-        #expect(!unseen.isComplete)
+        #expect(!unobserved.isComplete)
         try shell.close()
     }
 
-    @Test func nothingIsKeptWhereNobodyWantsToKnow() throws {
+    @Test func keepsNoPageMapWithoutDemand() throws {
         let rig = try rig("CREATE TABLE a (text)")
         let shell = try rig.shell()
         #expect(try rig.tables { try shell.execute("INSERT INTO a VALUES (1)") } == .unknown)
         try rig.findTables()
         try expect(rig, shell, "INSERT INTO a VALUES (2)", ["a"])
-        rig.letGo()
+        rig.close()
         try rig.attach()
         #expect(try rig.tables { try shell.execute("INSERT INTO a VALUES (3)") } == .unknown)
         try expect(rig, shell, "INSERT INTO a VALUES (4)", ["a"])

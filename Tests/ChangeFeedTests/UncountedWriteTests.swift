@@ -6,7 +6,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Commits and copies that no counter and no index tells of, and locks that stand for none.
+/// Commits and copies that neither the counter nor an index shows, and locks without a commit.
 @Suite(.serialized) struct UncountedWriteTests {
     private func rig(_ mode: String = "DELETE") throws -> ObserverRig {
         try ObserverRig { store in
@@ -23,9 +23,9 @@ import Testing
         return DatabaseHeader(try file.read(count: DatabaseHeader.length, at: 0))?.changeCounter
     }
 
-    /// Another store with as many commits, and as many bytes.
+    /// Another store with as many commits and bytes.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"])
-    func aCopyThatCountedAsFarIsFound(_ mode: String) throws {
+    func findsACopyWithTheSameCounter(_ mode: String) throws {
         let rig = try rig()
         let other = rig.directory.path.appending("other")
         try copy(rig.store, to: other)
@@ -36,13 +36,13 @@ import Testing
         try copy(other, to: rig.store)
         #expect(try rig.findings() == [.changed])
         #expect(try rig.findings() == [])
-        // And it is followed on.
+        // Later commits are found too.
         try rig.once("PRAGMA journal_mode = \(mode); UPDATE note SET text = 'ten'")
         #expect(try rig.findings() == [.changed])
     }
 
-    /// Both were written in one tick of the clock by which the kernel dates files.
-    @Test func aCopyWithTheSameTimeIsFound() throws {
+    /// Both were written in one tick of the kernel's file clock.
+    @Test func findsACopyWithTheSameTime() throws {
         for _ in 1...20 {
             let rig = try rig()
             let other = rig.directory.path.appending("other")
@@ -57,29 +57,29 @@ import Testing
             try copy(other, to: rig.store)
             setTime()
             if try rig.findings() == [.changed] { return }
-            // On a busy machine, the first look came when the tick was long over.
+            // On a busy machine, the first poll came long after the tick.
         }
         Issue.record("a copy was not found")
     }
 
-    /// Restored and written before anybody looks: the counter is what it was.
+    /// Restored and written before the next poll, so the counter is unchanged.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"])
-    func aBackupThatWasWrittenSinceIsFound(_ mode: String) throws {
+    func findsARestoredAndModifiedBackup(_ mode: String) throws {
         let rig = try rig()
         let backup = rig.directory.path.appending("backup")
         try copy(rig.store, to: backup)
         try rig.once("PRAGMA journal_mode = \(mode); INSERT INTO note (text) VALUES ('after the backup')")
         #expect(try rig.findings() == [.changed])
-        let known = try counter(rig.store)
+        let former = try counter(rig.store)
         try copy(backup, to: rig.store)
         try rig.once("PRAGMA journal_mode = \(mode); INSERT INTO note (text) VALUES ('another one')")
-        #expect(try counter(rig.store) == known)
+        #expect(try counter(rig.store) == former)
         #expect(try rig.findings() == [.changed])
         #expect(try rig.findings() == [])
     }
 
-    /// A copy in another journal mode, which counts otherwise.
-    @Test func aCopyInAnotherModeIsFound() throws {
+    /// A copy in another journal mode, which counts differently.
+    @Test func findsACopyInAnotherMode() throws {
         let rig = try rig("WAL")
         let other = rig.directory.path.appending("other")
         try ObserverRig.once(other, "CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
@@ -91,8 +91,8 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    /// What it writes beyond is known when it lets go.
-    @Test func aProgramThatIsExclusiveFromTheStartIsNotSilent() throws {
+    /// Its further writes are found when it releases its lock.
+    @Test func findsCommitsOfAProgramThatIsExclusiveFromTheStart() throws {
         let rig = try rig()
         let shell = try rig.shell("PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE")
         try shell.execute("INSERT INTO note (text) VALUES ('counted')")
@@ -103,14 +103,14 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    /// Its index was in its own memory, and nobody has opened the store since.
-    @Test func whatAKilledProgramInExclusiveModeCommittedIsFound() throws {
+    /// Its index was in private memory, and nobody has opened the store since.
+    @Test func findsCommitsOfAKilledExclusiveProgram() throws {
         let rig = try rig("WAL")
         let shell = try rig.shell("PRAGMA locking_mode = EXCLUSIVE")
         try shell.execute("INSERT INTO note (text) VALUES ('x')")
         try shell.kill()
         #expect(try rig.findings() == [.changed])
-        // Who recovers the log brings nothing new.
+        // A program that recovers the WAL adds nothing new.
         let reader = try rig.shell()
         #expect(try rig.findings() == [])
         try reader.execute("SELECT count(*) FROM note")
@@ -121,8 +121,8 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    /// What it had not committed is none.
-    @Test func anOpenTransactionOfAKilledExclusiveProgramIsNone() throws {
+    /// An uncommitted transaction is no change.
+    @Test func ignoresAnOpenTransactionOfAKilledExclusiveProgram() throws {
         let rig = try rig("WAL")
         let shell = try rig.shell("PRAGMA locking_mode = EXCLUSIVE")
         try shell.execute("PRAGMA cache_size = 5; BEGIN")
@@ -135,8 +135,8 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    /// The index on the disk is of a program that crashed before.
-    @Test func soIsWhatItCommittedBehindAnOlderIndex() throws {
+    /// The index on disk belongs to a program that crashed earlier.
+    @Test func findsCommitsBeyondAnOlderIndex() throws {
         let rig = try rig("WAL")
         let crashed = try rig.shell()
         try crashed.execute("INSERT INTO note (text) VALUES ('x')")
@@ -149,8 +149,8 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    /// The last program to close a store keeps everybody out while it checkpoints: on a slow disk for seconds.
-    @Test func aSlowLastCheckpointIsNotUnreadable() throws {
+    /// The last program to close a store locks out everybody while it checkpoints, which takes seconds on a slow disk.
+    @Test func toleratesASlowLastCheckpoint() throws {
         let rig = try rig("WAL")
         let shell = try rig.shell()
         try shell.execute("INSERT INTO note (text) VALUES ('x')")

@@ -3,7 +3,7 @@ import Testing
 
 @testable import CoreDataStore
 
-/// The statements are those that FreeCoreData's tests expect of Apple's Core Data, where they run on macOS.
+/// The statements are those that FreeCoreData's tests expect of Apple's Core Data on macOS.
 struct FetchIndexTests {
     private static func layout(_ indexes: [FetchIndexDescription]) throws -> StoreLayout {
         var note = EntityDescription(name: "Note")
@@ -32,7 +32,7 @@ struct FetchIndexTests {
         try layout([index]).indexes.map(\.creation).filter { !$0.hasSuffix("_INDEX ON ZNOTE (ZFOLDER)") }
     }
 
-    @Test func severalAndDescending() throws {
+    @Test func indexesSeveralAndDescendingColumns() throws {
         #expect(
             try Self.statements(Self.index([("stamp", false), ("title", true)])) == [
                 "CREATE INDEX Z_Note_byIt ON ZNOTE (ZSTAMP COLLATE BINARY DESC, ZTITLE COLLATE BINARY ASC)"
@@ -43,43 +43,43 @@ struct FetchIndexTests {
             ])
     }
 
-    @Test func ofSomeObjectsOnly() throws {
+    @Test func createsPartialIndexes() throws {
         let index = Self.index([("title", true)], where: "title != nil")
         #expect(
             try Self.statements(index) == [
                 "CREATE INDEX Z_Note_title ON ZNOTE (ZTITLE COLLATE BINARY ASC)",
                 "CREATE INDEX Z_Note_byIt ON ZNOTE (ZTITLE COLLATE BINARY ASC) WHERE ZTITLE IS NOT NULL",
             ])
-        #expect(try Self.layout([index]).unmadeIndexes == [])
+        #expect(try Self.layout([index]).unsupportedIndexes == [])
         let other = Self.index([("title", true)], where: "folder == NULL")
         #expect(try Self.statements(other).last?.hasSuffix(" WHERE ZFOLDER IS NULL") == true)
     }
 
     @Test(arguments: ["title != 'x'", "title != nil AND lat > 3", "gone != nil", "nil != title", ""])
-    func ofObjectsThatItIsntKnownHowToWrite(_ predicate: String) throws {
+    func reportsUnsupportedPartialIndexes(_ predicate: String) throws {
         let index = Self.index([("title", true)], where: predicate)
         #expect(try Self.statements(index).map { $0.contains("byIt") } == [false])
-        #expect(try Self.layout([index]).unmadeIndexes.map(\.name) == ["byIt"])
+        #expect(try Self.layout([index]).unsupportedIndexes.map(\.name) == ["byIt"])
     }
 
-    /// Only an ascending one makes its attribute an indexed one.
-    @Test func descendingForItself() throws {
+    /// Only an ascending index of its own marks an attribute as indexed.
+    @Test func doesNotMarkAnAttributeForADescendingIndex() throws {
         #expect(
             try Self.statements(Self.index([("title", false)])) == [
                 "CREATE INDEX Z_Note_byIt ON ZNOTE (ZTITLE COLLATE BINARY DESC)"
             ])
     }
 
-    @Test func aReferenceHasItsIndexAlready() throws {
+    @Test func skipsAnIndexThatTheReferenceHas() throws {
         let index = Self.index([("folder", true)])
         #expect(try Self.layout([index]).indexes.map(\.name) == ["ZNOTE_ZFOLDER_INDEX"])
-        #expect(try Self.layout([index]).unmadeIndexes == [])
+        #expect(try Self.layout([index]).unsupportedIndexes == [])
     }
 
-    @Test func aSpatialOneOfSomeObjectsIsNotMade() throws {
+    @Test func reportsAPartialSpatialIndex() throws {
         let index = FetchIndexDescription(
             name: "byPlace", elements: [.init(property: "lat", kind: .rTree)], partialIndexPredicate: "lat != nil")
         #expect(try Self.layout([index]).spatialIndexes == [])
-        #expect(try Self.layout([index]).unmadeIndexes.map(\.name) == ["byPlace"])
+        #expect(try Self.layout([index]).unsupportedIndexes.map(\.name) == ["byPlace"])
     }
 }

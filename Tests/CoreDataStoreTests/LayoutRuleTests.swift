@@ -3,7 +3,7 @@ import Testing
 
 @testable import CoreDataStore
 
-/// The rules one by one; that they predict real stores is `RealStoreLayoutTests`.
+/// The layout rules one by one. `RealStoreLayoutTests` verifies that they predict real stores.
 @Suite struct LayoutRuleTests {
     private static func entity(
         _ name: String, parent: String? = nil, _ attributes: [(String, AttributeType)] = [],
@@ -26,7 +26,7 @@ import Testing
         return relationship
     }
 
-    @Test func entitiesAreNumbered() throws {
+    @Test func numbersEntities() throws {
         let model = try ManagedObjectModel(entities: [
             Self.entity("SContact"), Self.entity("ScheduledTag"), Self.entity("beta"), Self.entity("Alpha"),
             Self.entity("Z1", parent: "beta"), Self.entity("a1", parent: "beta"), Self.entity("deep", parent: "a1"),
@@ -39,7 +39,7 @@ import Testing
         #expect(numbers.hasSubentities("a1") && !numbers.hasSubentities("deep"))
     }
 
-    @Test func columnsAreNamedAndOrdered() throws {
+    @Test func namesAndOrdersColumns() throws {
         var scratch = AttributeDescription(name: "scratch", type: .date)
         scratch.isTransient = true
         var note = Self.entity(
@@ -63,8 +63,8 @@ import Testing
                 + "ZPRICE DECIMAL, ZTEXT VARCHAR, ZTEXT2 VARCHAR, ZID BLOB, ZIMAGE BLOB )")
     }
 
-    /// Two entities of one table with an attribute of the same name, and one whose own name looks like a made-up one.
-    @Test func namesThatAreTaken() throws {
+    /// Two entities of one table have an attribute of the same name. Another attribute's name looks like a numbered one.
+    @Test func numbersColumnNamesInUse() throws {
         let model = try ManagedObjectModel(entities: [
             Self.entity("Root"), Self.entity("A", parent: "Root", [("text", .string), ("ent", .string)]),
             Self.entity("B", parent: "Root", [("text", .string), ("text1", .string)]),
@@ -76,7 +76,7 @@ import Testing
         #expect(columns[4].type == "INTEGER")
     }
 
-    @Test func joinTables() throws {
+    @Test func createsJoinTables() throws {
         let model = try ManagedObjectModel(entities: [
             Self.entity(
                 "Author", [], [Self.relationship("books", to: "Book", inverse: "authors", most: 0, ordered: true)]),
@@ -91,8 +91,8 @@ import Testing
             ])
     }
 
-    /// As in Apple's Notes: entities are met by name, not by number, which follows the hierarchy.
-    @Test func joinTablesOfAHierarchy() throws {
+    /// As in Apple's Notes, entities are enumerated by name, not by number, which follows the hierarchy.
+    @Test func namesJoinTablesOfAHierarchyByEntityName() throws {
         let model = try ManagedObjectModel(entities: [
             Self.entity("Object"),
             Self.entity(
@@ -113,8 +113,8 @@ import Testing
                 == "CREATE TABLE Z_4NOTES ( Z_4FOLDERS INTEGER, Z_2NOTES INTEGER, PRIMARY KEY (Z_4FOLDERS, Z_2NOTES) )")
     }
 
-    /// One more attribute can make the other side of a relationship the first one met.
-    @Test func thePlaceOfAPropertyDependsOnAllOfThem() throws {
+    /// One more attribute can make the other side of a relationship the first in the enumeration.
+    @Test func ordersPropertiesByAllPropertiesOfTheEntity() throws {
         func table(_ attributes: [String]) throws -> String? {
             let relationships = [
                 Self.relationship("trusted", to: "A", inverse: "trustedBy", most: 0),
@@ -132,8 +132,8 @@ import Testing
         #expect(PropertyOrder.hash("abcdefgh1ijklmnopqrstuvwx") == PropertyOrder.hash("abcdefgh2ijklmnopqrstuvwx"))
     }
 
-    /// Tables are named in capitals: of columns the second gets a number, of tables there can't be two.
-    @Test func namesThatDifferInCaseOnly() throws {
+    /// Names are in capitals. The second of two columns gets a number; two tables are an error.
+    @Test func refusesTablesWhoseNamesDifferOnlyInCase() throws {
         func layout(most: Int32, _ names: [String] = ["tags", "Tags"]) throws -> StoreLayout {
             StoreLayout(
                 try ManagedObjectModel(entities: [
@@ -143,35 +143,35 @@ import Testing
                         "Tag", [], names.map { Self.relationship("notes" + $0, to: "Note", inverse: $0, most: 0) }),
                 ]))
         }
-        try layout(most: 1).check()
+        try layout(most: 1).validate()
         #expect(try layout(most: 1).table(of: "Note")?.columns.map(\.name) == ["ZTAGS", "ZTAGS1"])
-        try layout(most: 0, ["tags", "labels"]).check()
+        try layout(most: 0, ["tags", "labels"]).validate()
         let many = try layout(most: 0)
-        let fault = #expect(throws: ModelFault.self) { try many.check() }
-        #expect(fault?.entity == "Note" && fault?.message.contains("Z_1TAGS, which is that of Note.") == true)
+        let fault = #expect(throws: ModelFault.self) { try many.validate() }
+        #expect(fault?.entity == "Note" && fault?.message.contains("Z_1TAGS is also that of Note.") == true)
         let entities = StoreLayout(try ManagedObjectModel(entities: [Self.entity("Note"), Self.entity("NOTE")]))
-        #expect(throws: ModelFault.self) { try entities.check() }
+        #expect(throws: ModelFault.self) { try entities.validate() }
     }
 
-    @Test(arguments: ["A B", "a\"b", "x;--", "x.y"]) func namesThatSQLiteWouldNotTake(name: String) throws {
+    @Test(arguments: ["A B", "a\"b", "x;--", "x.y"]) func refusesNamesThatSQLiteRejects(name: String) throws {
         let entity = StoreLayout(try ManagedObjectModel(entities: [Self.entity(name)]))
-        #expect(#expect(throws: ModelFault.self) { try entity.check() }?.entity == name)
+        #expect(#expect(throws: ModelFault.self) { try entity.validate() }?.entity == name)
         let attribute = StoreLayout(try ManagedObjectModel(entities: [Self.entity("A", [(name, .string)])]))
-        #expect(#expect(throws: ModelFault.self) { try attribute.check() }?.property == name)
-        try StoreLayout(try ManagedObjectModel(entities: [Self.entity("_Größe1", [("日本$", .string)])])).check()
+        #expect(#expect(throws: ModelFault.self) { try attribute.validate() }?.property == name)
+        try StoreLayout(try ManagedObjectModel(entities: [Self.entity("_Größe1", [("日本$", .string)])])).validate()
     }
 
-    @Test func tablesThatSQLiteWouldNotMake() throws {
+    @Test func refusesTablesThatSQLiteRejects() throws {
         for name in ["_Metadata", "_primaryKey", "_ModelCache"] {
             let layout = StoreLayout(try ManagedObjectModel(entities: [Self.entity(name)]))
-            #expect(#expect(throws: ModelFault.self) { try layout.check() }?.entity == name)
+            #expect(#expect(throws: ModelFault.self) { try layout.validate() }?.entity == name)
         }
         let wide = (0..<1998).map { ("a\($0)", AttributeType.string) }
         let layout = StoreLayout(try ManagedObjectModel(entities: [Self.entity("A", wide)]))
-        #expect(#expect(throws: ModelFault.self) { try layout.check() }?.message.contains("2001 columns") == true)
+        #expect(#expect(throws: ModelFault.self) { try layout.validate() }?.message.contains("2001 columns") == true)
     }
 
-    @Test func referencesWithoutAnInverse() throws {
+    @Test func placesAToManyWithoutInverseInTheDestination() throws {
         let model = try ManagedObjectModel(entities: [
             Self.entity("A", [], [Self.relationship("parts", to: "B", inverse: nil, most: 0, ordered: true)]),
             Self.entity("B"),

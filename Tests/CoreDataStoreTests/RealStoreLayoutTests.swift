@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
 struct RealStoreLayoutTests {
-    /// What SQLite says of a store's tables.
+    /// The tables of a store.
     private struct Schema {
         var statements: [String: String] = [:]
         var columns: [String: [String: String]] = [:]
@@ -28,15 +28,15 @@ struct RealStoreLayoutTests {
             }
         }
 
-        /// Those that no model has: Core Data's own.
+        /// Returns true for Core Data's own tables, which no model has.
         static func isOwn(_ table: String) -> Bool {
             ["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING"]
                 .contains(table) || table.hasPrefix("ANSCK") || table.hasPrefix("sqlite_")
         }
     }
 
-    /// Each real store has exactly the tables, columns, types and entity numbers that its model says.
-    @Test func everyRealStoreIsLaidOutSo() throws {
+    /// Each real store has exactly the tables, columns, types and entity numbers that its model predicts.
+    @Test func predictsTheLayoutOfEveryRealStore() throws {
         var sameStatements = 0
         var tables = 0
         for path in try RealStores.all() {
@@ -48,14 +48,14 @@ struct RealStoreLayoutTests {
             #expect(found == layout.columns, "\(path)")
             for (name, statement) in layout.statements {
                 tables += 1
-                // A table that a migration altered says the same in another order.
+                // A migration may leave a table's columns in another order.
                 if schema.statements[name] == statement { sameStatements += 1 }
             }
             let numbers = layout.numbers.entities.map { entity in
                 let parent = entity.superentityName.map { layout.numbers.number(of: $0) } ?? 0
                 return [String(layout.numbers.number(of: entity.name)), entity.name, String(parent)]
             }
-            // A migration in place leaves an entity's former name where it was renamed.
+            // A migration in place keeps the former name of a renamed entity.
             #expect(schema.entities.map { [$0[0], $0[2]] } == numbers.map { [$0[0], $0[2]] }, "\(path)")
         }
         #expect(tables > 0)

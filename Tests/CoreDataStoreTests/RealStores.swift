@@ -4,7 +4,7 @@ import SQLiteFormat
 import SystemPackage
 import Testing
 
-/// Stores and models that apps have written, in `$GROUPSTORE_REAL_STORES`.
+/// The stores and models of real apps in `$GROUPSTORE_REAL_STORES`.
 enum RealStores {
     static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
 
@@ -18,11 +18,11 @@ enum RealStores {
 
     static func files(_ matches: (FilePath) throws -> Bool) rethrows -> [FilePath] {
         var found: [FilePath] = []
-        var waiting = directory.map { [$0] } ?? []
-        while let next = waiting.popLast() {
+        var stack = directory.map { [$0] } ?? []
+        while let next = stack.popLast() {
             for name in (try? Directory(next).names()) ?? [] {
                 let path = next.appending(name)
-                if FileStatus(following: path)?.kind == .directory { waiting.append(path) }
+                if FileStatus(following: path)?.kind == .directory { stack.append(path) }
                 if try matches(path) { found.append(path) }
             }
         }

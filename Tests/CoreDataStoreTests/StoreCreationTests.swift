@@ -24,8 +24,8 @@ struct StoreCreationTests {
         return location
     }
 
-    /// A model that is made in code has none, where Xcode's have an empty one.
-    @Test func aModelWithoutIdentifiers() throws {
+    /// A model built in code has no identifier; one from Xcode may have an empty one.
+    @Test func recordsTheVersionIdentifiers() throws {
         for identifiers in [[], [""], ["2", "1"]] {
             let model = try ManagedObjectModel(
                 entities: [EntityDescription(name: "Note")], versionIdentifiers: Set(identifiers))
@@ -34,7 +34,7 @@ struct StoreCreationTests {
         }
     }
 
-    @Test func aNewStoreTellsItsModel() throws {
+    @Test func recordsTheModelInANewStore() throws {
         let directory = try TemporaryDirectory()
         var note = EntityDescription(name: "Note")
         var title = AttributeDescription(name: "title", type: .string)
@@ -64,60 +64,59 @@ struct StoreCreationTests {
         #expect(try StoreReader.read(location) { $0.header?.journalMode } == .writeAhead)
     }
 
-    @Test func nothingIsOverwritten() throws {
+    @Test func refusesToOverwriteAStore() throws {
         let directory = try TemporaryDirectory()
         let model = try ManagedObjectModel(entities: [EntityDescription(name: "Note")])
         let location = try emptyStore(of: model, in: directory)
-        #expect(throws: NewStore.Taken.self) { try NewStore(at: location) }
+        #expect(throws: NewStore.AlreadyExists.self) { try NewStore(at: location) }
         #expect(try location.directory.names() == ["New.sqlite"])
     }
 
-    /// Closing a descriptor of a database drops all of the process's locks on it: none is closed once it has its name.
-    @Test func whoOpensItAtOnceKeepsTheirLocks() throws {
+    /// Closing a descriptor of a database drops all of the process's locks on it. So none is closed after the publication.
+    @Test func keepsTheLocksOfAProgramThatOpensTheStoreAtOnce() throws {
         let directory = try TemporaryDirectory()
-        let place = try Directory(directory.path)
+        let parent = try Directory(directory.path)
         let model = try ManagedObjectModel(entities: [EntityDescription(name: "Note")])
         let name = try #require(StoreName("New.sqlite"))
-        var new: NewStore? = try NewStore(at: StoreLocation(directory: place, name: name))
+        var new: NewStore? = try NewStore(at: StoreLocation(directory: parent, name: name))
         try StoreLayout(model).makeStore(at: #require(new).path)
         try new?.publish(writeAhead: false)
-        #expect(try place.names() == ["New.sqlite"])
+        #expect(try parent.names() == ["New.sqlite"])
         let writer = try StoreWriter(directory.path.appending("New.sqlite"))
         try writer.execute("BEGIN IMMEDIATE")
         new = nil
-        #expect(!OpenFileLock.isFree("New.sqlite", in: place))
+        #expect(!OpenFileLock.isFree("New.sqlite", in: parent))
         try writer.execute("ROLLBACK")
     }
 
-    /// A killed run leaves its lock behind, which nobody holds.
-    @Test func whatAKilledRunLeftIsRemoved() throws {
+    /// A killed run leaves a lock file that no process holds.
+    @Test func removesTheFilesOfAKilledRun() throws {
         let directory = try TemporaryDirectory()
-        let place = try Directory(directory.path)
+        let parent = try Directory(directory.path)
         let name = try #require(StoreName("New.sqlite"))
-        let made = try NewStore(at: StoreLocation(directory: place, name: name))
-        let remains = [".groupstore-new-1f", ".groupstore-new-1f-journal", ".groupstore-new-1f-lock"]
-        for file in remains { try DurableFile.write([], as: #require(.init(file)), in: place, mode: 0o600) }
-        _ = try NewStore(at: StoreLocation(directory: place, name: #require(StoreName("Other.sqlite"))))
-        // What is being made is left alone.
-        #expect(try Set(place.names().map(\.string)).isDisjoint(with: remains))
-        #expect(try place.status(made.staged.name.database) != nil)
+        let unfinished = try NewStore(at: StoreLocation(directory: parent, name: name))
+        let leftovers = [".groupstore-new-1f", ".groupstore-new-1f-journal", ".groupstore-new-1f-lock"]
+        for file in leftovers { try DurableFile.write([], as: #require(.init(file)), in: parent, mode: 0o600) }
+        _ = try NewStore(at: StoreLocation(directory: parent, name: #require(StoreName("Other.sqlite"))))
+        // The files of a store in creation stay.
+        #expect(try Set(parent.names().map(\.string)).isDisjoint(with: leftovers))
+        #expect(try parent.status(unfinished.staged.name.database) != nil)
     }
 
-    /// What isn't published leaves nothing.
-    @Test func anUnfinishedStoreIsGone() throws {
+    @Test func removesAnUnpublishedStore() throws {
         let directory = try TemporaryDirectory()
         let name = try #require(StoreName("New.sqlite"))
-        let place = try Directory(directory.path)
-        do { _ = try NewStore(at: StoreLocation(directory: place, name: name)) }
-        #expect(try place.names().isEmpty)
+        let parent = try Directory(directory.path)
+        do { _ = try NewStore(at: StoreLocation(directory: parent, name: name)) }
+        #expect(try parent.names().isEmpty)
     }
 }
 
 @Suite(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
 struct RealStoreCreationTests {
-    /// Of each real store's model a store is made whose tables, indexes, constraints and triggers are the same,
-    /// statement for statement; a store that Core Data migrated may have them in another order, or old ones.
-    @Test func newStoresAreLikeRealOnes() throws {
+    /// A store created from a real store's model has the same tables, indexes, constraints and triggers, statement for
+    /// statement. A store that Core Data migrated may have them in another order, or old ones.
+    @Test func createsStoresLikeRealOnes() throws {
         var count = 0
         for path in try RealStores.all() {
             let real = try RealStores.location(path)

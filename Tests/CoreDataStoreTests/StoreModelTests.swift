@@ -11,7 +11,7 @@ import Testing
 @Suite struct StoreModelTests {
     /// The model in each store's cache has the hashes, digest and checksum that Core Data wrote into its metadata.
     @Test(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
-    func everyRealStoreCarriesItsModel() throws {
+    func readsTheModelOfEveryRealStore() throws {
         let stores = try RealStores.all()
         try #require(!stores.isEmpty)
         for path in stores {
@@ -24,9 +24,9 @@ import Testing
         }
     }
 
-    /// A store whose model is among the sources has exactly that version's entities; that one is found.
+    /// A store whose model is among the sources has exactly that version's entities.
     @Test(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
-    func theVersionOfARealStoreIsFound() throws {
+    func findsTheVersionOfARealStore() throws {
         let versions = try RealStores.files { $0.extension == "xcdatamodel" }.map {
             try ModelBundle(reading: $0).current
         }
@@ -39,17 +39,18 @@ import Testing
             guard let version, let cached = store.cachedModel else { continue }
             found += 1
             #expect(version.model.entities.map(\.name) == cached.entities.map(\.name))
-            for (one, other) in zip(version.model.entities, cached.entities) {
-                #expect(one.attributes.map(\.name).sorted() == other.attributes.map(\.name), "\(path) \(one.name)")
-                #expect(one.relationships.map(\.name).sorted() == other.relationships.map(\.name))
+            for (source, cached) in zip(version.model.entities, cached.entities) {
+                #expect(
+                    source.attributes.map(\.name).sorted() == cached.attributes.map(\.name), "\(path) \(source.name)")
+                #expect(source.relationships.map(\.name).sorted() == cached.relationships.map(\.name))
             }
         }
         #expect(found > 0)
     }
 
-    /// Entities go by the model's name for their number: SampleModel_V2 still has ExpensiveSportCar in `Z_PRIMARYKEY`.
+    /// An entity has the model's name for its number. SampleModel_V2 still has ExpensiveSportCar in `Z_PRIMARYKEY`.
     @Test(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
-    func entitiesOfARealStoreHaveTheModelsNames() throws {
+    func namesEntitiesAfterTheModel() throws {
         var renamed = 0
         for path in try RealStores.all() {
             let store = try #require(try StoreModel.read(RealStores.location(path)))
@@ -71,13 +72,13 @@ import Testing
         #expect(renamed > 0)
     }
 
-    /// A store without a cache, or with one that is damaged, compressed beyond all measure, or another version's.
+    /// The cache is missing, damaged or not a model.
     @Test(arguments: [
         ("", nil), ("CREATE TABLE Z_MODELCACHE (Z_CONTENT BLOB)", nil),
         ("CREATE TABLE Z_MODELCACHE (Z_CONTENT BLOB); INSERT INTO Z_MODELCACHE VALUES (x'00112233')", "damaged"),
-        ("CREATE TABLE Z_MODELCACHE (Z_CONTENT BLOB); INSERT INTO Z_MODELCACHE VALUES (x'0300')", "no model"),
+        ("CREATE TABLE Z_MODELCACHE (Z_CONTENT BLOB); INSERT INTO Z_MODELCACHE VALUES (x'0300')", "not a model"),
     ])
-    func aStoreWithoutAUsableCache(_ sql: String, _ problem: String?) throws {
+    func rejectsAnUnusableModelCache(_ sql: String, _ problem: String?) throws {
         let directory = try TemporaryDirectory()
         let path = directory.path.appending("S.sqlite")
         let plist =

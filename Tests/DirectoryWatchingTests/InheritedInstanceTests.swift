@@ -5,16 +5,16 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A program that starts another one may leave it an inotify instance, which isn't the one that events are read from.
+/// A parent process may leave this one an inotify instance, which is not the one that events are read from.
 @Suite(.serialized) struct InheritedInstanceTests {
-    @Test func anInheritedInstanceIsNotTakenForOurs() throws {
+    @Test func ignoresAnInheritedInstance() throws {
         let turn = Turn()
         // Its source is gone when this returns.
-        try expectOursIsHeard()
+        try expectOwnEvents()
         withExtendedLifetime(turn) {}
     }
 
-    private func expectOursIsHeard() throws {
+    private func expectOwnEvents() throws {
         let inherited = Descriptor(owning: inotify_init1(Int32(bitPattern: UInt32(O_CLOEXEC))))
         let highest = Descriptor(owning: fcntl(inherited.raw, F_DUPFD_CLOEXEC, 700))
         #expect(highest.raw >= 700)

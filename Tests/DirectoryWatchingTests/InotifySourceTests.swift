@@ -32,53 +32,53 @@ import Testing
         return words.filter { kinds.contains($0.0) }.map(\.1).joined(separator: "+")
     }
 
-    /// What `next` calls `written` with, and its notices.
-    private func marked() throws -> ([Int], [Notice]) {
+    /// Returns the indexes passed to `onFastPath`, and the notices.
+    private func fastPathWrites() throws -> ([Int], [Notice]) {
         var numbers: [Int] = []
         let notices = try source.next(timeout: .zero) { numbers.append($0) }
         return (numbers, notices)
     }
 
-    @Test func theFirstWriteToAMarkedFileIsSaidAheadOfAllElse() throws {
+    @Test func reportsTheFirstFastPathWriteBeforeAllElse() throws {
         try script("mkdir a; touch a/log a/other")
         try source.watch(path("a"), for: Self.kinds)
-        source.mark("log", in: path("a"), as: 7)
+        source.setFastPath("log", in: path("a"), index: 7)
         _ = try notices()
-        // The first one tells which event that is.
+        // The first write identifies the event.
         try script("echo x >> a/log")
         #expect(try events("a") == ["modify log"])
         try script("echo x >> a/log; echo x >> a/other")
-        let (numbers, rest) = try marked()
+        let (numbers, rest) = try fastPathWrites()
         #expect(numbers == [7])
         #expect(rest == [.event(DirectoryEvent(directory: path("a"), name: "other", kinds: .modified))])
-        // Behind anything else it is an event as all are, and so it is for who doesn't ask.
+        // After any other event it is reported as an event, and so it is without `onFastPath`.
         try script("echo x >> a/other; echo x >> a/log")
-        #expect(try marked().0.isEmpty)
+        #expect(try fastPathWrites().0.isEmpty)
         try script("echo x >> a/log")
         #expect(try events("a") == ["modify log"])
-        source.mark("log", in: path("a"), as: nil)
+        source.setFastPath("log", in: path("a"), index: nil)
         try script("echo x >> a/log")
-        #expect(try marked().0.isEmpty)
+        #expect(try fastPathWrites().0.isEmpty)
     }
 
-    @Test func aMarkIsForgottenWithItsDirectory() throws {
+    @Test func forgetsFastPathsOfAReplacedDirectory() throws {
         try script("mkdir a b; touch a/log b/log")
         try source.watch(path("a"), for: Self.kinds)
-        source.mark("log", in: path("a"), as: 1)
+        source.setFastPath("log", in: path("a"), index: 1)
         _ = try notices()
         try script("echo x >> a/log")
         _ = try notices()
         try script("mv a c; mv b a; echo x >> c/log")
-        let (numbers, _) = try marked()
+        let (numbers, _) = try fastPathWrites()
         #expect(numbers.isEmpty)
         _ = try notices()
         try script("echo x >> a/log; echo x >> c/log")
         #expect(try events("a") == ["modify log"])
         try script("echo x >> a/log")
-        #expect(try marked().0 == [1])
+        #expect(try fastPathWrites().0 == [1])
     }
 
-    @Test func whatHappensInADirectoryIsToldInOrder() throws {
+    @Test func reportsEventsInOrder() throws {
         try script("mkdir a b; touch b/two")
         try source.watch(path("a"), for: Self.kinds)
         #expect(try notices() == [.directoryAppeared(path("a"))])
@@ -89,7 +89,7 @@ import Testing
             ])
     }
 
-    @Test func namesMayBeAnyBytes() throws {
+    @Test func acceptsNamesOfAnyBytes() throws {
         try script("mkdir 'odd \" name'")
         let directory = try Directory(path("odd \" name"))
         try source.watch(directory.path, for: Self.kinds)
@@ -102,7 +102,7 @@ import Testing
             ])
     }
 
-    @Test func aDirectoryThatComesLaterIsFound() throws {
+    @Test func findsADirectoryThatAppearsLater() throws {
         try source.watch(path("x/y/z"), for: Self.kinds)
         #expect(try notices() == [])
         try script("mkdir x")
@@ -113,7 +113,7 @@ import Testing
         #expect(try events("x/y/z") == ["create one"])
     }
 
-    @Test func aDirectoryThatGoesAndComesAgainIsFollowed() throws {
+    @Test func followsADirectoryThatIsRecreated() throws {
         try script("mkdir a")
         try source.watch(path("a"), for: Self.kinds)
         _ = try notices()
@@ -127,19 +127,19 @@ import Testing
         }
     }
 
-    @Test func aDirectoryThatIsReplacedIsAnotherOne() throws {
+    @Test func reportsAReplacedDirectory() throws {
         try script("mkdir a b; touch b/there")
         try source.watch(path("a"), for: Self.kinds)
         _ = try notices()
         try script("mv a old; mv b a")
-        let told = try notices()
-        #expect(told.first == .directoryVanished(path("a")))
-        #expect(told.last == .directoryAppeared(path("a")))
+        let reported = try notices()
+        #expect(reported.first == .directoryVanished(path("a")))
+        #expect(reported.last == .directoryAppeared(path("a")))
         try script("touch a/one old/two")
         #expect(try events("a") == ["create one"])
     }
 
-    @Test func aParentThatMovesTakesTheDirectoryWithIt() throws {
+    @Test func followsAMovedParent() throws {
         try script("mkdir -p p/a")
         try source.watch(path("p/a"), for: Self.kinds)
         _ = try notices()
@@ -149,21 +149,21 @@ import Testing
         #expect(try events("p/a") == ["create two"])
     }
 
-    @Test func twoNamesOfOneDirectoryBothHear() throws {
+    @Test func reportsEventsUnderBothNamesOfADirectory() throws {
         try script("mkdir a; ln -s a b")
         try source.watch(path("a"), for: [.created])
         try source.watch(path("b"), for: [.created, .deleted])
         _ = try notices()
         try script("touch a/one; rm a/one")
-        let told = try notices()
-        let heard = told.map { notice -> String in
+        let reported = try notices()
+        let received = reported.map { notice -> String in
             guard case .event(let event) = notice else { return "\(notice)" }
             return "\(event.directory.lastComponent?.string ?? "") \(Self.word(event.kinds))"
         }
-        #expect(heard.sorted() == ["a create", "b create", "b delete"])
+        #expect(received.sorted() == ["a create", "b create", "b delete"])
     }
 
-    @Test func whatIsNoLongerWatchedIsNotTold() throws {
+    @Test func reportsNothingAfterUnwatch() throws {
         try script("mkdir a")
         try source.watch(path("a"), for: Self.kinds)
         _ = try notices()
@@ -176,24 +176,26 @@ import Testing
         #expect(try events("a") == ["create two"])
     }
 
-    @Test func inARestNamedFilesAloneAreHeardWhenTheyAreWritten() throws {
+    @Test func suspendsModifyEventsExceptForNamedFiles() throws {
         try script("mkdir a; touch a/log a/store a/linked; ln a/linked elsewhere; ln -s a b")
         try source.watch(path("a"), for: Self.kinds)
-        try source.watch("linked", in: path("a"), alone: true)
+        try source.watchFile("linked", in: path("a"), enabled: true)
         _ = try notices()
         for _ in 1...3 {
-            try source.rest(hearing: [path("a"): ["store", "linked", "absent"], path("none"): ["x"]]) {
+            try source.withModifyEventsSuspended(except: [
+                path("a"): ["store", "linked", "absent"], path("none"): ["x"],
+            ]) {
                 try script(
                     "echo x >> a/log; echo x >> a/store; echo x >> elsewhere; mv a/store a/other; mv a/other a/store")
             }
-            let told = try events("a")
+            let reported = try events("a")
             #expect(
-                told == ["modify store", "modify linked", "out store", "in other", "out other", "in store"])
+                reported == ["modify store", "modify linked", "out store", "in other", "out other", "in store"])
             try script("echo x >> a/log; echo x >> elsewhere; echo x >> a/store")
             #expect(try events("a") == ["modify log", "modify linked", "modify store"])
         }
-        // A directory that went meanwhile is one that went.
-        try source.rest(hearing: [path("a"): ["store"]]) { try script("mv a c") }
+        // A directory that disappeared meanwhile is reported.
+        try source.withModifyEventsSuspended(except: [path("a"): ["store"]]) { try script("mv a c") }
         #expect(try notices().contains(.directoryVanished(path("a"))))
         try script("echo x >> c/store; mkdir a")
         #expect(try notices() == [.directoryAppeared(path("a"))])
@@ -201,13 +203,13 @@ import Testing
         #expect(try events("a") == ["create log", "modify log"])
     }
 
-    @Test func anotherThreadCanWakeIt() throws {
-        // Rung before the wait begins, and heard in it: no time-out is needed.
+    @Test func anotherThreadCanWakeTheSource() throws {
+        // `wake()` before the wait ends the wait, without a timeout.
         source.wake()
         #expect(try source.next(timeout: nil) == [.woken])
     }
 
-    /// More files than the kernel keeps events.
+    /// Creates more files than the kernel's event queue holds.
     private func overflow(of directory: String) throws -> String {
         let limit = try #require(
             Int(
@@ -216,7 +218,7 @@ import Testing
         return "seq \(limit + 100) | sed 's/.*/\(directory)\\/&/' | xargs touch"
     }
 
-    @Test func anOverflowIsToldAndWatchingGoesOn() throws {
+    @Test func reportsAnOverflowAndContinues() throws {
         try script("mkdir a")
         try source.watch(path("a"), for: Self.kinds)
         _ = try notices()
@@ -226,26 +228,26 @@ import Testing
         #expect(try events("a") == ["create after"])
     }
 
-    /// That a watch has ended may be among what was lost, and the directory made anew have its number.
-    @Test func whatWasMadeAnewInAnOverflowIsWatched() throws {
+    /// The lost events may include a watch's end, and the new directory may have its number.
+    @Test func watchesADirectoryRecreatedDuringAnOverflow() throws {
         try script("mkdir a b; touch a/log; ln a/log other")
         try source.watch(path("b"), for: Self.kinds)
         try source.watch(path("a"), for: Self.kinds)
-        try source.watch("log", in: path("a"), alone: true)
+        try source.watchFile("log", in: path("a"), enabled: true)
         _ = try notices()
         try script(overflow(of: "b") + "; rm a/log; rmdir a; mkdir a")
         #expect(try notices().contains(.overflow))
         try script("touch a/after")
         #expect(try events("a") == ["create after"])
-        // As the source is told to, file by file.
+        // Watches the file again, as the source requires.
         try script("ln other a/log")
-        try source.watch("log", in: path("a"), alone: true)
+        try source.watchFile("log", in: path("a"), enabled: true)
         _ = try notices()
         try script("echo x >> other")
         #expect(try events("a") == ["modify log"])
     }
 
-    @Test func thatADirectoryIsClosedAndOpenedIsTold() throws {
+    @Test func reportsChangedDirectoryPermissions() throws {
         try script("mkdir a b")
         try source.watch(path("a"), for: [.modified, .attributes])
         try source.watch(path("b"), for: [.modified])
@@ -253,22 +255,24 @@ import Testing
         try script("chmod 000 a b")
         #expect(try notices() == [.directoryChanged(path("a"))])
         try script("chmod 755 a b; touch a/one; chmod 600 a/one")
-        let told = try notices()
-        #expect(told.first == .directoryChanged(path("a")))
-        #expect(told.last == .event(DirectoryEvent(directory: path("a"), name: "one", kinds: .attributes)))
+        let reported = try notices()
+        #expect(reported.first == .directoryChanged(path("a")))
+        #expect(reported.last == .event(DirectoryEvent(directory: path("a"), name: "one", kinds: .attributes)))
     }
 
-    /// It can't be watched as before, which is no reason to end.
+    /// The directory can't be watched as before, which must not end the source.
     @Test(.enabled(if: geteuid() != 0, "root may read any directory"))
-    func aDirectoryThatIsClosedInARestIsSaidToBeUnwatchable() throws {
+    func reportsADirectoryClosedWhileSuspendedAsUnwatchable() throws {
         try script("mkdir a b; touch a/store")
         try source.watch(path("a"), for: Self.kinds)
         try source.watch(path("b"), for: Self.kinds)
         _ = try notices()
-        try source.rest(hearing: [path("a"): ["store"], path("b"): ["x"]]) { try script("chmod 000 a") }
-        let told = try notices()
-        guard case .unwatchable(path("a"), let error)? = told.first else {
-            Issue.record("\(told)")
+        try source.withModifyEventsSuspended(except: [path("a"): ["store"], path("b"): ["x"]]) {
+            try script("chmod 000 a")
+        }
+        let reported = try notices()
+        guard case .unwatchable(path("a"), let error)? = reported.first else {
+            Issue.record("\(reported)")
             return
         }
         #expect(error.errno == .permissionDenied)
@@ -276,7 +280,7 @@ import Testing
         #expect(try events("b") == ["create log", "modify log"])
     }
 
-    @Test func thereIsOneAtATime() throws {
+    @Test func allowsOneSourceAtATime() throws {
         #expect(throws: SystemError.self) { try InotifySource(privateDirectory: tree.privateDirectory.path) }
     }
 }

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Changes higher up the path of a watched directory, and what its parents' other work costs.
+/// Changes higher up the path of a watched directory, and the cost of unrelated work in its parents.
 @Suite(.serialized) struct PathTests {
     private let tree: WatchedTree
     private var source: InotifySource { tree.source }
@@ -16,7 +16,7 @@ import Testing
     private func script(_ commands: String) throws { try tree.script(commands) }
     private func notices() throws -> [Notice] { try tree.notices() }
 
-    /// Which of a directory's events the kernel was asked for; nil when it isn't watched.
+    /// Returns the events requested from the kernel for a directory, or nil if it isn't watched.
     private func mask(of directory: String) throws -> UInt32? {
         let inode = try Directory(path(directory)).identity.inode
         let descriptors = try Directory("/proc/self/fdinfo")
@@ -40,7 +40,7 @@ import Testing
         #expect(try notices() == [.directoryAppeared(path(directory))])
     }
 
-    private func expectIsAnother(_ directory: String) throws {
+    private func expectReplacement(_ directory: String) throws {
         #expect(try notices() == [.directoryVanished(path(directory)), .directoryAppeared(path(directory))])
         try script("touch \(directory)/after")
         let event = DirectoryEvent(directory: path(directory), name: "after", kinds: .created)
@@ -51,11 +51,11 @@ import Testing
         "mv x old; mv new x", "mv x/y old; mv new/y x/y", "mv x/y/z old; mv new/y/z x/y/z",
         "mv x old; mkdir -p x/y/z/a", "rm -r x; mv new x",
     ])
-    func anyDirectoryOnTheWayMayBeAnother(_ change: String) throws {
+    func detectsAReplacedDirectoryOnTheWay(_ change: String) throws {
         try script("mkdir -p x/y/z/a new/y/z/a")
         try watch("x/y/z/a")
         try script(change)
-        try expectIsAnother("x/y/z/a")
+        try expectReplacement("x/y/z/a")
     }
 
     @Test(arguments: [
@@ -63,19 +63,19 @@ import Testing
         "mv current old; ln -s two current", "rm current; mv two current", "mv one old; mv two one",
         "mv one/data old; mv two/data one/data",
     ])
-    func soMayALinkAndWhatItLeadsTo(_ change: String) throws {
+    func detectsAReplacedLinkOrTarget(_ change: String) throws {
         try script("mkdir -p one/data/a two/data/a; ln -s one current")
         try watch("current/data/a")
         try script(change)
-        try expectIsAnother("current/data/a")
+        try expectReplacement("current/data/a")
     }
 
-    @Test func linksToLinksAndUpwardsAreFollowed() throws {
+    @Test func followsLinksToLinksAndParents() throws {
         try script(
             "mkdir -p one/a two/a links; ln -s \(tree.root.path.string)/links/second first; ln -s ../one links/second")
         try watch("first/a")
         try script("ln -sfn ../two links/second")
-        try expectIsAnother("first/a")
+        try expectReplacement("first/a")
         try script("rm links/second")
         #expect(try notices() == [.directoryVanished(path("first/a"))])
         try script("ln -s ../one links/second")
@@ -84,7 +84,7 @@ import Testing
         #expect(try notices() == [.directoryVanished(path("first/a"))])
     }
 
-    @Test func aLinkOfProcIsFollowedAsTheKernelDoes() throws {
+    @Test func followsAProcLinkLikeTheKernel() throws {
         try script("mkdir -p x/a new/a")
         let held = try Directory(path("x"))
         let linked = FilePath("/proc/self/fd/\(held.raw)/a")
@@ -96,7 +96,7 @@ import Testing
         #expect(try notices() == [.event(DirectoryEvent(directory: linked, name: "one", kinds: .created))])
     }
 
-    @Test func aFileInADirectorysPlaceIsWaitedOut() throws {
+    @Test func waitsWhileAFileTakesTheDirectorysPlace() throws {
         try script("mkdir x; touch x/y")
         try source.watch(path("x/y/a"), for: [.created])
         #expect(try notices() == [])
@@ -108,20 +108,20 @@ import Testing
         #expect(try notices() == [.directoryAppeared(path("x/y/a"))])
     }
 
-    /// Of a removed directory that some program has open, such as a shell in it, its parent alone is told.
+    /// If a removed directory is still open, for example as a shell's working directory, only its parent gets an event.
     @Test(arguments: ["rmdir x/a; mkdir x/a", "rmdir x/a x; mkdir -p x/a"])
-    func anEmptyDirectoryThatIsHeldOpenMayBeRemoved(_ change: String) throws {
+    func detectsRemovalOfAnOpenEmptyDirectory(_ change: String) throws {
         try script("mkdir -p x/a; touch x/a/one")
         try watch("x/a")
         let held = (try Directory(path("x/a")), try Directory(path("x")))
         try script("rm x/a/one")
         #expect(try notices() == [])
         try script(change)
-        try expectIsAnother("x/a")
+        try expectReplacement("x/a")
         withExtendedLifetime(held) {}
     }
 
-    @Test func workBesideADirectoryWakesNobody() throws {
+    @Test func unrelatedWorkWakesNobody() throws {
         try script("mkdir -p x/y/a; touch x/y/a/one; ln -s x l")
         try source.watch(path("l/y/a"), for: [.created, .modified])
         _ = try notices()
@@ -136,8 +136,8 @@ import Testing
         #expect(try mask(of: ".") == nil || mask(of: ".").map { $0 & Self.created } == 0)
     }
 
-    /// As one below `/tmp` would be: what is awaited in a busy directory is looked for in pauses.
-    @Test func aDirectoryIsAwaitedInABusyOne() throws {
+    /// A name awaited in a busy directory, such as `/tmp`, is polled for.
+    @Test func awaitsADirectoryInABusyOne() throws {
         try script("mkdir x")
         try source.watch(path("x/a"), for: [.created])
         _ = try notices()
@@ -146,14 +146,14 @@ import Testing
         #expect(try notices() == [])
         try script("for i in $(seq 100); do rm x/$i; done; mkdir x/a; touch x/a/one")
         let deadline = Deadline(after: .ample)
-        var told: [Notice] = []
-        while told.isEmpty, !deadline.hasPassed { told = try source.next(timeout: .ample) }
-        #expect(told == [.directoryAppeared(path("x/a"))])
+        var reported: [Notice] = []
+        while reported.isEmpty, !deadline.hasPassed { reported = try source.next(timeout: .ample) }
+        #expect(reported == [.directoryAppeared(path("x/a"))])
         _ = try notices()
         #expect(try mask(of: "x").map { $0 & Self.created } == 0)
     }
 
-    @Test func whatIsWatchedForOneIsNotEndedForAnother() throws {
+    @Test func unwatchingKeepsWatchesOfOtherPaths() throws {
         try script("mkdir -p x/y/a x/y/b")
         try watch("x/y/a")
         try watch("x/y")
@@ -161,13 +161,13 @@ import Testing
         source.unwatch(path("x/y/b"))
         source.unwatch(path("x/y"))
         try script("mv x old; mkdir -p x/y/a")
-        try expectIsAnother("x/y/a")
+        try expectReplacement("x/y/a")
     }
 
-    @Test func whatIsThereIsLookedAtWhenAsked() throws {
+    @Test func recheckingReportsNoUnchangedDirectory() throws {
         try script("mkdir -p x/a")
         try watch("x/a")
-        source.lookAtPlaces()
+        source.recheckPaths()
         #expect(try notices() == [])
     }
 }

@@ -3,12 +3,12 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// A directory to change, and the source that is to tell of it.
+/// A directory to modify, and the source that watches it.
 struct WatchedTree {
     let root: TemporaryDirectory
     let privateDirectory: TemporaryDirectory
     let source: InotifySource
-    // The last property: it is given back when the source is gone.
+    // Must be the last property, so that it is released after the source.
     private let turn: Turn
 
     init() throws {
@@ -25,7 +25,7 @@ struct WatchedTree {
         guard done.status == 0 else { throw Unexpected("sh: \(done.errors)") }
     }
 
-    /// All notices that the operations so far have made.
+    /// Returns all notices of the operations so far.
     func notices() throws -> [Notice] {
         var all: [Notice] = []
         while true {

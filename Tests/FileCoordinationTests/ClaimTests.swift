@@ -18,15 +18,15 @@ import Testing
         return try Claim([ClaimIntent(item, access)], in: rig.container, purpose: purpose)
     }
 
-    /// Whether it is granted at once.
+    /// Returns true if the claim is granted at once.
     private func isFree(_ claim: Claim) throws -> Bool {
         let wait = ClaimWait(Deadline(after: .milliseconds(5)))
         do {
-            try claim.standInLine(wait)
-            try claim.enter(wait)
+            try claim.joinQueue(wait)
+            try claim.acquire(wait)
             return true
         } catch is ClaimWait.TimedOut {
-            claim.leave()
+            claim.release()
             return false
         }
     }
@@ -50,7 +50,7 @@ import Testing
         Pair(("N", .write([])), ("N", .read([])), false),
         Pair(("N", .write([])), ("N", .write([])), false),
         Pair(("N", .write([])), ("M", .write([])), true),
-        // A directory's own content and what is in it are two things, until it is moved or deleted.
+        // A directory and its contents are separate until the directory is moved or deleted.
         Pair(("D", .write([])), ("D/I", .write([])), true),
         Pair(("D", .write(.forMoving)), ("D/I", .read([])), false),
         Pair(("D/I", .read([])), ("D", .write(.forDeleting)), false),
@@ -62,12 +62,12 @@ import Testing
         #expect(try isFree(held))
         let wanted = try claim(pair.wanted.0, pair.wanted.1)
         #expect(try isFree(wanted) == pair.isFree)
-        wanted.leave()
-        held.leave()
+        wanted.release()
+        held.release()
         #expect(try isFree(claim(pair.wanted.0, pair.wanted.1)))
     }
 
-    @Test func oneClaimMayWantADirectoryAndWhatIsInIt() throws {
+    @Test func claimsADirectoryAndItsContents() throws {
         let items = ["D", "D/I", "N"].map { ClaimedItem(container: rig.container.name, path: FilePath($0)) }
         let claim = try Claim(
             [
@@ -78,38 +78,38 @@ import Testing
         #expect(try !isFree(self.claim("N", .read([]))))
     }
 
-    @Test func aWaitingWriterIsNotOvertakenByReaders() throws {
+    @Test func readersDoNotOvertakeAWaitingWriter() throws {
         let reader = try claim("N", .read([]))
         #expect(try isFree(reader))
         let writer = try claim("N", .write([]))
-        try writer.standInLine(ClaimWait(Deadline(after: .ample)))
+        try writer.joinQueue(ClaimWait(Deadline(after: .ample)))
         #expect(try !isFree(claim("N", .read([]))))
-        reader.leave()
-        try writer.enter(ClaimWait(Deadline(after: .ample)))
+        reader.release()
+        try writer.acquire(ClaimWait(Deadline(after: .ample)))
         #expect(try !isFree(claim("N", .read([]))))
     }
 
-    @Test func equalPurposesShareWhateverTheyDo() throws {
+    @Test func equalPurposesDoNotConflict() throws {
         let one = try claim("N", .write([]), purpose: "p")
         let two = try claim("N", .write([]), purpose: "p")
         #expect(try isFree(one))
         #expect(try isFree(two))
-        one.leave()
-        // The other one of that purpose still holds it.
+        one.release()
+        // The other claim of that purpose still holds it.
         #expect(try !isFree(claim("N", .read([]), purpose: "q")))
-        two.leave()
+        two.release()
         #expect(try isFree(claim("N", .read([]), purpose: "q")))
     }
 
     @Test(.enabled(if: geteuid() == 0, "needs root, to become somebody who may not write"))
-    func whoMayOnlyReadClaimsReading() throws {
+    func claimsReadingWithoutWritePermission() throws {
         #expect(chmod(rig.scratch.path.string, 0o755) == 0)
-        try claim("N", .write([])).leave()
+        try claim("N", .write([])).release()
         try asNobody { () throws in
             #expect(try isFree(claim("N", .read([]))))
             let refused = #expect(throws: FileCoordinationError.self) { _ = try claim("N", .write([])) }
             #expect(refused?.code == .notWritable)
-            // Nobody has made a lock file for this one.
+            // This item has no lock file.
             let unknown = #expect(throws: FileCoordinationError.self) { _ = try claim("Other", .read([])) }
             #expect(unknown?.code == .notWritable)
             #expect(unknown?.remedy.contains("claim it once") == true)
@@ -117,13 +117,13 @@ import Testing
     }
 
     private func asNobody(_ body: () throws -> Void) throws {
-        // The thread's alone: other tests run beside this one.
+        // Set for this thread only: other tests run in parallel.
         _ = setFileSystemUser(65_534)
         defer { _ = setFileSystemUser(0) }
         try body()
     }
 
-    @Test func namesOfLockFilesAreUnique() {
+    @Test func namesLockFilesUniquely() {
         let paths: [FilePath] = [
             "", "a", "a/b", "a%2Fb", "a b", FilePath(String(repeating: "x", count: 255)),
             FilePath(String(repeating: "y", count: 255)), FilePath("\u{1}\n"), "%root",
@@ -134,15 +134,15 @@ import Testing
         #expect(names[0].string == "%root.lock")
     }
 
-    @Test func recordsGoWithTheirClaim() throws {
+    @Test func removesTheRecordWithItsClaim() throws {
         let held = try claim("N", .write([]))
         #expect(try isFree(held))
         #expect(rig.container.claimRecords().map(\.isGranted) == [true])
-        held.leave()
+        held.release()
         #expect(rig.container.claimRecords().isEmpty)
     }
 }
 
-/// setfsuid(2), which the Glibc module doesn't export: who the calling thread is to the file system.
+/// setfsuid(2), which the Glibc module doesn't export: sets the calling thread's user for file system access.
 @_silgen_name("setfsuid")
 private func setFileSystemUser(_ user: uid_t) -> CInt

@@ -7,7 +7,7 @@ import Testing
 
 @testable import FileCoordination
 
-/// What Apple's documentation says of a file coordinator, a test each. The pages are below
+/// The behaviour that Apple documents for a file coordinator, one test per statement. The pages are below
 /// https://developer.apple.com/documentation/foundation/.
 @Suite(.timeLimit(.minutes(60))) struct FileCoordinatorTests {
     let rig: Rig
@@ -41,7 +41,7 @@ import Testing
     }
 
     /// nsfilecoordinator/readingoptions/withoutchanges
-    @Test func readingWithoutChangesAsksNobodyToSave() async throws {
+    @Test func readingWithoutChangesDoesNotAskToSave() async throws {
         _ = try await rig.present(rig.notes)
         try await read(rig.coordinator(), .withoutChanges)
         await rig.log.has("P reacquires")
@@ -49,7 +49,7 @@ import Testing
     }
 
     /// nsfilecoordinator/readingoptions/immediatelyavailablemetadataonly
-    @Test func readingMetadataAsksNobody() async throws {
+    @Test func readingMetadataAsksNoPresenter() async throws {
         _ = try await rig.present(rig.notes)
         try await read(rig.coordinator(), .immediatelyAvailableMetadataOnly)
         #expect(rig.log.entries == ["read"])
@@ -66,7 +66,7 @@ import Testing
     }
 
     /// nsfilecoordinator/coordinate(writingitemat:options:error:byaccessor:)
-    @Test func writingAsksToRelinquishAndTellsOfTheChange() async throws {
+    @Test func writingAsksToRelinquishAndReportsTheChange() async throws {
         _ = try await rig.present(rig.notes)
         try await write(rig.coordinator())
         await rig.log.has("P reacquires")
@@ -91,14 +91,14 @@ import Testing
     }
 
     /// nsfilecoordinator/writingoptions/contentindependentmetadataonly
-    @Test func writingMetadataAsksNobody() async throws {
+    @Test func writingMetadataAsksNoPresenter() async throws {
         _ = try await rig.present(rig.notes)
         try await write(rig.coordinator(), .contentIndependentMetadataOnly)
         #expect(rig.log.entries == ["write"])
     }
 
     /// nsfilecoordinator/writingoptions: "You must specify only one constant at a time"
-    @Test func twoWritingOptionsAreRefused() async throws {
+    @Test func refusesTwoWritingOptions() async throws {
         await #expect(throws: FileCoordinationError.self) {
             try await write(rig.coordinator(), [.forDeleting, .forMoving])
         }
@@ -106,14 +106,14 @@ import Testing
     }
 
     /// nsfilepresenter/accommodatepresentedsubitemdeletion(at:completionhandler:)
-    @Test func presentersOfADirectoryHearOfWhatIsInIt() async throws {
+    @Test func notifiesPresentersOfADirectoryOfItsContents() async throws {
         _ = try await rig.present(rig.documents, name: "D")
         try await write(rig.coordinator(), .forDeleting, to: rig.inside)
         await rig.log.has("D changed in Inside")
         #expect(rig.log.entries == ["D accommodates deletion of Inside", "write", "D changed in Inside"])
     }
 
-    /// nsfilecoordinator/writingoptions/formoving: what is in a directory that is moved is let go of too
+    /// nsfilecoordinator/writingoptions/formoving: presenters of items in a moved directory relinquish them too
     @Test func movingADirectoryAsksThePresentersInside() async throws {
         _ = try await rig.present(rig.inside, name: "I")
         try await write(rig.coordinator(), [], to: rig.documents)
@@ -124,7 +124,7 @@ import Testing
     }
 
     /// nsfilecoordinator/item(at:didmoveto:) and nsfilepresenter/presenteditemdidmove(to:)
-    @Test func presentersGoWithAMovedItem() async throws {
+    @Test func presentersFollowAMovedItem() async throws {
         let presenter = try await rig.present(rig.notes)
         let coordinator = rig.coordinator()
         let new = rig.url("Moved.sqlite")
@@ -166,16 +166,16 @@ import Testing
         #expect(rig.log.entries.prefix(5) == ["P saves", "P writes", "P has saved", "P to reader", "read"])
     }
 
-    /// It reads the item when it hears of a change, while the next writer waits for it to let go: the reading goes
-    /// first.
-    @Test func aReadOfWhatChangedRunsBeforeTheNextWriter() async throws {
+    /// The presenter reads the item when it is notified of a change, while the next writer waits for it to relinquish:
+    /// the read runs first.
+    @Test func aReadAfterAChangeRunsBeforeTheNextWriter() async throws {
         let presenter = try await rig.present(rig.notes)
         _ = try await rig.present(rig.notes, name: "Q")
         let next = Mutex<Task<Void, any Error>?>(nil)
         presenter.onChange { [self] in
             guard next.withLock({ $0 }) == nil else { return }
             next.withLock { $0 = Task { try await write(rig.coordinator()) } }
-            // All are asked at once.
+            // All presenters are asked at once.
             while rig.log.entries.count(where: { $0 == "Q to writer" }) < 2 { await Task.yield() }
             do {
                 try await rig.coordinator(presenter).coordinate(
@@ -194,19 +194,19 @@ import Testing
                 == ["write", "P reads", "write"])
     }
 
-    /// It stood in line before its presenter was asked, which may wait for that very access.
-    @Test func anAccessThatWaitsGoesOnWhenItsPresenterIsAsked() async throws {
+    /// The access was queued before its presenter was asked, and the presenter may be waiting for that very access.
+    @Test func aQueuedAccessProceedsWhenItsPresenterIsAsked() async throws {
         let presenter = try await rig.present(rig.notes)
         let intents = [ClaimIntent(try rig.container.item(at: rig.notes), .write([]))]
         let claim = try Claim(intents, in: rig.container)
-        try claim.standInLine(ClaimWait(Deadline(after: .ample)))
+        try claim.joinQueue(ClaimWait(Deadline(after: .ample)))
         let reading = Task { try await read(rig.coordinator(presenter)) }
         while rig.container.claimRecords().count < 2 { await Task.yield() }
         presenter.onRelinquish { try await reading.value }
-        let number = try rig.seats.registry.begin(intents, own: nil, deadline: .ample) { _ in }
+        let number = try rig.presenters.registry.begin(intents, excluding: nil, deadline: .ample) { _ in }
         try await reading.value
-        claim.leave()
-        rig.seats.registry.end(number, ClaimState.Outcome(tookPlace: false))
+        claim.release()
+        rig.presenters.registry.end(number, ClaimState.Outcome(tookPlace: false))
         await rig.log.has("P reacquires")
         #expect(rig.log.entries.last == "P reacquires")
     }
@@ -219,7 +219,7 @@ import Testing
         #expect(error.code == .presenterFailed)
         #expect(error.message.contains("CannotSave"))
         #expect(!rig.log.entries.contains("read"))
-        // And whoever had let go takes it again; the next access is free.
+        // The presenters that had relinquished reacquire; the next access is free.
         presenter.onSave {}
         try await read(rig.coordinator())
         #expect(rig.log.entries.contains("read"))
@@ -244,13 +244,13 @@ import Testing
     }
 
     /// nsfilecoordinator/cancel()
-    @Test func cancellingEndsTheWaiting() async throws {
+    @Test func cancelEndsTheWait() async throws {
         let (notes, waiting) = (rig.notes, rig.coordinator())
         try await rig.coordinator().coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
             let outcome = Task {
                 try await waiting.coordinate(with: [.readingIntent(with: notes)], deadline: .ample) { _ in }
             }
-            // Cancelled as soon as it stands in line, seen by its record.
+            // Cancel as soon as it is queued, which its record shows.
             while rig.container.claimRecords().count < 2 { await Task.yield() }
             waiting.cancel()
             let error = await #expect(throws: FileCoordinationError.self) { try await outcome.value }
@@ -258,7 +258,7 @@ import Testing
         }
     }
 
-    @Test func cancellingTheTaskEndsTheWaiting() async throws {
+    @Test func cancellingTheTaskEndsTheWait() async throws {
         let (notes, waiting) = (rig.notes, rig.coordinator())
         try await rig.coordinator().coordinate(with: [.writingIntent(with: notes)], deadline: .ample) { _ in
             let task = Task {
@@ -270,8 +270,8 @@ import Testing
         }
     }
 
-    /// What Apple's doesn't have: a presenter that doesn't answer holds nobody for longer than its deadline.
-    @Test func aFrozenPresenterIsNamedWhenTheDeadlinePasses() async throws {
+    /// Apple's has no deadline: here an access waits for a silent presenter no longer than its own.
+    @Test func namesASilentPresenterAtTheDeadline() async throws {
         let presenter = try await rig.present(rig.notes)
         let (release, log) = (Gate(), rig.log)
         presenter.onRelinquish { await release.wait() }
@@ -288,8 +288,8 @@ import Testing
         #expect(!rig.log.entries.contains("write"))
     }
 
-    /// And so is whoever holds a claim.
-    @Test func theHolderOfAClaimIsNamed() async throws {
+    /// So is the holder of a claim.
+    @Test func namesTheHolderOfAClaim() async throws {
         let (notes, other) = (rig.notes, rig.coordinator())
         try await rig.coordinator().coordinate(with: [.readingIntent(with: notes)], deadline: .ample) { _ in
             let error = try await #require(throws: FileCoordinationError.self) {
@@ -300,7 +300,7 @@ import Testing
         }
     }
 
-    @Test func aPresenterThatComesInTheMiddleWaits() async throws {
+    @Test func aPresenterAddedDuringAnAccessWaits() async throws {
         let (notes, rig) = (rig.notes, rig)
         let adding = try await rig.coordinator().coordinate(
             with: [.writingIntent(with: notes)], deadline: .ample
@@ -320,8 +320,8 @@ import Testing
         #expect(rig.log.entries.firstIndex(of: "written") ?? 0 < rig.log.entries.firstIndex(of: "Late is there") ?? 0)
     }
 
-    /// nsfilecoordinator/purposeidentifier: "Multiple coordinators can share the same purpose"; those of one presenter do,
-    /// and no coordinator waits for itself. Not even when somebody else stands in line meanwhile.
+    /// nsfilecoordinator/purposeidentifier: "Multiple coordinators can share the same purpose". Those of one presenter
+    /// do, and no coordinator waits for itself, even if another access is queued in between.
     @Test func aCoordinatorDoesNotWaitForItself() async throws {
         let own = try await rig.present(rig.notes, name: "Own")
         let (notes, log, container) = (rig.notes, rig.log, rig.container)
@@ -357,33 +357,33 @@ import Testing
         }
     }
 
-    @Test func aDeadlineMayBeAsLongAsADuration() async throws {
+    @Test func acceptsTheLongestDeadline() async throws {
         for deadline in [Duration.seconds(Int64.max), .seconds(Int64.max) * 10] {
             try await rig.coordinator().coordinate(with: [.writingIntent(with: rig.notes)], deadline: deadline) { _ in }
         }
-        // Its nanoseconds are needed where somebody is in the way.
+        // The nanoseconds of the deadline matter only if the claim has to wait.
         let held = try Claim([ClaimIntent(try rig.container.item(at: rig.notes), .write([]))], in: rig.container)
-        try held.standInLine(ClaimWait(Deadline(after: .ample)))
+        try held.joinQueue(ClaimWait(Deadline(after: .ample)))
         let waiting = Task { [rig] in
             try await rig.coordinator().coordinate(
                 with: [.writingIntent(with: rig.notes)], deadline: .seconds(Int64.max)
             ) { _ in }
         }
         while rig.container.claimRecords().count < 2 { await Task.yield() }
-        held.leave()
+        held.release()
         try await waiting.value
     }
 
-    @Test func aPresenterThatIsAddedTwiceIsCalledOnce() async throws {
+    @Test func callsAPresenterAddedTwiceOnce() async throws {
         let presenter = try await rig.present(rig.notes)
-        _ = try await rig.seats.add(presenter, in: rig.container)
+        _ = try await rig.presenters.add(presenter, in: rig.container)
         try await write(rig.coordinator())
         await rig.log.has("P reacquires")
         #expect(rig.log.entries == ["P to writer", "write", "P changed", "P reacquires"])
     }
 
-    /// Removed and added anew while it still does what it was asked: the new calls come after.
-    @Test func aPresenterThatComesBackIsNotCalledTwiceAtOnce() async throws {
+    /// The presenter is removed and added again while it carries out a request: the new calls follow.
+    @Test func doesNotCallAPresenterConcurrently() async throws {
         let presenter = try await rig.present(rig.notes)
         let (release, log) = (Gate(), rig.log)
         presenter.onRelinquish {
@@ -396,10 +396,10 @@ import Testing
             }
         }
         await log.has("P to writer")
-        rig.seats.remove(presenter)
-        // Nobody waits for it any more.
+        rig.presenters.remove(presenter)
+        // The access no longer waits for it.
         try await writing.value
-        _ = try await rig.seats.add(presenter, in: rig.container)
+        _ = try await rig.presenters.add(presenter, in: rig.container)
         let next = Task { [rig] in
             try await rig.coordinator().coordinate(with: [.writingIntent(with: rig.notes)], deadline: .ample) { _ in
                 log.note("write again")
@@ -413,8 +413,9 @@ import Testing
             log.entries.prefix(6) == ["P to writer", "write", "P is done", "P to writer", "P is done", "write again"])
     }
 
-    /// What is open here is displaced by nobody, even by those who can't ask: another registry stands for them.
-    @Test func whatIsPresentedIsDisplacedByNobody() async throws {
+    /// An open item is displaced by nobody, not even by processes that can't ask its presenter. Another registry stands
+    /// for those.
+    @Test func doesNotDisplaceAnOpenItem() async throws {
         let presenter = RecordingPresenter(rig.notes, "P", rig.log)
         let item = try rig.container.item(at: rig.notes)
         let held = try PresentedClaim(item, in: rig.container, of: presenter, ClaimWait(Deadline(after: .ample)))
@@ -429,25 +430,25 @@ import Testing
             }
             #expect(error?.holders.map(\.pid) == [ProcessIdentity.current.pid])
         }
-        held.leave()
+        held.release()
         try await write(rig.coordinator())
     }
 
-    /// As open(2) resolves it: `..` behind a link is above what the link leads to.
-    @Test func aPathIsResolvedAsTheKernelDoes() throws {
+    /// As open(2) resolves it: `..` after a link is the parent of the link's target.
+    @Test func resolvesAPathAsTheKernelDoes() throws {
         try rig.container.directory.makeSymbolicLink("Link", to: "Documents/Deep")
         try rig.container.directory.directory("Documents").makeDirectory("Deep", mode: 0o700)
         let inside = try rig.container.item(at: rig.inside)
         for path in ["Link/../Inside", "Documents/./Inside", "Documents/Deep/../Inside", "Link/.././Deep/../Inside"] {
             #expect(try rig.container.item(at: rig.url(path)) == inside, "\(path)")
         }
-        // What isn't there is taken as it is written.
+        // Names that don't exist are kept as they are.
         let missing = try rig.container.item(at: rig.url("Nowhere/../Missing"))
         #expect(missing.path == "Missing")
         #expect(throws: FileCoordinationError.self) { try rig.container.item(at: rig.url("Link/../../../Inside")) }
     }
 
-    @Test func whatIsOutsideIsRefused() async throws {
+    @Test func refusesItemsOutsideTheContainer() async throws {
         for path in ["/etc/passwd", "\(rig.scratch.path.string)/../elsewhere"] {
             let error = try await #require(throws: FileCoordinationError.self) {
                 try await read(rig.coordinator(), of: URL(filePath: path))
@@ -457,7 +458,7 @@ import Testing
     }
 }
 
-/// Something to wait at until it is opened.
+/// A gate at which tasks wait until it is opened.
 final class Gate: Sendable {
     private let state = Mutex<(isOpen: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
 

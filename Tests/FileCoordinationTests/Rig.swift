@@ -7,11 +7,11 @@ import TestSupport
 
 @testable import FileCoordination
 
-/// A group container with one store file, and presenters and coordinators that know each other in memory.
+/// A group container with one store file, and presenters and coordinators that share an in-process registry.
 final class Rig: Sendable {
     let scratch: TemporaryDirectory
     let container: GroupContainer
-    let seats = RegisteredPresenters(registry: InProcessRegistry())
+    let presenters = RegisteredPresenters(registry: InProcessRegistry())
     let log = Log()
 
     init() throws {
@@ -31,19 +31,19 @@ final class Rig: Sendable {
     func url(_ path: String) -> URL { URL(path: scratch.path.pushing(FilePath(path))) }
 
     func coordinator(_ presenter: (any FilePresenter)? = nil, purpose: String? = nil) -> FileCoordinator {
-        let coordinator = FileCoordinator(in: container, seats: seats, filePresenter: presenter)
+        let coordinator = FileCoordinator(in: container, presenters: presenters, filePresenter: presenter)
         coordinator.purposeIdentifier = purpose
         return coordinator
     }
 
     func present(_ url: URL, name: String = "P") async throws -> RecordingPresenter {
         let presenter = RecordingPresenter(url, name, log)
-        _ = try await seats.add(presenter, in: container)
+        _ = try await presenters.add(presenter, in: container)
         return presenter
     }
 }
 
-/// Notes what it is asked and told; a test puts in what it does.
+/// Logs the requests and notifications that it gets. A test can set what it does for some of them.
 final class RecordingPresenter: FilePresenter {
     struct CannotSave: Error {}
 
@@ -67,7 +67,7 @@ final class RecordingPresenter: FilePresenter {
 
     func onChange(_ body: @escaping @Sendable () async -> Void) { changing.withLock { $0 = body } }
 
-    private func note(_ what: String) { log.note("\(name) \(what)") }
+    private func note(_ entry: String) { log.note("\(name) \(entry)") }
 
     func relinquishPresentedItemToReader() async throws -> Reacquirer? {
         note("to reader")

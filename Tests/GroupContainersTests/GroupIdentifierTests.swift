@@ -2,7 +2,7 @@ import GroupContainers
 import SystemPackage
 import Testing
 
-/// Where a group's directory is looked for.
+/// The default directory of a group.
 @Suite struct GroupIdentifierTests {
     private let group = GroupIdentifier("group.com.example.notes")
 
@@ -10,7 +10,7 @@ import Testing
         group?.defaultDirectory(environment: environment)
     }
 
-    @Test func itIsAmongTheUsersData() {
+    @Test func usesTheUsersDataDirectory() {
         #expect(directory(["HOME": "/home/me"]) == "/home/me/.local/share/app-groups/group.com.example.notes")
         #expect(
             directory(["HOME": "/home/me", "XDG_DATA_HOME": "/data"]) == "/data/app-groups/group.com.example.notes")
@@ -18,13 +18,13 @@ import Testing
         #expect(directory([:]) == nil)
     }
 
-    @Test func itMayBeNamed() {
+    @Test func usesTheEnvironmentVariable() {
         let environment = ["HOME": "/home/me", "HOST_XDG_DATA_HOME": "/data", "GROUPSTORE_CONTAINERS": "/groups"]
         #expect(directory(environment) == "/groups/group.com.example.notes")
     }
 
-    /// Flatpak gives the app an XDG_DATA_HOME of its own, and tells of the user's only where there is one.
-    @Test func insideAFlatpakItIsStillAmongTheUsersData() {
+    /// Flatpak sets an XDG_DATA_HOME for the app, and passes on the user's only if it was set.
+    @Test func usesTheUsersDataDirectoryInsideAFlatpak() {
         var environment = [
             "HOME": "/home/me", "XDG_DATA_HOME": "/home/me/.var/app/com.example.Notes/data",
             "FLATPAK_ID": "com.example.Notes",

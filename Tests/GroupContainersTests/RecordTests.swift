@@ -22,13 +22,13 @@ import Testing
             retirement: .delete, hadWAL: true)
     }
 
-    @Test func lookingMakesNothing() throws {
+    @Test func readingCreatesNothing() throws {
         #expect(try container.journal() == nil)
         #expect(try container.receipts().isEmpty)
         #expect(try container.directory.names().isEmpty)
     }
 
-    @Test func theJournalComesBackAsItWasWritten() throws {
+    @Test func readsAJournalAsItWasWritten() throws {
         let id = FileIdentity(device: UInt64.max, inode: UInt64.max - 1)
         for state in [TransferState.intended, .withdrawn, .committing(database: id, support: id, receipt: nil)] {
             var journal = TransferJournal(transfer: transfer(), state: state)
@@ -40,7 +40,7 @@ import Testing
         #expect(try container.journal() == nil)
     }
 
-    @Test func aPathMayBeAnyBytes() throws {
+    @Test func storesPathsOfAnyBytes() throws {
         let name = try #require(FilePath.Component(bytes: [0x61, 0xFF, 0x0A, 0x22, 0x62]))
         var transfer = transfer()
         transfer.directory = StoredPath(FilePath("/old").appending(name))
@@ -49,7 +49,7 @@ import Testing
         #expect(try container.journal()?.transfer.directory.path.lastComponent == name)
     }
 
-    @Test func aDamagedJournalIsAnErrorThatNamesIt() throws {
+    @Test func refusesADamagedJournal() throws {
         try container.write(TransferJournal(transfer: transfer(), state: .intended))
         let bookkeeping = try container.bookkeeping()
         for text in ["", "{", "{\"version\":1}", "{\"version\":2}", "[]"] {
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func receiptsComeInTheOrderOfTime() throws {
+    @Test func sortsReceiptsByTime() throws {
         for (offset, name) in [(20.0, "b"), (10.0, "a"), (30.0, "a")] {
             let component = try #require(FilePath.Component(name))
             try container.write(
@@ -71,7 +71,7 @@ import Testing
         #expect(try container.receipts(of: "a").count == 2)
     }
 
-    @Test func aFractionOfASecondIsNotReadSinceNoneIsWritten() throws {
+    @Test func ignoresFractionsOfASecond() throws {
         let receipt = RelocationReceipt(
             id: TransferIdentifier(), name: "a", from: "/old/a", at: Date(timeIntervalSince1970: 10), method: .rename,
             bytes: 1, hash: nil, changeCounter: 1, storeUUID: nil, retirement: .delete, assumedClosed: false)
@@ -85,7 +85,7 @@ import Testing
         #expect(try container.receipts() == [receipt])
     }
 
-    @Test func theLockIsForOne() throws {
+    @Test func admitsOneLockHolder() throws {
         guard let first = try container.lock() else {
             return #expect(Bool(false), "the lock is free, and wasn't given")
         }
@@ -101,14 +101,14 @@ import Testing
         #expect(isFreeAgain)
     }
 
-    @Test func aLinkInPlaceOfOurDirectoryIsNotFollowed() throws {
+    @Test func refusesALinkInPlaceOfBookkeeping() throws {
         let elsewhere = try TemporaryDirectory()
         try container.directory.makeSymbolicLink(GroupContainer.bookkeepingName, to: elsewhere.path)
         #expect(throws: SystemError.self) { try container.bookkeeping() }
         #expect(try Directory(elsewhere.path).names().isEmpty)
     }
 
-    @Test func whatWeMakeIsNoWiderThanTheGroup() throws {
+    @Test func limitsPermissionsToThoseOfTheGroup() throws {
         let narrow: FilePath.Component = "narrow"
         try container.directory.makeDirectory(narrow, mode: 0o700)
         let inner = try GroupContainer(root.path.appending(narrow))
@@ -118,8 +118,8 @@ import Testing
         #expect(try bookkeeping.status("journal.json")?.permissions == 0o600)
     }
 
-    /// Who may write to the container could leave a journal there for the next user to run.
-    @Test func aJournalIsBelievedOfItsWritersDirectoriesOnly() throws {
+    /// Anybody who may write to the container could leave a journal there for the next user to run.
+    @Test func trustsAJournalOnlyForItsWritersDirectories() throws {
         var journal = TransferJournal(transfer: transfer(), state: .intended)
         let mine = try container.directory.status().owner
         for (writer, isBelieved) in [(geteuid(), true), (0, true), (mine, true), (54_321, false)] {
@@ -132,7 +132,7 @@ import Testing
         }
     }
 
-    @Test func aJournalThatOthersMayWriteToIsRefused() throws {
+    @Test func refusesAJournalThatOthersMayWrite() throws {
         try container.write(TransferJournal(transfer: transfer(), state: .intended))
         let file = try container.bookkeeping().open("journal.json", flags: O_RDONLY)
         #expect(fchmod(file.raw, 0o620) == 0)
@@ -141,8 +141,8 @@ import Testing
         #expect(try container.journal() != nil)
     }
 
-    /// In a directory that others may write to, a name of ours may be a second one of somebody else's file.
-    @Test func aFileWithASecondNameIsNotOurs() throws {
+    /// In a directory that others may write to, one of our names may be a second name of another user's file.
+    @Test func refusesAFileWithASecondName() throws {
         let victim = try TemporaryDirectory()
         let elsewhere = try Directory(victim.path)
         try elsewhere.open("file", flags: O_WRONLY | O_CREAT, mode: 0o600).write(Array("kept".utf8), at: 0)
@@ -155,7 +155,7 @@ import Testing
         #expect(try elsewhere.open("file", flags: O_RDONLY).read(count: 9, at: 0) == Array("kept".utf8))
     }
 
-    @Test func anIdentifierIsOneFileName() {
+    @Test func acceptsOnlyFileNamesAsIdentifiers() {
         #expect(TransferIdentifier("../../etc") == nil)
         #expect(TransferIdentifier("1-") == nil)
         #expect(TransferIdentifier("12-a.b") == nil)

@@ -26,13 +26,13 @@ import Testing
         }
     }
 
-    /// What GRDB does not see by itself: a connection of its own writes.
+    /// Writes with another connection, which GRDB doesn't notice by itself.
     private func writeElsewhere() throws {
         try DatabaseQueue(path: notes.url.path).write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
     }
 
     @Test(arguments: [.everything, .tables(["note"]), .tables(["NOTE", "unknown"])] as [ExternalChanges.Region])
-    func aNoticeBringsAFreshValue(_ region: ExternalChanges.Region) async throws {
+    func deliversAFreshValueAfterANotification(_ region: ExternalChanges.Region) async throws {
         var values = notes.values(of: Self.counts).makeAsyncIterator()
         #expect(try await values.next() == 0)
         try writeElsewhere()
@@ -42,7 +42,7 @@ import Testing
         #expect(try await values.next() == nil)
     }
 
-    @Test func othersTablesBringNone() async throws {
+    @Test func deliversNoValueForOtherTables() async throws {
         try await notes.write { try $0.execute(sql: "CREATE TABLE tag (name TEXT)") }
         var values = notes.values(of: Self.counts, bufferingPolicy: .unbounded).makeAsyncIterator()
         #expect(try await values.next() == 0)
@@ -54,8 +54,8 @@ import Testing
         try await notes.close()
     }
 
-    /// The pool is closed and opened anew in between.
-    @Test func anObservationGoesOnAfterAMove() async throws {
+    /// The pool is closed and reopened in between.
+    @Test func continuesObservingAfterAMove() async throws {
         var values = notes.values(of: Self.counts).makeAsyncIterator()
         #expect(try await values.next() == 0)
         let url = notes.url
@@ -68,7 +68,7 @@ import Testing
         try await notes.close()
     }
 
-    @Test func whoeverStopsListeningIsForgotten() async throws {
+    @Test func removesACancelledObserver() async throws {
         for _ in 1...10 {
             let values = notes.values(of: Self.counts)
             let task = Task { for try await _ in values {} }
@@ -80,7 +80,7 @@ import Testing
         #expect(try await late.next() == nil)
     }
 
-    @Test func eventsMeanRegions() {
+    @Test func mapsEventsToRegions() {
         #expect(ExternalChanges.region(of: .changed(tables: ["a"], isComplete: true, token: "")) == .tables(["a"]))
         #expect(ExternalChanges.region(of: .changed(tables: ["a"], isComplete: false, token: "")) == .everything)
         #expect(ExternalChanges.region(of: .changed(tables: nil, isComplete: false, token: "")) == .everything)

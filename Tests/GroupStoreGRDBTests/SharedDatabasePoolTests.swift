@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func whatIsClosedLeavesNoLog() async throws {
+    @Test func leavesNoLogAfterClosing() async throws {
         let notes = try await open()
         try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
         #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
@@ -36,8 +36,8 @@ import Testing
         #expect(error?.description == "Notes.sqlite is closed")
     }
 
-    /// SQLite asks no busy handler when a store goes over to write-ahead mode.
-    @Test func aWriterIsWaitedForWhenTheStoreIsOpened() async throws {
+    /// SQLite doesn't call the busy handler when a store switches to write-ahead mode.
+    @Test func waitsForAWriterWhenOpening() async throws {
         var unsafe = GRDB.Configuration()
         unsafe.allowsUnsafeTransactions = true
         let writer = try DatabaseQueue(path: store.groupURL.path, configuration: unsafe)
@@ -54,8 +54,8 @@ import Testing
         try await notes.close()
     }
 
-    /// Several that open a new store at once, without any patience of their own.
-    @Test func manyOpenANewStoreAtOnce() async throws {
+    /// Several pools open a new store at once, without a busy timeout.
+    @Test func opensANewStoreFromManyPoolsAtOnce() async throws {
         for round in 1...10 {
             let store = try SharedStore("Store \(round).sqlite", in: container)
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -65,8 +65,8 @@ import Testing
         }
     }
 
-    /// Nor does it leave itself behind, with its descriptors.
-    @Test func whatIsClosedIsLetGoOf() async throws {
+    /// The pool must not leak, nor its descriptors.
+    @Test func deallocatesAClosedPool() async throws {
         weak var pool: SharedDatabasePool?
         do {
             let notes = try await open()
@@ -90,23 +90,24 @@ import Testing
         }
     }
 
-    @Test func aStoreThatIsMovedIsOpenedWhereItIs() async throws {
+    @Test func reopensAMovedStoreAtItsNewLocation() async throws {
         let notes = try await open()
         try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
         let moved = container.url.appending(path: "Moved.sqlite", directoryHint: .notDirectory)
         let coordinator = FileCoordinator(in: container)
-        for place in [moved, store.groupURL] {
-            try await rename(notes.url, to: place, by: coordinator)
+        for url in [moved, store.groupURL] {
+            try await rename(notes.url, to: url, by: coordinator)
             try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('after a move')") }
-            #expect(notes.url.lastPathComponent == place.lastPathComponent)
+            #expect(notes.url.lastPathComponent == url.lastPathComponent)
             #expect(try container.directory.names().filter { $0.string.hasSuffix(".sqlite") }.count == 1)
         }
         #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 3)
         try await notes.close()
     }
 
-    /// Whoever took it away may bring it back: until then there is no store, and no empty one in its place.
-    @Test func aStoreThatIsTakenAwayIsNotMadeAnew() async throws {
+    /// The process that took the store away may bring it back. Until then there is no store, and no empty one in its
+    /// place.
+    @Test func doesNotRecreateAStoreThatIsGone() async throws {
         let notes = try await open(patience: .milliseconds(200))
         try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
         let directory = container.directory
@@ -115,12 +116,12 @@ import Testing
         ) { _ in
             try directory.rename("Notes.sqlite", to: "away", in: directory, .refuse)
         }
-        var isSaid = false
-        while !isSaid {
+        var isReported = false
+        while !isReported {
             let error = await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
-            guard let error else { throw Unexpected("a store was made anew") }
+            guard let error else { throw Unexpected("the store was created again") }
             guard case .notOpened(let reason) = error.reason else { continue }
-            isSaid = (reason as? GroupStoreError)?.code == .noStore
+            isReported = (reason as? GroupStoreError)?.code == .noStore
         }
         #expect(try directory.status("Notes.sqlite") == nil)
         try directory.rename("away", to: "Notes.sqlite", in: directory, .refuse)
@@ -129,8 +130,8 @@ import Testing
         try await notes.close()
     }
 
-    /// What keeps migrations off that would lock the program out: whoever migrates asks the store's presenters.
-    @Test func thePoolSaysWhichVersionsItCanOpen() async throws {
+    /// Migrations ask the store's presenters, and avoid versions that would lock one out.
+    @Test func declaresTheVersionsItCanOpen() async throws {
         let notes = try await SharedDatabasePool(store, openableModelVersions: ["Notes 2"])
         #expect(notes.openableModelVersions == ["Notes 2"])
         try await notes.close()
@@ -139,7 +140,7 @@ import Testing
         try await any.close()
     }
 
-    @Test func accessesWaitWhileTheStoreIsAway() async throws {
+    @Test func makesAccessesWaitDuringARelocation() async throws {
         let notes = try await open()
         let coordinator = FileCoordinator(in: container)
         let url = store.groupURL
@@ -153,7 +154,7 @@ import Testing
         try await notes.close()
     }
 
-    @Test func anAccessUnderWayEndsBeforeTheStoreIsLetGoOf() async throws {
+    @Test func completesAnAccessBeforeClosingThePool() async throws {
         let notes = try await open()
         let url = store.groupURL
         let container = container
@@ -161,7 +162,7 @@ import Testing
             let moving = Task {
                 try await FileCoordinator(in: container).coordinate(with: [.writingIntent(with: url)]) { _ in }
             }
-            // It stands in line by now, and waits for this access.
+            // The move waits in line for this access now.
             while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
                 await Task.yield()
             }
@@ -173,8 +174,8 @@ import Testing
         try await notes.close()
     }
 
-    /// What is called inside an access doesn't wait for the relocation that waits for that access.
-    @Test func anAccessInsideAnotherOneGoesOn() async throws {
+    /// A nested access doesn't wait for the relocation, which waits for the outer access.
+    @Test func runsANestedAccessDuringARelocation() async throws {
         let notes = try await open(patience: .milliseconds(50))
         let url = store.groupURL
         let container = container
@@ -187,7 +188,7 @@ import Testing
             while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
                 await Task.yield()
             }
-            // From outside they wait by now, or soon.
+            // Accesses from outside wait now, or soon.
             try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('inside')") }
             while (try? await Task.detached { try await notes.read { _ in } }.value) != nil { await Task.yield() }
             #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)
@@ -197,8 +198,8 @@ import Testing
         try await notes.close()
     }
 
-    /// A relocation that gives up while a long access holds it up: all others go on at once.
-    @Test func accessesGoOnWhenARelocationIsGivenUp() async throws {
+    /// After a relocation gives up because of a long access, all other accesses continue at once.
+    @Test func resumesAccessesWhenARelocationGivesUp() async throws {
         let notes = try await open()
         let url = store.groupURL
         let container = container
@@ -209,7 +210,7 @@ import Testing
                 ) { _ in }
             }
             #expect(error?.code == .busy)
-            // From outside, while this access lasts.
+            // From outside, during this access.
             try await Task.detached {
                 try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('outside')") }
             }.value
@@ -218,8 +219,8 @@ import Testing
         try await notes.close()
     }
 
-    /// Closed while a relocation waits for an access: all three come to their end, and nothing stays open.
-    @Test func closingAndARelocationDoNotWaitForEachOther() async throws {
+    /// The pool is closed while a relocation waits for an access: all three end, and nothing stays open.
+    @Test func closesDuringARelocationWithoutADeadlock() async throws {
         for _ in 1...10 {
             let notes = try await open()
             let url = store.groupURL
@@ -242,7 +243,7 @@ import Testing
         }
     }
 
-    @Test func anAccessGivesUpWhenItsPatienceIsOver() async throws {
+    @Test func failsAnAccessAfterItsPatience() async throws {
         let notes = try await open(patience: .milliseconds(50))
         let url = store.groupURL
         try await FileCoordinator(in: container).coordinate(with: [.writingIntent(with: url)]) { _ in

@@ -8,23 +8,23 @@ import Testing
 @testable import GroupStore
 
 @Suite(.timeLimit(.minutes(60))) struct AgentClientTests {
-    /// That there was no agent says nothing about now: whoever asks once more is answered by another try.
-    @Test func anAgentThatCameMeanwhileIsFound() async throws {
+    /// An earlier failed attempt says nothing about now: another request causes another attempt.
+    @Test func findsAnAgentThatStartedMeanwhile() async throws {
         let scratch = try TemporaryDirectory()
         let socket = scratch.path.appending("agent.sock")
-        let link = AgentClient(socket)
-        link.start()
-        defer { link.stop() }
-        #expect(await link.decided() == nil)
+        let client = AgentClient(socket)
+        client.start()
+        defer { client.stop() }
+        #expect(await client.connectedGeneration() == nil)
         let listener = try UnixSocket.listen(at: socket)
-        let found = Task { await link.decided() }
-        let connection = try await greet(listener) { link.generation == 1 }
+        let found = Task { await client.connectedGeneration() }
+        let connection = try await greet(listener) { client.generation == 1 }
         #expect(await found.value == 1)
         _ = consume connection
     }
 
-    /// Whoever gives up while an agent has still to greet doesn't wait for it.
-    @Test func aConnectionCanBeEndedBeforeTheGreeting() throws {
+    /// A caller that gives up before an agent's greeting doesn't wait for it.
+    @Test func endsAConnectionBeforeTheGreeting() throws {
         let scratch = try TemporaryDirectory()
         let socket = scratch.path.appending("agent.sock")
         let listener = try UnixSocket.listen(at: socket)
@@ -34,43 +34,43 @@ import Testing
         _ = consume listener
     }
 
-    /// Its numbers would be another presenter's or claim's to the agent that came since.
-    @Test func whatIsMeantForAnEarlierConnectionIsNotSent() async throws {
+    /// The next agent assigns its numbers to other presenters and claims.
+    @Test func doesNotSendARequestForAnEarlierConnection() async throws {
         let scratch = try TemporaryDirectory()
         let socket = scratch.path.appending("agent.sock")
         let listener = try UnixSocket.listen(at: socket)
-        let link = AgentClient(socket)
-        link.start()
-        defer { link.stop() }
-        do { _ = try await greet(listener) { link.generation == 1 } }
-        let connection = try await greet(listener) { link.generation == 2 }
+        let client = AgentClient(socket)
+        client.start()
+        defer { client.stop() }
+        do { _ = try await greet(listener) { client.generation == 1 } }
+        let connection = try await greet(listener) { client.generation == 2 }
         let answer = Mutex<AgentConnectionError?>(nil)
-        let isSent = link.request(.unpresent(presenter: 1), on: 1) { result in
+        let isSent = client.request(.unpresent(presenter: 1), on: 1) { result in
             if case .failure(let error) = result { answer.withLock { $0 = error } }
         }
         #expect(!isSent)
         #expect(answer.withLock { $0 } == .lost(socket))
-        #expect(link.request(.unpresent(presenter: 2), on: 2))
+        #expect(client.request(.unpresent(presenter: 2), on: 2))
         let line = try #require(try await connection.line())
         #expect(line.contains("\"p2\""))
     }
 
-    /// Greets those who connect, as an agent does, until one of them has taken it: on a busy machine a client doesn't
-    /// wait for long, and comes again.
-    private func greet(_ listener: borrowing Descriptor, until isTaken: () -> Bool) async throws -> StandInAgent {
+    /// Greets each client like an agent until one connection is accepted: on a busy machine a client doesn't wait for
+    /// long, and connects again.
+    private func greet(_ listener: borrowing Descriptor, until isAccepted: () -> Bool) async throws -> StandInAgent {
         while true {
             let agent = try await StandInAgent.accept(on: listener)
             guard (try? agent.greet()) != nil else { continue }
-            while !isTaken(), !agent.isLeft { await Task.yield() }
-            if isTaken() { return agent }
+            while !isAccepted(), !agent.isClosed { await Task.yield() }
+            if isAccepted() { return agent }
         }
     }
 }
 
 extension AgentClient {
-    /// The connection's number; nil without an agent.
-    fileprivate func decided() async -> UInt64? {
-        await withCheckedContinuation { decided in whenDecided { decided.resume() } }
+    /// Returns the connection's number, or nil without an agent.
+    fileprivate func connectedGeneration() async -> UInt64? {
+        await withCheckedContinuation { continuation in afterConnectionAttempt { continuation.resume() } }
         return generation
     }
 }

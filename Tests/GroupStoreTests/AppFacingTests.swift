@@ -8,7 +8,7 @@ import Testing
 @testable import GroupContainers
 @testable import GroupStore
 
-/// What an app waits for has an end, and what it is thrown has a name that it knows.
+/// Whatever an app waits for ends, and errors have public types.
 @Suite(.timeLimit(.minutes(60))) struct AppFacingTests {
     let scratch: TemporaryDirectory
     let container: GroupContainer
@@ -24,7 +24,7 @@ import Testing
             "Notes.sqlite", in: container, legacy: URL(path: scratch.path.appending("Notes.sqlite")))
     }
 
-    @Test func aSequenceThatThrewIsAtItsEnd() async throws {
+    @Test func endsASequenceAfterAnError() async throws {
         let listener = try UnixSocket.listen(at: socket)
         let reader = ChangeReader(SubscribeOperation(store.address), socket: socket)
         let first = Task { try await reader.next() }
@@ -38,8 +38,8 @@ import Testing
         #expect(try await reader.next() == nil)
     }
 
-    /// Who gives up before the agent has greeted asks it for nothing.
-    @Test func aRelocationIsGivenUpBeforeTheGreeting() async throws {
+    /// A relocation that is cancelled before the agent's greeting sends no request.
+    @Test func cancelsARelocationBeforeTheGreeting() async throws {
         let listener = try UnixSocket.listen(at: socket)
         let task = Task { [store, socket] in
             for try await _ in store.relocate(deadline: .seconds(Int64.max), socket: socket) {}
@@ -47,13 +47,13 @@ import Testing
         let agent = try await StandInAgent.accept(on: listener)
         task.cancel()
         _ = await task.result
-        // It may be gone by now.
+        // The client may be gone by now.
         try? agent.greet()
         #expect(try await agent.line() == nil)
     }
 
-    /// A presenter goes on to what it is asked, however long the app takes to hear that it is refused.
-    @Test func aRefusalDoesNotHoldUpThePresenter() async throws {
+    /// A presenter handles requests while the app still handles the report of a refusal.
+    @Test func reportsARefusalWithoutBlockingThePresenter() async throws {
         let log = Log()
         let presentation = try await store.present(
             open: { _ in }, close: {},
@@ -70,8 +70,8 @@ import Testing
         try await presentation.end()
     }
 
-    /// What a relocation has left and can't be read is said in an error of the library's.
-    @Test func aJournalThatCanNotBeReadIsSaid() async throws {
+    /// An unreadable journal of a relocation is reported with the library's error.
+    @Test func reportsAnUnreadableJournal() async throws {
         try DurableFile.write(
             Array("{}".utf8), as: GroupContainer.journalName, in: container.bookkeeping(), mode: 0o600)
         let error = await #expect(throws: GroupStoreError.self) { () async throws in

@@ -2,11 +2,11 @@ import Testing
 
 @testable import GroupStore
 
-/// Every order in which things can happen to a presentation, tried breadth first: what is to be done is taken up by a
-/// world that answers at any later time.
+/// Tries every order of events of a presentation, breadth first. A simulated environment performs the effects and
+/// reports their results at any later time.
 @Suite struct PresentationStateTests {
-    /// What was asked of the world and isn't answered yet, who waits, and who has been let in.
-    private struct World: Hashable {
+    /// The environment: pending effects, waiting callers, and processes that got the item.
+    private struct Environment: Hashable {
         var isLocking = false
         var isLocked = false
         var isOpening = false
@@ -15,22 +15,22 @@ import Testing
         var isPausing = false
         var isPresented = true
         var hasEnded = false
-        /// Tickets that were not answered.
+        /// Tickets that weren't answered yet.
         var waiting: Set<PresentationState.Ticket> = []
-        /// Who was let in, and isn't done.
-        var away = 0
-        /// What is still to happen of each kind.
+        /// The number of processes that got the item and aren't done.
+        var relinquishedCount = 0
+        // How many more events of each kind may occur.
         var relinquishes = 2
         var withdrawals = 1
         var ends = 2
         var failures = 2
         var isBegun = false
-        /// Whoever began it was told that it is over.
-        var isGivenUp = false
+        /// True once the caller of `begin` received an error.
+        var hasFailed = false
     }
 
     private struct Node: Hashable {
-        var world = World()
+        var environment = Environment()
         var state: String
     }
 
@@ -38,117 +38,130 @@ import Testing
 
     private static let begin: PresentationState.Ticket = 1
 
-    /// The tickets say what they are of: 1 began it, from 10 on they want the item, from 20 on they end it.
-    private func events(_ world: World) -> [PresentationState.Event] {
+    /// Returns the possible events. Tickets: 1 begins, from 10 on they want the item, from 20 on they end.
+    private func events(_ environment: Environment) -> [PresentationState.Event] {
         var events: [PresentationState.Event] = []
-        if !world.isBegun { events.append(.begin(Self.begin)) }
-        if world.relinquishes > 0, world.isPresented { events.append(.relinquish(10 + UInt64(world.relinquishes))) }
-        for ticket in world.waiting where (10..<20).contains(ticket) && world.withdrawals > 0 {
+        if !environment.isBegun { events.append(.begin(Self.begin)) }
+        if environment.relinquishes > 0, environment.isPresented {
+            events.append(.relinquish(10 + UInt64(environment.relinquishes)))
+        }
+        for ticket in environment.waiting where (10..<20).contains(ticket) && environment.withdrawals > 0 {
             events.append(.withdraw(ticket))
         }
-        if world.away > 0 { events.append(.reacquire) }
-        if world.ends > 0 { events.append(.end(20 + UInt64(world.ends))) }
-        if world.isLocking { events += [.locked] + (world.failures > 0 ? [.notLocked] : []) }
-        if world.isOpening { events += [.opened] + (world.failures > 0 ? [.notOpened] : []) }
-        if world.isClosing { events += [.closed] + (world.failures > 0 ? [.notClosed] : []) }
-        if world.isPausing { events.append(.paused) }
+        if environment.relinquishedCount > 0 { events.append(.reacquire) }
+        if environment.ends > 0 { events.append(.end(20 + UInt64(environment.ends))) }
+        if environment.isLocking { events += [.locked] + (environment.failures > 0 ? [.notLocked] : []) }
+        if environment.isOpening { events += [.opened] + (environment.failures > 0 ? [.notOpened] : []) }
+        if environment.isClosing { events += [.closed] + (environment.failures > 0 ? [.notClosed] : []) }
+        if environment.isPausing { events.append(.paused) }
         return events
     }
 
-    private func happen(_ event: PresentationState.Event, in world: inout World) {
+    private func happen(_ event: PresentationState.Event, in environment: inout Environment) {
         switch event {
         case .begin(let ticket):
-            world.isBegun = true
-            world.waiting.insert(ticket)
+            environment.isBegun = true
+            environment.waiting.insert(ticket)
         case .relinquish(let ticket):
-            world.relinquishes -= 1
-            world.waiting.insert(ticket)
-        case .withdraw: world.withdrawals -= 1
-        case .reacquire: world.away -= 1
+            environment.relinquishes -= 1
+            environment.waiting.insert(ticket)
+        case .withdraw: environment.withdrawals -= 1
+        case .reacquire: environment.relinquishedCount -= 1
         case .end(let ticket):
-            world.ends -= 1
-            world.waiting.insert(ticket)
-        case .locked: (world.isLocking, world.isLocked) = (false, true)
-        case .notLocked: (world.isLocking, world.failures) = (false, world.failures - 1)
-        case .opened: (world.isOpening, world.isOpen) = (false, true)
-        case .notOpened: (world.isOpening, world.failures) = (false, world.failures - 1)
-        case .closed: (world.isClosing, world.isOpen) = (false, false)
-        case .notClosed: (world.isClosing, world.failures) = (false, world.failures - 1)
-        case .paused: world.isPausing = false
+            environment.ends -= 1
+            environment.waiting.insert(ticket)
+        case .locked: (environment.isLocking, environment.isLocked) = (false, true)
+        case .notLocked: (environment.isLocking, environment.failures) = (false, environment.failures - 1)
+        case .opened: (environment.isOpening, environment.isOpen) = (false, true)
+        case .notOpened: (environment.isOpening, environment.failures) = (false, environment.failures - 1)
+        case .closed: (environment.isClosing, environment.isOpen) = (false, false)
+        case .notClosed: (environment.isClosing, environment.failures) = (false, environment.failures - 1)
+        case .paused: environment.isPausing = false
         }
     }
 
-    private func perform(_ effect: PresentationState.Effect, in world: inout World) throws {
+    private func perform(_ effect: PresentationState.Effect, in environment: inout Environment) throws {
         func require(_ condition: Bool, _ text: String) throws { if !condition { throw Violation(text: text) } }
-        let isBusy = world.isLocking || world.isOpening || world.isClosing || world.isPausing
+        let isBusy = environment.isLocking || environment.isOpening || environment.isClosing || environment.isPausing
         switch effect {
         case .lock:
-            try require(!isBusy && !world.isLocked && !world.isOpen && world.isPresented, "locks at a wrong time")
-            world.isLocking = true
-        case .cancelLocking: try require(world.isLocking, "cancels no locking")
+            try require(
+                !isBusy && !environment.isLocked && !environment.isOpen && environment.isPresented,
+                "locks at a wrong time")
+            environment.isLocking = true
+        case .cancelLocking: try require(environment.isLocking, "cancels no locking")
         case .unlock:
-            try require(world.isLocked && !world.isOpen && !world.isOpening, "unlocks what is open")
-            world.isLocked = false
+            try require(environment.isLocked && !environment.isOpen && !environment.isOpening, "unlocks an open store")
+            environment.isLocked = false
         case .open:
-            try require(world.isLocked && !isBusy && !world.isOpen, "opens at a wrong time")
-            try require(world.away == 0 && !world.hasEnded, "opens what others have, or after the end")
-            world.isOpening = true
+            try require(environment.isLocked && !isBusy && !environment.isOpen, "opens at a wrong time")
+            try require(
+                environment.relinquishedCount == 0 && !environment.hasEnded,
+                "opens a store that others have, or after the end")
+            environment.isOpening = true
         case .close:
-            try require(world.isOpen && !isBusy, "closes at a wrong time")
-            world.isClosing = true
-        case .cancelClosing: try require(world.isClosing, "cancels no closing")
+            try require(environment.isOpen && !isBusy, "closes at a wrong time")
+            environment.isClosing = true
+        case .cancelClosing: try require(environment.isClosing, "cancels no closing")
         case .pause:
-            try require(!isBusy && !world.isOpen && !world.isLocked, "pauses at a wrong time")
-            world.isPausing = true
-        case .cancelPause: try require(world.isPausing, "cancels no pause")
+            try require(!isBusy && !environment.isOpen && !environment.isLocked, "pauses at a wrong time")
+            environment.isPausing = true
+        case .cancelPause: try require(environment.isPausing, "cancels no pause")
         case .unpresent:
-            try require(world.isPresented && !world.isOpen && !isBusy && !world.isLocked, "unpresents what is open")
-            world.isPresented = false
+            try require(
+                environment.isPresented && !environment.isOpen && !isBusy && !environment.isLocked,
+                "unpresents an open store")
+            environment.isPresented = false
         case .succeed(let ticket), .fail(let ticket), .dismiss(let ticket):
-            try require(world.waiting.remove(ticket) != nil, "answers \(ticket) twice")
+            try require(environment.waiting.remove(ticket) != nil, "answers \(ticket) twice")
             guard case .succeed = effect else {
-                if ticket == Self.begin { world.isGivenUp = true }
+                if ticket == Self.begin { environment.hasFailed = true }
                 return
             }
             if ticket >= 10 {
-                try require(!world.isOpen && !world.isOpening && !world.isLocked, "lets in what is open")
+                try require(
+                    !environment.isOpen && !environment.isOpening && !environment.isLocked,
+                    "admits another process to an open store")
             }
-            if (10..<20).contains(ticket) { world.away += 1 }
+            if (10..<20).contains(ticket) { environment.relinquishedCount += 1 }
             if ticket >= 20 {
-                try require(!world.isPresented, "ended, and presented")
-                world.hasEnded = true
+                try require(!environment.isPresented, "ended, and presented")
+                environment.hasEnded = true
             }
         }
     }
 
-    @Test func nothingGoesWrongInAnyOrder() throws {
+    @Test func keepsItsInvariantsInAnyOrder() throws {
         var known: Set<Node> = []
         let start = PresentationState()
-        var front: [(PresentationState, World, [PresentationState.Event])] = [(start, World(), [])]
+        var front: [(PresentationState, Environment, [PresentationState.Event])] = [(start, Environment(), [])]
         while !front.isEmpty {
-            var next: [(PresentationState, World, [PresentationState.Event])] = []
-            for (state, world, way) in front {
-                let events = events(world)
-                // Where nothing can happen any more, nobody waits, and what should be open is.
-                let isQuiet = !world.isLocking && !world.isOpening && !world.isClosing && !world.isPausing
+            var next: [(PresentationState, Environment, [PresentationState.Event])] = []
+            for (state, environment, path) in front {
+                let events = events(environment)
+                // If no event is pending, nobody waits, and the store is open if it should be.
+                let isQuiet =
+                    !environment.isLocking && !environment.isOpening && !environment.isClosing && !environment.isPausing
                 if isQuiet {
-                    // Whoever began it waits for those who have the item.
-                    let waiting = world.waiting.subtracting(world.away > 0 ? [Self.begin] : [])
-                    #expect(waiting.isEmpty, "\(world.waiting) wait for ever after \(way)")
-                    let isWanted = world.isBegun && !world.isGivenUp && world.away == 0 && !world.hasEnded
-                    #expect(world.isOpen == isWanted, "\(state.phase) after \(way)")
+                    // The caller of `begin` waits for the processes that have the item.
+                    let waiting = environment.waiting.subtracting(environment.relinquishedCount > 0 ? [Self.begin] : [])
+                    #expect(waiting.isEmpty, "\(environment.waiting) wait for ever after \(path)")
+                    let isWanted =
+                        environment.isBegun && !environment.hasFailed && environment.relinquishedCount == 0
+                        && !environment.hasEnded
+                    #expect(environment.isOpen == isWanted, "\(state.phase) after \(path)")
                 }
                 for event in events {
-                    var (state, world) = (state, world)
-                    happen(event, in: &world)
+                    var (state, environment) = (state, environment)
+                    happen(event, in: &environment)
                     do {
-                        for effect in state.handle(event) { try perform(effect, in: &world) }
+                        for effect in state.handle(event) { try perform(effect, in: &environment) }
                     } catch let violation as Violation {
-                        Issue.record("\(violation.text): \(way + [event])")
+                        Issue.record("\(violation.text): \(path + [event])")
                         return
                     }
-                    if known.insert(Node(world: world, state: "\(state)")).inserted {
-                        next.append((state, world, way + [event]))
+                    if known.insert(Node(environment: environment, state: "\(state)")).inserted {
+                        next.append((state, environment, path + [event]))
                     }
                 }
             }
@@ -157,8 +170,8 @@ import Testing
         #expect(known.count > 500)
     }
 
-    /// Whoever gave up isn't waited for: the store is used again at once.
-    @Test func whatIsGivenUpIsCancelled() {
+    /// A cancelled request isn't waited for: the store is in use again at once.
+    @Test func cancelsClosingForAWithdrawnRequest() {
         var state = PresentationState()
         #expect(state.handle(.begin(1)) == [.lock])
         #expect(state.handle(.locked) == [.open])

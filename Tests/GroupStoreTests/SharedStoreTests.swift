@@ -33,7 +33,7 @@ import Testing
         return status.identity
     }
 
-    @Test func aContainerThatIsNotThereIsSaidToBe() throws {
+    @Test func reportsAMissingContainer() throws {
         let missing = #expect(throws: GroupStoreError.self) {
             try GroupContainer(identifier: "group.example", directory: URL(filePath: "/nonexistent/group.example"))
         }
@@ -44,7 +44,7 @@ import Testing
         #expect(throws: GroupStoreError.self) { try SharedStore("a/b", in: container) }
     }
 
-    @Test func theStoreIsWhereItIs() throws {
+    @Test func findsTheStoreInEitherLocation() throws {
         #expect(store.url == store.groupURL)
         _ = try make("Notes.sqlite", in: legacy)
         #expect(store.url == store.legacyURL)
@@ -52,8 +52,8 @@ import Testing
         #expect(store.url == store.groupURL)
     }
 
-    /// As a relocation leaves it that was killed between withdrawing the old name and publishing the new one.
-    @Test(arguments: [true, false]) func anInterruptedRelocationIsUndoneAsFarAsItIsNeeded(_ isCommitting: Bool) throws {
+    /// The state after a relocation that was killed between withdrawing the old name and publishing the new one.
+    @Test(arguments: [true, false]) func returnsTheDatabaseOfAnInterruptedRelocation(_ isCommitting: Bool) throws {
         let identity = try make("Notes.sqlite", in: legacy)
         let transfer = Transfer(
             id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")), directory: legacy.path,
@@ -63,28 +63,28 @@ import Testing
         try container.write(TransferJournal(transfer: transfer, state: state))
         try legacy.makeDirectory(transfer.id.hiddenName(), mode: 0o500)
         try legacy.rename("Notes.sqlite", to: transfer.id.hiddenName(), in: legacy, .exchange)
-        #expect(store.whereabouts == .moving)
+        #expect(store.location == .moving)
 
         #expect(try store.settledURL(Deadline(after: .ample)) == store.legacyURL)
         #expect(try legacy.status("Notes.sqlite")?.identity == identity)
-        // The rest is the next run's.
+        // The next run undoes the rest.
         #expect(try container.journal() != nil)
     }
 
-    @Test func aStoreThatHasArrivedMayBeOpenedBeforeTheBookKeepingIsDone() throws {
+    @Test func opensAnArrivedStoreBeforeBookkeepingEnds() throws {
         let identity = try make("Notes.sqlite", in: container.directory)
         let transfer = Transfer(
             id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")), directory: legacy.path,
             name: "Notes.sqlite", database: identity, support: nil, copies: false, retirement: .delete, hadWAL: true)
         try container.write(
             TransferJournal(transfer: transfer, state: .committing(database: identity, support: nil, receipt: nil)))
-        // Somebody is at it.
+        // Another process holds the lock.
         let lock = try container.lock()
         #expect(try store.settledURL(Deadline(after: .zero)) == store.groupURL)
         _ = consume lock
     }
 
-    @Test func aRelocationUnderWayIsWaitedForAndNamed() throws {
+    @Test func waitsForARelocationAndNamesItsProcess() throws {
         try legacy.makeDirectory("Notes.sqlite", mode: 0o500)
         let lock = try container.lock()
         try lock?.write(note: Array("4711 groupstore".utf8))
@@ -94,7 +94,7 @@ import Testing
         _ = consume lock
     }
 
-    @Test func withoutAnAgentThatIsSaidOnceAndLookedFor() async throws {
+    @Test func reportsAMissingAgentOnce() async throws {
         let changes = StoreChanges(
             subscription: SubscribeOperation(store.address), socket: scratch.path.appending("none"))
         let task = Task {
@@ -108,7 +108,7 @@ import Testing
         #expect(try await task.value.count <= 1)
     }
 
-    @Test func aPresentedStoreIsOpenedWithoutAnAgent() async throws {
+    @Test func opensAPresentedStoreWithoutAnAgent() async throws {
         _ = try make("Notes.sqlite", in: legacy)
         let opened = Opened()
         let presentation = try await store.present(
@@ -119,8 +119,8 @@ import Testing
         #expect(!presentation.isOpen)
     }
 
-    /// In one process, with no agent: a coordinator asks the presentation to let go.
-    @Test func aPresentationLetsGoOfItsStoreForAWriter() async throws {
+    /// A coordinator in the same process asks the presentation to close the store, without an agent.
+    @Test func closesAPresentedStoreForAWriter() async throws {
         _ = try make("Notes.sqlite", in: container.directory)
         let opened = Opened()
         let presentation = try await store.present(open: { _ in opened.note("open") }, close: { opened.note("close") })
@@ -133,7 +133,7 @@ import Testing
         #expect(opened.notes == ["open", "close", "moved", "open", "close"])
     }
 
-    /// Moves the store in a coordinated access, and does something else inside it.
+    /// Moves the store in a coordinated access, and calls `body` inside it.
     private func move(
         _ old: FilePath.Component, to new: FilePath.Component, _ coordinator: FileCoordinator,
         _ body: @Sendable () async throws -> Void = {}
@@ -149,7 +149,7 @@ import Testing
         }
     }
 
-    @Test func aPresentationGoesWithItsStore() async throws {
+    @Test func followsAMovedStore() async throws {
         _ = try make("Notes.sqlite", in: container.directory)
         let opened = Opened()
         let presentation = try await store.present(
@@ -158,7 +158,7 @@ import Testing
         while !presentation.isOpen { await Task.yield() }
         #expect(presentation.presentedItemURL?.lastPathComponent == "Moved.sqlite")
         #expect(presentation.presentedStore?.name == "Moved.sqlite")
-        // From there on it is asked about its new place.
+        // From here on it is asked about its new location.
         try await move("Moved.sqlite", to: "Notes.sqlite", FileCoordinator(in: container))
         while !presentation.isOpen { await Task.yield() }
         try await presentation.end()
@@ -166,8 +166,8 @@ import Testing
             opened.notes == ["open Notes.sqlite", "close", "open Moved.sqlite", "close", "open Notes.sqlite", "close"])
     }
 
-    /// It comes while the store is moved: it waits for that, and goes with the store.
-    @Test func aPresentationThatComesInAMoveGoesWithItsStore() async throws {
+    /// The presentation begins while the store is moved: it waits for the move, and follows the store.
+    @Test func followsAStoreMovedWhilePresentationBegins() async throws {
         _ = try make("Notes.sqlite", in: container.directory)
         let opened = Opened()
         let coming = Mutex<Task<StorePresentation, any Error>?>(nil)
@@ -178,7 +178,7 @@ import Testing
                     try await store.present(open: { opened.note("open \($0.lastPathComponent)") }, close: {})
                 }
             }
-            while RegisteredPresenters.process(container).registry.presenters(of: store.item).isEmpty {
+            while RegisteredPresenters.shared(in: container).registry.presenters(of: store.item).isEmpty {
                 await Task.yield()
             }
         }
@@ -187,8 +187,8 @@ import Testing
         try await presentation?.end()
     }
 
-    /// The one who makes the access isn't told of it.
-    @Test func aPresentationGoesWithWhatItsOwnCoordinatorMoves() async throws {
+    /// A presentation isn't notified of its own coordinator's access.
+    @Test func followsAMoveByItsOwnCoordinator() async throws {
         _ = try make("Notes.sqlite", in: container.directory)
         let presentation = try await store.present(open: { _ in }, close: {})
         try await move("Notes.sqlite", to: "Moved.sqlite", FileCoordinator(in: container, filePresenter: presentation))
@@ -196,8 +196,8 @@ import Testing
         try await presentation.end()
     }
 
-    /// Only the first opening may make the store. `failed` says what is wrong, and may end the presentation.
-    @Test func aStoreThatIsTakenAwayIsNotOpened() async throws {
+    /// Only the first opening may create the store. `failed` receives the error, and may end the presentation.
+    @Test func doesNotOpenAStoreThatIsGone() async throws {
         _ = try make("Notes.sqlite", in: container.directory)
         let opened = Opened()
         let ending = Mutex<StorePresentation?>(nil)

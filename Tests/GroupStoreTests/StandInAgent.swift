@@ -4,11 +4,11 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// One end of a connection that a test has with a client as an agent does.
+/// A test's end of a client's connection, which acts like an agent.
 struct StandInAgent: ~Copyable {
     private let connection: Descriptor
 
-    /// The next one that connects.
+    /// Waits for the next client.
     static func accept(on listener: borrowing Descriptor) async throws -> StandInAgent {
         while true {
             if let connection = try UnixSocket.accept(on: listener) { return StandInAgent(connection: connection) }
@@ -18,19 +18,19 @@ struct StandInAgent: ~Copyable {
 
     func greet() throws {
         let hello = AgentMessage.hello(
-            protocol: WireLine.protocolVersion, agent: "test", longestLine: Int64(WireLine.longest))
+            protocol: WireLine.protocolVersion, agent: "test", maxLineLength: Int64(WireLine.maxLength))
         try send(hello.json)
     }
 
-    /// Whether the client has gone.
-    var isLeft: Bool {
+    /// True if the client has closed the connection.
+    var isClosed: Bool {
         var byte: UInt8 = 0
         return recv(connection.raw, &byte, 1, Int32(MSG_PEEK)) == 0
     }
 
     func send(_ object: JSONObject) throws { _ = try UnixSocket.send(WireLine.bytes(object)[...], on: connection.raw) }
 
-    /// The next line; nil at the end of the connection.
+    /// Returns the next line, or nil at the end of the connection.
     func line() async throws -> String? {
         var line: [UInt8] = []
         while line.last != UInt8(ascii: "\n") {

@@ -2,7 +2,7 @@ import LinuxSystem
 import Testing
 
 @Suite struct DeadlineTests {
-    @Test func nanosecondsEndWhereTheirNumbersDo() {
+    @Test func clampsNanoseconds() {
         #expect(Duration.milliseconds(-1500).nanoseconds == -1_500_000_000)
         #expect(Duration.nanoseconds(Int64.max).nanoseconds == .max)
         #expect(Duration.nanoseconds(Int64.min).nanoseconds == .min)
@@ -12,7 +12,7 @@ import Testing
         }
     }
 
-    @Test func anyDurationMakesADeadline() throws {
+    @Test func acceptsAnyDuration() throws {
         for huge in [Duration.seconds(Int64.max), .seconds(Int64.max) * 10] {
             let left = try #require(Deadline(after: huge).remaining)
             #expect(left > .longestWait - .seconds(3600) && left <= .longestWait)

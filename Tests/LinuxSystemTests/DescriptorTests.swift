@@ -5,8 +5,8 @@ import TestSupport
 import Testing
 
 @Suite struct DescriptorTests {
-    /// Another process has it for a moment; it goes with that process, which keeps nothing else.
-    @Test(.timeLimit(.minutes(60))) func itIsClosedElsewhere() throws {
+    /// Another process holds the descriptor briefly, and nothing else.
+    @Test(.timeLimit(.minutes(60))) func closesInAnotherProcess() throws {
         let root = try TemporaryDirectory()
         let path = root.path.appending("file")
         let file = try Descriptor(opening: path, flags: O_RDWR | O_CREAT, mode: 0o600)
@@ -18,7 +18,7 @@ import Testing
         }
         file.closeElsewhere()
         close(ends.1)
-        // Nobody else has the end that was written to.
+        // Nobody else has the pipe's writing end.
         var byte: UInt8 = 0
         #expect(read(ends.0, &byte, 1) == 0)
         close(ends.0)

@@ -18,7 +18,7 @@ import Testing
         _ = try directory.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
     }
 
-    @Test func aRenameThatRefusesReplacesNothing() throws {
+    @Test func refusingRenameReplacesNothing() throws {
         try make("one")
         try make("two")
         let two = try directory.status("two")?.identity
@@ -26,7 +26,7 @@ import Testing
         #expect(try directory.status("two")?.identity == two)
     }
 
-    @Test func aSymbolicLinkIsNotFollowed() throws {
+    @Test func doesNotFollowASymbolicLink() throws {
         try make("file")
         try directory.makeSymbolicLink("link", to: "file")
         #expect(throws: SystemError.self) { _ = try directory.open("link", flags: O_RDONLY) }
@@ -34,7 +34,7 @@ import Testing
         #expect(try directory.status("link")?.kind == .symbolicLink)
     }
 
-    @Test func aDirectoryThatIsSwappedForALinkIsStillTheOne() throws {
+    @Test func staysInADirectoryThatWasReplacedByALink() throws {
         try directory.makeDirectory("inner", mode: 0o700)
         let inner = try directory.directory("inner")
         let elsewhere = try TemporaryDirectory()
@@ -45,7 +45,7 @@ import Testing
         #expect(try directory.directory("moved").names() == ["file"])
     }
 
-    @Test func removingATreeLeavesWhatLinksLeadTo() throws {
+    @Test func removingATreeKeepsLinkTargets() throws {
         let elsewhere = try TemporaryDirectory()
         _ = try Directory(elsewhere.path).open("kept", flags: O_RDWR | O_CREAT, mode: 0o600)
         try directory.makeDirectory("tree", mode: 0o700)
@@ -57,7 +57,7 @@ import Testing
         #expect(try Directory(elsewhere.path).names() == ["kept"])
     }
 
-    @Test func aLinkOfOnesOwnIsFollowed() throws {
+    @Test func followsTheUsersOwnLink() throws {
         try directory.makeDirectory("real", mode: 0o700)
         try directory.makeSymbolicLink("link", to: "real")
         try directory.makeSymbolicLink("longer", to: root.path.appending("link").appending("..").appending("link"))
@@ -71,7 +71,7 @@ import Testing
         #expect(throws: SystemError.self) { try Directory(root.path.appending("one")) }
     }
 
-    @Test func aFileIsFoundWhereItsLinkLeads() throws {
+    @Test func resolvesALinkToAFile() throws {
         try directory.makeDirectory("real", mode: 0o700)
         let real = try directory.directory("real")
         _ = try real.open("file", flags: O_RDWR | O_CREAT, mode: 0o600)
@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test(.enabled(if: geteuid() == 0, "only root can give a link away"))
-    func aStrangersLinkIsFollowedToTheirOwnPlacesOnly() throws {
+    func followsAnotherUsersLinkOnlyToTheirOwnFiles() throws {
         for name: FilePath.Component in ["mine", "theirs"] { try directory.makeDirectory(name, mode: 0o700) }
         let theirs = try directory.directory("theirs")
         _ = try theirs.open("file", flags: O_RDWR | O_CREAT, mode: 0o600)
@@ -102,7 +102,7 @@ import Testing
         #expect(throws: SystemError.self) { try Directory.resolving(file: root.path.appending("to-file")) }
     }
 
-    @Test func aDurableFileIsTheOldOneOrTheNewOne() throws {
+    @Test func durableFilesAreReplacedAtomically() throws {
         #expect(try DurableFile.read("record", in: directory) == nil)
         try DurableFile.write([1, 2, 3], as: "record", in: directory, mode: 0o600)
         try DurableFile.write([4], as: "record", in: directory, mode: 0o600)
@@ -110,7 +110,7 @@ import Testing
         #expect(try directory.names() == ["record"])
     }
 
-    @Test func aFIFOIsNotWaitedFor() throws {
+    @Test func doesNotWaitForAFIFO() throws {
         #expect(mkfifoat(directory.raw, "fifo", 0o600) == 0)
         let opened = try? directory.open("fifo", flags: O_WRONLY).raw
         #expect(opened == nil)
@@ -127,7 +127,7 @@ import Testing
         #expect(FilePath.Component(bytes: [0x61, 0x00]) == nil)
     }
 
-    @Test func aHolderIsNamed() throws {
+    @Test func namesAHolder() throws {
         try make("held")
         let process = try RunningProcess(
             "sh", ["-c", Word("exec 3<'\(root.path.string)/held'; echo ready; read line")])
@@ -142,11 +142,11 @@ import Testing
 
 @Suite struct MountPointTests {
     @Test(arguments: [("/a", "/a"), ("/a\\040b\\134\\011", "/a b\\\t"), ("/a\\04", "/a\\04"), ("/\\303\\251", "/é")])
-    func aMountTablesPathsAreUnescaped(_ escaped: String, _ path: String) {
+    func unescapesMountTablePaths(_ escaped: String, _ path: String) {
         #expect(MountPoints.unescaped(Array(escaped.utf8)[...]) == Array(path.utf8))
     }
 
-    @Test func aDirectoryOfOursIsNone() throws {
+    @Test func aPlainDirectoryIsNoMountPoint() throws {
         let place = try TemporaryDirectory()
         let directory = try Directory(place.path)
         try directory.makeDirectory("inside", mode: 0o700)

@@ -17,12 +17,12 @@ import Testing
 
     private func isGranted(_ descriptor: borrowing Descriptor) throws -> Bool { try FileLease(descriptor) != nil }
 
-    @Test func itIsGrantedWhenNobodyElseHasTheFileOpen() throws {
+    @Test func isGrantedForAFileThatNobodyElseHasOpen() throws {
         let descriptor = try directory.open("file", flags: O_RDWR)
         #expect(try isGranted(descriptor))
     }
 
-    @Test(arguments: [O_RDONLY, O_RDWR]) func itIsRefusedWhileSomebodyHas(_ flags: CInt) throws {
+    @Test(arguments: [O_RDONLY, O_RDWR]) func isRefusedForAnOpenFile(_ flags: CInt) throws {
         let descriptor = try directory.open("file", flags: O_RDWR)
         let other = try directory.open("file", flags: flags)
         #expect(try !isGranted(descriptor))
@@ -30,7 +30,7 @@ import Testing
         #expect(try isGranted(descriptor))
     }
 
-    @Test func itIsRefusedWhileTheFileIsMappedOnly() throws {
+    @Test func isRefusedForAMappedFile() throws {
         let other = try directory.open("file", flags: O_RDWR)
         try other.truncate(to: 4096)
         let memory = mmap(nil, 4096, PROT_READ, MAP_SHARED, other.raw, 0)
@@ -41,7 +41,7 @@ import Testing
         #expect(try isGranted(descriptor))
     }
 
-    @Test func anOpenerThatDoesNotWaitIsSentAwayAndNoticed() throws {
+    @Test func detectsANonBlockingOpener() throws {
         let descriptor = try directory.open("file", flags: O_RDWR)
         guard let lease = try FileLease(descriptor) else { throw Unexpected("no lease") }
         let isIntact = lease.isIntact
@@ -51,7 +51,7 @@ import Testing
         #expect(!isStillIntact)
     }
 
-    @Test func exchangingNamesWorksUnderALease() throws {
+    @Test func exchangesNamesUnderALease() throws {
         try directory.makeDirectory("placeholder", mode: 0o500)
         let descriptor = try directory.open("file", flags: O_RDWR)
         guard let lease = try FileLease(descriptor) else { throw Unexpected("no lease") }

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What another user may do with a file, as the kernel says and as modes and ACLs say.
+/// Another user's access to a file, as decided by the kernel and as computed from modes and ACLs.
 @Suite(.enabled(if: geteuid() == 0, "needs root, to become another user"))
 struct UserAccessTests {
     private static let user = PeerCredentials(pid: 1, uid: 70_001, gid: 70_002, groups: [70_003, 70_004])
@@ -26,11 +26,11 @@ struct UserAccessTests {
         guard Bool.random(using: &random) else { return }
         let attribute = Self.list(&random)
         guard let file = try? Descriptor(opening: path, flags: O_RDONLY) else { return }
-        // Where the file system has none, the mode holds.
+        // On a file system without ACLs, the mode applies.
         _ = gs_set_attribute(file.raw, "system.posix_acl_access", attribute, attribute.count)
     }
 
-    /// An ACL as the kernel takes it, its entries in their order.
+    /// Returns an ACL in the kernel's format, with its entries in order.
     private static func list(_ random: inout SeededGenerator) -> [UInt8] {
         func entry(_ tag: UInt8, _ identifier: UInt32 = .max) -> [UInt8] {
             let bytes = withUnsafeBytes(of: identifier.littleEndian) { Array($0) }
@@ -43,8 +43,8 @@ struct UserAccessTests {
         return list + entry(0x10) + entry(0x20)
     }
 
-    /// A file system of that user's, which never answers: SIGKILL doesn't end who asks it, either.
-    @Test func whoAsksWaitsForNoDeadFileSystem() throws {
+    /// The user's file system never answers, and even SIGKILL doesn't end a process that waits for it.
+    @Test func doesNotWaitForADeadFileSystem() throws {
         let place = root.path.appending("dead")
         #expect(mkdir(place.string, 0o755) == 0)
         guard let device = try? Descriptor(opening: "/dev/fuse", flags: O_RDWR) else { return }
@@ -54,11 +54,11 @@ struct UserAccessTests {
         let began = ContinuousClock.now
         #expect(UserAccess(Self.user).answer(place.appending("file"), R_OK) == .denied)
         #expect(began.duration(to: .now) < .seconds(20))
-        // The next one is answered.
+        // The next question is answered.
         #expect(UserAccess(Self.user).answer(root.path, X_OK) != .denied)
     }
 
-    @Test(arguments: 0..<300) func bothSayTheSame(_ seed: Int) throws {
+    @Test(arguments: 0..<300) func kernelAndComputedAnswersAgree(_ seed: Int) throws {
         var random = SeededGenerator(seed: UInt64(seed))
         let outer = root.path.appending("outer")
         let inner = outer.appending("inner")
@@ -75,7 +75,7 @@ struct UserAccessTests {
         #expect(kernel == computed)
     }
 
-    @Test func aFileIsGrantedByItsIdentity() throws {
+    @Test func grantsAFileByItsIdentity() throws {
         let file = root.path.appending("file")
         _ = try Descriptor(opening: file, flags: O_WRONLY | O_CREAT, mode: 0o644)
         let identity = try #require(FileStatus(following: file)?.identity)
@@ -84,8 +84,8 @@ struct UserAccessTests {
         #expect(UserAccess(Self.user).answer(root.path.appending("nothing"), R_OK) == .absent)
     }
 
-    /// The process that asks stays who it is, and so do its other threads.
-    @Test func askingChangesNobody() {
+    /// The asking process keeps its identity, and so do its other threads.
+    @Test func askingChangesNoIdentity() {
         _ = UserAccess(Self.user).answer("/", R_OK)
         #expect(geteuid() == 0 && getuid() == 0)
     }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import ManagedObjectModels
 
-/// Compiled models that were damaged, or made to do harm.
+/// Damaged and hostile compiled models.
 @Suite struct DamagedModelTests {
-    /// A small compiled model, as `NSKeyedArchiver` would write it; `more` is Python that changes `objects`.
+    /// Returns a small compiled model in the form of `NSKeyedArchiver`; `more` is Python code that changes `objects`.
     private static func archive(_ more: String = "") throws -> [UInt8] {
         try python(
             """
@@ -35,7 +35,7 @@ import Testing
         try ArchivedModelReader.read(bytes, path: "/M.mom", name: "M").model
     }
 
-    @Test func aSoundOneIsRead() throws {
+    @Test func readsAnIntactModel() throws {
         let model = try Self.read(Self.archive())
         #expect(model.entities.map(\.name) == ["Note", "Sub"])
         let price = model.entities[0].attributes[0]
@@ -43,31 +43,31 @@ import Testing
         #expect(price.defaultValue == .decimal("-12.345"))
         let relationship = model.entities[0].relationships[0]
         #expect(relationship.isToMany && relationship.isOrdered && relationship.maxCount == -1)
-        // What an entity inherits is listed again in an archive; it is declared once.
+        // An archive repeats inherited properties; the model declares them once.
         #expect(model.entities[1].attributes.isEmpty && model.entities[1].relationships.isEmpty)
         #expect(model.properties(of: model.entities[1]).map(\.name) == ["price", "r"])
     }
 
     @Test(arguments: [
-        ("objects[1]['$class'] = U(4)", "no model"), ("objects[6]['NSSuperentity'] = U(13)", "inherits from itself"),
+        ("objects[1]['$class'] = U(4)", "not a model"), ("objects[6]['NSSuperentity'] = U(13)", "inherits from itself"),
         ("objects[6]['NSSuperentity'] = U(6)", "inherits from itself"),
         ("objects[10]['NSAttributeType'] = 401", "attribute type"),
         ("objects[15]['_NSDestinationEntityName'] = 'Nowhere'", "destination"),
         ("objects[15]['_NSDestinationEntityName'] = U(0)", "destination"),
         ("objects[6]['NSEntityName'] = U(99)", "name"),
-        ("objects[3]['NS.objects'] = [U(5), U(13)]", "no entity"),
-        ("objects[8]['NS.objects'] = [U(5), U(15)]", "no property"),
-        ("objects[10]['$class'] = U(4)", "no property"), ("objects = 'none'", "no keyed archive"),
+        ("objects[3]['NS.objects'] = [U(5), U(13)]", "not an entity"),
+        ("objects[8]['NS.objects'] = [U(5), U(15)]", "not a property"),
+        ("objects[10]['$class'] = U(4)", "not a property"), ("objects = 'none'", "not a keyed archive"),
         ("objects = ['$null']", "root"),
     ])
-    func whatCannotBeAModel(_ change: String, _ word: String) throws {
+    func refusesInvalidModels(_ change: String, _ word: String) throws {
         let error = #expect(throws: ModelError.self) { try Self.read(Self.archive(change)) }
         #expect(error?.message.contains(word) == true, "\(error?.message ?? "")")
         #expect(error?.remedy.isEmpty == false)
     }
 
-    /// Composite attributes and predicates that contain themselves, and an entity that is its own property.
-    @Test func circles() throws {
+    /// Composite attributes and predicates contain themselves, and an entity is its own property.
+    @Test func survivesCycles() throws {
         let composite =
             "objects[10]['NSElements'] = U(19); objects += [{'$class': U(20), 'NS.objects': [U(10)]}, cls('NSArray')]"
         #expect(throws: ModelError.self) { try Self.read(Self.archive(composite)) }
@@ -79,8 +79,8 @@ import Testing
         #expect(throws: ModelError.self) { try Self.read(Self.archive("objects[8]['NS.objects'] = [U(6), U(6)]")) }
     }
 
-    /// A predicate whose two sides are the next one, so that its text would double at each of a hundred levels.
-    @Test func aPredicateThatDoubles() throws {
+    /// Both sides of a predicate are the next one, so the text would double at each of sixty levels.
+    @Test func limitsAPredicateThatDoubles() throws {
         let change = """
             objects[10]['NSValidationPredicates'] = U(19)
             objects += [{'$class': U(20), 'NS.objects': [U(22), U(22)]}, cls('NSArray'), cls('NSCompoundPredicate')]
@@ -93,8 +93,8 @@ import Testing
         #expect(text.utf8.count < 1 << 20)
     }
 
-    /// The same of composite attributes, in both formats.
-    @Test func compositesThatDouble() throws {
+    /// Composite attributes multiply at each level, in both formats.
+    @Test func refusesCompositesThatMultiply() throws {
         let change = """
             objects[10]['NSElements'] = U(20)
             objects.append(cls('NSArray'))
@@ -115,8 +115,8 @@ import Testing
         #expect(throws: ModelError.self) { try XMLModelReaderTests.read("<model>\(text)</model>") }
     }
 
-    /// Thousands of entities that share one dictionary of thousands of properties.
-    @Test func propertiesThatAreShared() throws {
+    /// Thousands of entities share a dictionary of thousands of properties.
+    @Test func refusesSharedPropertiesBeyondTheLimit() throws {
         let change = """
             objects[8]['NS.keys'] = [U(9)] * 5000; objects[8]['NS.objects'] = [U(10)] * 5000
             objects[3]['NS.keys'] = [U(5)] * 5000; objects[3]['NS.objects'] = [U(6)] * 5000
@@ -125,13 +125,13 @@ import Testing
         #expect(error?.path == "/M.mom")
     }
 
-    /// Every byte in turn: an error or another model, no trap.
-    @Test func everyByte() throws {
-        let sound = try Self.archive()
+    /// Damages every byte in turn. The result is an error or another model, no trap.
+    @Test func survivesDamageToEveryByte() throws {
+        let intact = try Self.archive()
         var refused = 0
-        for index in sound.indices {
-            for value: UInt8 in [0x00, 0x7F, 0xFF, sound[index] ^ 1] {
-                var bytes = sound
+        for index in intact.indices {
+            for value: UInt8 in [0x00, 0x7F, 0xFF, intact[index] ^ 1] {
+                var bytes = intact
                 bytes[index] = value
                 if (try? Self.read(bytes)) == nil { refused += 1 }
             }

@@ -36,8 +36,8 @@ import Testing
         }
     }
 
-    /// It is a value like the other one, not a word that says all.
-    @Test func aDefaultOfYes() throws {
+    /// A default of YES is a value, not a flag.
+    @Test func showsADefaultOfYesAsAValue() throws {
         var attribute = AttributeDescription(name: "a", type: .boolean)
         for truth in [true, false] {
             attribute.defaultValue = .boolean(truth)
@@ -48,7 +48,7 @@ import Testing
         #expect(optional == nil || optional?.isFlag == true)
     }
 
-    @Test func whatChanged() throws {
+    @Test func findsAllChanges() throws {
         #expect(
             try Self.lines(Self.model(Self.old), Self.model(Self.new)) == [
                 "* renamed Automobile Car class Car>- renamingIdentifier ->Car",
@@ -63,7 +63,7 @@ import Testing
         #expect(try Self.lines(Self.model(Self.old), Self.model(Self.old)) == [])
     }
 
-    @Test func renamingsSetFromOutside() throws {
+    @Test func appliesRenamings() throws {
         let old = try Self.model(Self.old)
         let plain = try Self.model(
             Self.new.replacing(" elementID=\"Car\"", with: "").replacing(" elementID=\"color\"", with: ""))
@@ -79,8 +79,8 @@ import Testing
         }
     }
 
-    /// A property that was renamed twice is known by its first name, which the second renaming needs.
-    @Test func aRenamingKeepsTheFirstName() throws {
+    /// A property that was renamed twice keeps its first name as its renaming identifier.
+    @Test func keepsTheFirstNameInASecondRenaming() throws {
         let second = try Self.model(
             "<entity name='A'><attribute name='b' elementID='a' attributeType='Date'/></entity>")
         let third = try Self.model("<entity name='A'><attribute name='c' attributeType='Date'/></entity>")
@@ -88,7 +88,7 @@ import Testing
         #expect(try third.renamed([renaming], from: second).entities[0].attributes[0].renamingIdentifier == "a")
     }
 
-    @Test func modelsAreMerged() throws {
+    @Test func mergesModels() throws {
         let one = try Self.model("<entity name='A'/><configuration name='C'><memberEntity name='A'/></configuration>")
         let other = try Self.model(
             "<entity name='A'/><entity name='B'/><configuration name='C'><memberEntity name='B'/></configuration>")
@@ -100,9 +100,9 @@ import Testing
         #expect(fault?.entity == "A")
     }
 
-    @Test func versionsAreSortedByNumber() {
+    @Test func sortsVersionsByNumber() {
         let sorted = ["Notes", "Notes 2", "Notes 10", "Notes.1", "v1.2.0", "v1.10.0"].shuffled()
-            .sorted { $0.precedesByNumber($1) }
+            .sorted { $0.precedesNumerically($1) }
         #expect(sorted == ["Notes", "Notes 2", "Notes 10", "Notes.1", "v1.2.0", "v1.10.0"])
     }
 }

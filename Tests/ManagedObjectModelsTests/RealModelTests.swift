@@ -11,23 +11,23 @@ enum RealModels {
     static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
 }
 
-/// Every model that an app has shipped, in `$GROUPSTORE_REAL_STORES`.
+/// The models of real apps in `$GROUPSTORE_REAL_STORES`.
 @Suite(.enabled(if: RealModels.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
 struct RealModelTests {
     static func all(_ kind: String) -> [FilePath] {
         var found: [FilePath] = []
-        var waiting = RealModels.directory.map { [$0] } ?? []
-        while let next = waiting.popLast() {
+        var stack = RealModels.directory.map { [$0] } ?? []
+        while let next = stack.popLast() {
             for name in (try? Directory(next).names()) ?? [] {
                 let path = next.appending(name)
                 if name.extension == kind { found.append(path) }
-                if FileStatus(following: path)?.kind == .directory { waiting.append(path) }
+                if FileStatus(following: path)?.kind == .directory { stack.append(path) }
             }
         }
         return found.sorted { $0.string < $1.string }
     }
 
-    @Test func everyModelIsRead() throws {
+    @Test func readsEveryModel() throws {
         let bundles = Self.all("xcdatamodeld") + Self.all("momd") + Self.all("xcdatamodel") + Self.all("mom")
         try #require(!bundles.isEmpty)
         for path in bundles {
@@ -39,8 +39,8 @@ struct RealModelTests {
         }
     }
 
-    /// What Xcode computed stands beside what it compiled.
-    @Test func compiledModelsHaveTheHashesOfVersionInfo() throws {
+    /// `VersionInfo.plist` beside a compiled model contains the hashes that Xcode computed.
+    @Test func computesTheHashesOfVersionInfo() throws {
         let bundles = Self.all("momd")
         try #require(!bundles.isEmpty)
         for path in bundles {
@@ -61,8 +61,8 @@ struct RealModelTests {
         }
     }
 
-    /// A source and what Xcode compiled of it say the same, as far as both say it.
-    @Test func compiledModelsSayWhatTheirSourcesSay() throws {
+    /// A source and its compiled model are equal in everything that both record.
+    @Test func readsCompiledModelsLikeTheirSources() throws {
         for path in Self.all("momd") {
             let name = try #require(path.stem)
             guard let source = Self.all("xcdatamodeld").first(where: { $0.stem == name }) else { continue }
@@ -76,7 +76,7 @@ struct RealModelTests {
 }
 
 extension ManagedObjectModel {
-    /// Without what only one of the two formats says, and in one order.
+    /// The entities in one order, without settings that only one of the two formats records.
     fileprivate var comparable: [EntityDescription] {
         entities.map { entity in
             var entity = entity

@@ -2,7 +2,7 @@ import Testing
 
 @testable import ManagedObjectModels
 
-/// The examples of FIPS 180-4's validation pages (csrc.nist.gov), and lengths around a block's end.
+/// The examples of the validation pages of FIPS 180-4 (csrc.nist.gov), and lengths around the end of a block.
 @Suite struct SHA2Tests {
     private static func hexadecimal(_ bytes: [UInt8]) -> String {
         bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
@@ -16,7 +16,7 @@ import Testing
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"
         ),
     ])
-    func shortHash(_ text: String, _ hash: String) {
+    func computesSHA256(_ text: String, _ hash: String) {
         #expect(Self.hexadecimal(SHA2.sha256(Array(text.utf8))) == hash)
     }
 
@@ -33,12 +33,12 @@ import Testing
                 + "501d289e4900f7e4331b99dec4b5433ac7d329eeb6dd26545e96e55b874be909"
         ),
     ])
-    func longHash(_ text: String, _ hash: String) {
+    func computesSHA512(_ text: String, _ hash: String) {
         #expect(Self.hexadecimal(SHA2.sha512(Array(text.utf8))) == hash)
     }
 
-    /// Each length up to two blocks has its own padding; the hash of all their hashes is known.
-    @Test func everyLengthAroundABlock() {
+    /// Each length up to two blocks has its own padding. The hash of all their hashes is known.
+    @Test func padsEveryLengthAroundABlock() {
         var short: [UInt8] = []
         var long: [UInt8] = []
         for length in 0...260 {

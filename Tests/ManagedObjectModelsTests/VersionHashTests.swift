@@ -2,11 +2,11 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Real stores' hashes are compared in `RealModelTests`; these fix what each of a model's words does to a hash.
+/// The effect of each setting on a hash. `RealModelTests` compares the hashes of real models.
 @Suite struct VersionHashTests {
     private static let model = XMLModelReaderTests.model
 
-    /// The formulas once more, by another library.
+    /// Returns the hashes computed by another library.
     private static func expected() throws -> [String] {
         let program = """
             import base64, hashlib, struct
@@ -32,7 +32,7 @@ import Testing
         return String(decoding: try python(program), as: UTF8.self).split { $0.isWhitespace }.map(String.init)
     }
 
-    @Test func everyWordCounts() throws {
+    @Test func computesTheHashesOfAllSettings() throws {
         let model = try XMLModelReaderTests.read(Self.model).model
         let hashes = model.entityVersionHashesByName.sorted { $0.key < $1.key }.map { _, hash in
             hash.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
@@ -40,7 +40,7 @@ import Testing
         #expect(try hashes + [model.versionChecksum, model.versionHashesDigest] == Self.expected())
     }
 
-    /// What the store doesn't depend on may change without a migration.
+    /// Settings that don't affect the store may change without a migration.
     @Test(arguments: [
         ("defaultValueString=\"YES\"", "defaultValueString=\"NO\""), ("representedClassName=\"MyNote\"", ""),
         ("deletionRule=\"Cascade\"", "deletionRule=\"Nullify\""), ("elementID=\"text\"", "elementID=\"other\""),
@@ -49,7 +49,7 @@ import Testing
         ("memberEntity name=\"Note\"", "x name=\"\""),
         ("name=\"scratch\" optional=\"YES\"", "name=\"scrap\""),
     ])
-    func whatNoHashCovers(_ old: String, _ new: String) throws {
+    func ignoresSettingsThatNoHashCovers(_ old: String, _ new: String) throws {
         let changed = Self.model.replacing(old, with: new)
         try #require(changed != Self.model)
         let before = try XMLModelReaderTests.read(Self.model).model.entityVersionHashesByName
@@ -62,14 +62,14 @@ import Testing
         ("<constraint value=\"created\"/>", ""), ("versionHashModifier=\"m\"", ""),
         ("allowsExternalBinaryDataStorage=\"YES\"", ""), ("tags.@count", "tags.@sum"),
     ])
-    func whatAHashCovers(_ old: String, _ new: String) throws {
+    func coversSettings(_ old: String, _ new: String) throws {
         let changed = Self.model.replacing(old, with: new)
         try #require(changed != Self.model)
         let before = try XMLModelReaderTests.read(Self.model).model.entityVersionHashesByName
         #expect(try XMLModelReaderTests.read(changed).model.entityVersionHashesByName != before)
     }
 
-    @Test func anInverseThatIsTheRelationshipItself() throws {
+    @Test func leavesOutAnInverseThatIsTheRelationshipItself() throws {
         func hash(_ inverse: String) throws -> [UInt8]? {
             try XMLModelReaderTests.read(
                 """

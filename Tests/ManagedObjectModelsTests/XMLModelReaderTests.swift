@@ -58,7 +58,7 @@ import Testing
         try XMLModelReader.read(Array(text.utf8), path: "/M.xcdatamodel/contents", name: "M")
     }
 
-    @Test func everythingThatAModelSays() throws {
+    @Test func readsAllParts() throws {
         let version = try Self.read(Self.model)
         let model = version.model
         #expect(model.versionIdentifiers == ["3"])
@@ -91,7 +91,7 @@ import Testing
         #expect(version.line(entity: "Note", property: "absent") == 3)
     }
 
-    @Test func attributes() throws {
+    @Test func readsAttributes() throws {
         let note = try #require(try Self.read(Self.model).model.entity(named: "Note"))
         func attribute(_ name: String) throws -> AttributeDescription {
             try #require(note.attributes.first { $0.name == name })
@@ -117,7 +117,7 @@ import Testing
         #expect(try attribute("place").elements.map(\.name) == ["city", "zip"])
     }
 
-    @Test func relationships() throws {
+    @Test func readsRelationships() throws {
         let model = try Self.read(Self.model).model
         let note = try #require(model.entity(named: "Note"))
         let folder = note.relationships[0]
@@ -158,7 +158,7 @@ import Testing
         ),
         ("<configuration name='C'><memberEntity name='X'/></configuration>", nil, "X", "configuration"),
     ])
-    func faults(_ content: String, _ line: Int?, _ element: String, _ word: String) throws {
+    func refusesInvalidModels(_ content: String, _ line: Int?, _ element: String, _ word: String) throws {
         let error = #expect(throws: ModelError.self) { try Self.read("<model>\(content)</model>") }
         #expect(error?.code == .invalid)
         #expect(error?.line == line)
@@ -168,7 +168,7 @@ import Testing
         #expect(error?.description.hasPrefix("/M.xcdatamodel/contents") == true)
     }
 
-    @Test func aRenamingIdentifierThatIsIgnored() throws {
+    @Test func notesAnIgnoredRenamingIdentifier() throws {
         let version = try Self.read(
             "<model>\n<entity name='A'>\n<attribute name='x' renamingIdentifier='y' attributeType='Date'/>\n</entity></model>"
         )
@@ -177,7 +177,7 @@ import Testing
         #expect(version.model.entities[0].attributes[0].renamingIdentifier == "x")
     }
 
-    @Test func aHierarchyWithoutEnd() {
+    @Test func refusesAnEndlessHierarchy() {
         let entities = (0..<5000).map { "<entity name='E\($0)' parentEntity='E\(($0 + 1) % 5000)'/>" }.joined()
         let error = #expect(throws: ModelError.self) { try Self.read("<model>\(entities)</model>") }
         #expect(error?.code == .invalid)

@@ -2,9 +2,9 @@ import Testing
 
 @testable import MappingModels
 
-/// The format language, and archives of what it says.
+/// The format language, and archives of its expressions.
 struct MappingExpressionTests {
-    /// What is read, and how it is written again; nothing for the same.
+    /// Expressions and their normalized form; nil if it is the same.
     private static let expressions: [(String, String?)] = [
         ("$source.color", nil), ("$source.owner.name", nil), ("3", nil), ("-3", nil), ("2.5", nil), ("0x10", "16"),
         ("1e3", "1000.0"), ("'it\\'s'", "\"it's\""), ("\"a\\\"b\\\\c\"", nil), ("nil", nil), ("NULL", "nil"),
@@ -31,14 +31,14 @@ struct MappingExpressionTests {
         let expression = try MappingExpression(format: text)
         #expect(expression.description == written ?? text)
         #expect(try MappingExpression(format: expression.description) == expression)
-        let archived = try archivedAndRead(expression)
+        let archived = try roundTripped(expression)
         #expect(archived == expression)
     }
 
-    private func archivedAndRead(_ expression: MappingExpression) throws -> MappingExpression {
+    private func roundTripped(_ expression: MappingExpression) throws -> MappingExpression {
         var writer = ArchivedExpressionWriter()
         let read = try ArchivedExpressionReader.expression(Array(writer.archive(expression).utf8))
-        // An archive has one class for numbers: a decimal is the text that stands for it.
+        // Archives have only one class for numbers, so a decimal becomes text.
         if case .constant(.decimal(let digits)?) = expression, read == .constant(.string(digits)) { return expression }
         return read
     }
@@ -61,7 +61,7 @@ struct MappingExpressionTests {
         #expect(predicate.description == written ?? text)
         #expect(try MappingPredicate(format: predicate.description) == predicate)
         let expression = MappingExpression.conditional(predicate, .constant(.integer(1)), .constant(nil))
-        #expect(try archivedAndRead(expression) == expression)
+        #expect(try roundTripped(expression) == expression)
     }
 
     @Test(arguments: [
@@ -69,19 +69,19 @@ struct MappingExpressionTests {
         "SUBQUERY(a, b, c == 1)",
         "a == 1 AND", "a ! b", "a == §", "$", "a.", "name LIKE[z] 'x'", "12abc == 1", "a := 3",
     ])
-    func refusesWhatIsNone(text: String) {
+    func refusesMalformedPredicates(text: String) {
         #expect(throws: FormatError.self) { () throws in _ = try MappingPredicate(format: text) }
     }
 
-    @Test func saysWhere() {
+    @Test func reportsTheOffsetOfAnError() {
         do {
             _ = try MappingPredicate(format: "name == %@")
-            Issue.record("it was read")
+            Issue.record("the predicate was accepted")
         } catch { #expect(error.offset == 8) }
     }
 
-    /// A parenthesis is tried as a predicate and as an expression: that must not take for ever.
-    @Test func boundsWhatItTries() {
+    /// A parenthesis is tried as a predicate and as an expression, which must not take exponential time.
+    @Test func boundsDepthAndBacktracking() {
         let deep = String(repeating: "(", count: 55) + "a" + String(repeating: ")", count: 55)
         _ = try? MappingPredicate(format: deep + " == 1")
         let tooDeep = String(repeating: "(", count: 5000) + "a"

@@ -6,7 +6,7 @@ import Testing
 
 @testable import MappingModels
 
-/// The three forms of a mapping model, and one made into the other.
+/// The three forms of a mapping model, and conversions between them.
 struct MappingModelFileTests {
     private func read(_ text: String) throws(MappingFault) -> MappingModel {
         try YAMLMappingReader.read(Array(text.utf8))
@@ -66,7 +66,7 @@ struct MappingModelFileTests {
         #expect(model.entityMappings[1].attributeMappings[0].userInfo == ["why": "it: is"])
     }
 
-    @Test func writesYAMLThatIsReadAgain() throws {
+    @Test func roundTripsThroughYAML() throws {
         let model = try read(Self.split)
         #expect(try read(model.yaml) == model)
     }
@@ -79,31 +79,31 @@ struct MappingModelFileTests {
         ("mapping: 1\nmapping: 1\nentities: []", 1), ("mapping: 1\nbefore:\n  - drop: A\n    sql: B\nentities: []", 3),
         ("a: &x [1]\nb: *x", 1), ("[]", 1), ("", nil),
     ])
-    func refusesWithItsLine(text: String, line: Int?) {
+    func reportsTheLineOfAnError(text: String, line: Int?) {
         do {
             _ = try read(text)
-            Issue.record("it was read")
+            Issue.record("the mapping model was accepted")
         } catch { if let line { #expect(error.line == line, "\(error)") } }
     }
 
-    @Test func becomesXcodesAndComesBack() throws {
+    @Test func roundTripsThroughXcodesForm() throws {
         var model = try read(Self.split)
         model.preparations = []
         model.completions = []
         model.entityMappings.removeFirst()
         model.entityMappings[1].mapsOnlyWhatIsListed = true
         model.entityMappings[0].filter = try MappingPredicate(format: "kind == \"<&>\" AND n < 3")
-        let again = try XcodeMappingReader.read(Array(model.xcodeDocument().utf8))
-        #expect(again == model)
+        let reread = try XcodeMappingReader.read(Array(model.xcodeDocument().utf8))
+        #expect(reread == model)
     }
 
-    @Test func saysWhatXcodeHasNoWordsFor() throws {
+    @Test func refusesStepsInXcodesForm() throws {
         let model = try read(Self.split)
         #expect(throws: MappingModelError.self) { try model.xcodeDocument() }
     }
 
-    /// Hashes that are left out without a word would make it fit models that it isn't for.
-    @Test func hashesAreNotLeftOut() throws {
+    /// Silently dropped hashes would make the mapping model fit unintended models.
+    @Test func refusesHashesInXcodesForm() throws {
         let hash = String(repeating: "ab", count: 32)
         let model = try read("mapping: 1\nentities:\n  - {from: A, to: A, only-listed: yes, hashes: {from: \(hash)}}")
         let error = #expect(throws: MappingModelError.self) { try model.xcodeDocument() }
@@ -111,7 +111,7 @@ struct MappingModelFileTests {
         #expect(try XcodeMappingReader.read(Array(model.withoutHashes.xcodeDocument().utf8)).entityMappings.count == 1)
     }
 
-    // MARK: Strangers' files
+    // MARK: Damaged files
 
     @Test(arguments: [
         "<database>", "<x/>", "<database><object id=\"1\" type=\"X\"/></database>",
@@ -135,8 +135,8 @@ struct MappingModelFileTests {
         #expect(throws: MappingFault.self) { () throws in _ = try XcodeMappingReader.read(Array(text.utf8)) }
     }
 
-    /// An object that refers to itself, or twice to the next one and so on, ends in an error.
-    @Test func boundsArchives() {
+    /// An archive whose objects refer to themselves, or twice to the next object, must end in an error.
+    @Test func boundsRecursiveArchives() {
         let object = { (fields: String) in
             "<dict>\(fields)<key>$class</key><dict><key>CF$UID</key><integer>1</integer></dict></dict>"
         }
@@ -179,16 +179,16 @@ struct RealMappingModelTests {
     }
 
     @Test(arguments: all)
-    func isReadAndConverted(name: String) throws {
+    func readsAndConverts(name: String) throws {
         let file = try file(name)
         #expect(!file.mappingModel.entityMappings.isEmpty)
-        #expect(try YAMLMappingReader.read(Array(file.mappingModel.yaml.utf8)).sameBut(file.mappingModel))
+        #expect(try YAMLMappingReader.read(Array(file.mappingModel.yaml.utf8)).equalsIgnoringKinds(file.mappingModel))
         guard file.form == .xcode else { return }
         #expect(try XcodeMappingReader.read(Array(file.mappingModel.xcodeDocument().utf8)) == file.mappingModel)
     }
 
-    /// What Xcode's compiler puts in is what resolving puts in.
-    @Test func isResolvedAsXcodeCompilesIt() throws {
+    /// Resolving a mapping model must yield what Xcode's compiler yields.
+    @Test func resolvesLikeXcodesCompiler() throws {
         let xcode = try file(Self.all[0])
         let compiled = try file(Self.all[1])
         let path = try #require(SampleStores.directory).appending(
@@ -197,12 +197,12 @@ struct RealMappingModelTests {
         #expect(versions.map(\.name) == ["SampleModel", "SampleModel2", "SampleModel3"])
         let resolved = try xcode.mappingModel.resolved(from: versions[1].model, to: versions[2].model)
         #expect(resolved.entityMappings.map(\.name) == compiled.mappingModel.entityMappings.map(\.name))
-        for (mine, theirs) in zip(resolved.entityMappings, compiled.mappingModel.entityMappings) {
-            #expect(mine.attributeMappings == theirs.attributeMappings, "\(mine.name)")
-            #expect(mine.relationshipMappings == theirs.relationshipMappings, "\(mine.name)")
-            #expect(mine.sourceEntityVersionHash == theirs.sourceEntityVersionHash)
-            #expect(mine.destinationEntityVersionHash == theirs.destinationEntityVersionHash)
-            #expect(mine.entityMigrationPolicyClassName == theirs.entityMigrationPolicyClassName)
+        for (ours, xcodes) in zip(resolved.entityMappings, compiled.mappingModel.entityMappings) {
+            #expect(ours.attributeMappings == xcodes.attributeMappings, "\(ours.name)")
+            #expect(ours.relationshipMappings == xcodes.relationshipMappings, "\(ours.name)")
+            #expect(ours.sourceEntityVersionHash == xcodes.sourceEntityVersionHash)
+            #expect(ours.destinationEntityVersionHash == xcodes.destinationEntityVersionHash)
+            #expect(ours.entityMigrationPolicyClassName == xcodes.entityMigrationPolicyClassName)
         }
         #expect(xcode.fits(from: ("SampleModel2", versions[1].model), to: ("SampleModel3", versions[2].model)))
         #expect(compiled.fits(from: (nil, versions[1].model), to: (nil, versions[2].model)))
@@ -212,12 +212,12 @@ struct RealMappingModelTests {
 }
 
 extension MappingModel {
-    /// Kinds are told from the rest, but for a compiled one's.
-    fileprivate func sameBut(_ other: MappingModel) -> Bool {
-        var one = self
-        for index in one.entityMappings.indices where index < other.entityMappings.count {
-            one.entityMappings[index].kind = other.entityMappings[index].kind
+    /// Compares without the kinds of entity mappings, which only a compiled mapping model stores.
+    fileprivate func equalsIgnoringKinds(_ other: MappingModel) -> Bool {
+        var copy = self
+        for index in copy.entityMappings.indices where index < other.entityMappings.count {
+            copy.entityMappings[index].kind = other.entityMappings[index].kind
         }
-        return one == other
+        return copy == other
     }
 }

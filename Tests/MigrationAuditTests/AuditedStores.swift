@@ -6,12 +6,12 @@ import TestSupport
 @testable import ManagedObjectModels
 @testable import MigrationAudit
 
-/// A model from the content of a `<model>`.
+/// Returns a model with the given content of `<model>`.
 func model(_ content: String) throws -> ManagedObjectModel {
     try XMLModelReader.read(Array("<model>\(content)</model>".utf8), path: "/M/contents", name: "M").model
 }
 
-/// A store before a migration and a copy after it, both written by the test.
+/// A store and its migrated copy, both written by the test.
 final class AuditedStores {
     let before: FilePath
     let after: FilePath
@@ -19,7 +19,8 @@ final class AuditedStores {
     private let new: ManagedObjectModel
     private let directory: TemporaryDirectory
 
-    /// Makes each with its model's tables and Core Data's own, and runs statements in it: in both those of `rows`.
+    /// Creates both with their models' tables and Core Data's own. Runs `rows` in both, `before` in the store, `after` in the
+    /// copy.
     init(
         _ old: String, _ new: String, rows: [String] = [], before: [String] = [], after: [String] = [],
         uuid: String = "STORE"
@@ -37,14 +38,14 @@ final class AuditedStores {
         let writer = try StoreWriter(path, creating: true)
         let layout = AuditLayout(model)
         for (table, columns) in layout.columns {
-            let others = columns.filter { !["Z_PK", "Z_ENT", "Z_OPT"].contains($0) }.sorted().map { quoted($0) }
-            let all = ["Z_PK INTEGER PRIMARY KEY", "Z_ENT INTEGER", "Z_OPT INTEGER"] + others
+            let properties = columns.filter { !["Z_PK", "Z_ENT", "Z_OPT"].contains($0) }.sorted().map { quoted($0) }
+            let all = ["Z_PK INTEGER PRIMARY KEY", "Z_ENT INTEGER", "Z_OPT INTEGER"] + properties
             try writer.execute("CREATE TABLE \(quoted(table)) (\(all.joined(separator: ", ")))")
         }
         try writer.execute(
             "CREATE TABLE Z_PRIMARYKEY (Z_ENT INTEGER PRIMARY KEY, Z_NAME VARCHAR, Z_SUPER INTEGER, Z_MAX INTEGER)")
         for name in layout.tree.names {
-            let parent = layout.tree.line(of: name).dropFirst().first.map(layout.tree.number(of:)) ?? 0
+            let parent = layout.tree.lineage(of: name).dropFirst().first.map(layout.tree.number(of:)) ?? 0
             try writer.execute(
                 "INSERT INTO Z_PRIMARYKEY VALUES (\(layout.tree.number(of: name)), '\(name)', \(parent), "
                     + "\(parent == 0 ? 9 : 0))")
@@ -61,7 +62,7 @@ final class AuditedStores {
         for statement in rows { try writer.execute(statement) }
     }
 
-    /// What the audit says; nil when it finds nothing.
+    /// Returns the difference that the audit finds, or nil.
     func audit(_ kind: MigratedStoreAudit.Kind = .inferred, writes: TableWrites? = nil) throws -> AuditFailure? {
         do {
             try MigratedStoreAudit(from: old, to: new, kind: kind).check(before: before, after: after, writes: writes)

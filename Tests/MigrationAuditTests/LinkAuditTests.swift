@@ -2,7 +2,7 @@ import Testing
 
 @testable import MigrationAudit
 
-/// What the audit says of relationships.
+/// The audit of relationships.
 struct LinkAuditTests {
     private func to(_ name: String, _ destination: String, _ inverse: String, _ more: String = "") -> String {
         "<relationship name='\(name)' optional='YES' destinationEntity='\(destination)' inverseName='\(inverse)' "
@@ -26,17 +26,17 @@ struct LinkAuditTests {
     }
 
     @Test(arguments: [("1", true), ("2", false), ("NULL", false)])
-    func toOne(_ now: String, _ isRight: Bool) throws {
+    func checksToOneLinks(_ after: String, _ passes: Bool) throws {
         let both = model(to("bs", "B", "a", "toMany='YES'"), to("a", "A", "bs"))
         let stores = try AuditedStores(
             both, both, rows: objects, before: ["UPDATE ZB SET ZA = 1 WHERE Z_PK = 2"],
-            after: ["UPDATE ZB SET ZA = \(now) WHERE Z_PK = 2"])
-        #expect(try (stores.audit() == nil) == isRight)
+            after: ["UPDATE ZB SET ZA = \(after) WHERE Z_PK = 2"])
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// The first relationship's table has the name that the second's could have.
+    /// The table of the first relationship has a name that the second's table might have.
     @Test(arguments: [("(1, 2)", true), ("(2, 1)", false)])
-    func namesThatDifferInCaseOnly(_ now: String, _ isRight: Bool) throws {
+    func distinguishesTablesWhoseNamesDifferOnlyInCase(_ after: String, _ passes: Bool) throws {
         let many = "toMany='YES'"
         let entity =
             "<entity name='A'>" + to("ITEM", "A", "b", many) + to("b", "A", "ITEM", many)
@@ -49,37 +49,37 @@ struct LinkAuditTests {
             ]
         }
         let stores = try AuditedStores(
-            entity, entity, rows: [objects[0]], before: tables("(1, 2)"), after: tables(now))
-        #expect(try (stores.audit() == nil) == isRight)
+            entity, entity, rows: [objects[0]], before: tables("(1, 2)"), after: tables(after))
+        #expect(try (stores.audit() == nil) == passes)
     }
 
     @Test(arguments: [
         ("(1, 1), (1, 2), (2, 2)", true), ("(1, 1), (1, 2)", false), ("(1, 1), (1, 2), (2, 1)", false),
         ("(1, 1), (1, 2), (2, 2), (2, 3)", false),
     ])
-    func manyToMany(_ now: String, _ isRight: Bool) throws {
+    func checksManyToManyLinks(_ after: String, _ passes: Bool) throws {
         let both = model(to("bs", "B", "as", "toMany='YES'"), to("as", "A", "bs", "toMany='YES'"))
         let stores = try AuditedStores(
-            both, both, rows: objects, before: join("(1, 1), (1, 2), (2, 2)"), after: join(now))
-        #expect(try (stores.audit() == nil) == isRight)
+            both, both, rows: objects, before: join("(1, 1), (1, 2), (2, 2)"), after: join(after))
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// What was a column of B is a table now.
+    /// The links move from a column of B to a join table.
     @Test(arguments: [("(1, 1), (1, 2)", true), ("(1, 1)", false), ("(1, 1), (1, 2), (2, 2)", false)])
-    func toOneBecomesManyToMany(_ now: String, _ isRight: Bool) throws {
+    func followsToOneLinksIntoAJoinTable(_ after: String, _ passes: Bool) throws {
         let stores = try AuditedStores(
             model(to("bs", "B", "as", "toMany='YES'"), to("as", "A", "bs")),
             model(to("bs", "B", "as", "toMany='YES'"), to("as", "A", "bs", "toMany='YES'")), rows: objects,
-            before: ["UPDATE ZB SET ZAS = 1 WHERE Z_PK < 3"], after: join(now))
-        #expect(try (stores.audit() == nil) == isRight)
+            before: ["UPDATE ZB SET ZAS = 1 WHERE Z_PK < 3"], after: join(after))
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// Without an inverse each B has one A at most: where there were several, one of them.
+    /// Without an inverse each B has at most one A. If it had several, it keeps one of them.
     @Test(arguments: [
         ("1, 1, NULL", true), ("1, 2, NULL", true), ("NULL, 1, NULL", false), ("1, NULL, NULL", false),
         ("2, 1, NULL", false), ("1, 1, 1", false),
     ])
-    func chooses(_ owners: String, _ isRight: Bool) throws {
+    func requiresOneOfSeveralOwners(_ owners: String, _ passes: Bool) throws {
         let stores = try AuditedStores(
             model(to("bs", "B", "as", "toMany='YES'"), to("as", "A", "bs", "toMany='YES'")),
             model(
@@ -88,26 +88,26 @@ struct LinkAuditTests {
             rows: objects, before: join("(1, 1), (1, 2), (2, 2)"),
             after: owners.split(separator: ",").enumerated().map { "UPDATE ZB SET Z1BS = \($1) WHERE Z_PK = \($0 + 1)" }
         )
-        #expect(try (stores.audit() == nil) == isRight)
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// Places may be other ones, the order may not.
+    /// The position numbers may change, but not the order.
     @Test(arguments: [
         ("1, 2, 3", true), ("10, 20, 21", true), ("2, 1, 3", false), ("1, 1, 3", false), ("1, NULL, 3", false),
     ])
-    func order(_ places: String, _ isRight: Bool) throws {
+    func checksTheOrderOfTargets(_ places: String, _ passes: Bool) throws {
         let both = model(to("bs", "B", "a", "toMany='YES' ordered='YES'"), to("a", "A", "bs"))
         let stores = try AuditedStores(
             both, both, rows: objects + ["UPDATE ZB SET ZA = 1"], before: ["UPDATE ZB SET Z_FOK_A = Z_PK * 1024"],
             after: places.split(separator: ",").enumerated().map {
                 "UPDATE ZB SET Z_FOK_A = \($1) WHERE Z_PK = \($0 + 1)"
             })
-        #expect(try (stores.audit() == nil) == isRight)
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// The target's entity is numbered anew, and stands beside the reference.
+    /// The target's entity is renumbered, also beside the reference.
     @Test(arguments: [("3", true), ("2", false), ("NULL", false)])
-    func targetEntity(_ number: String, _ isRight: Bool) throws {
+    func checksTheTargetsEntityNumber(_ number: String, _ passes: Bool) throws {
         let reference =
             "<relationship name='p' optional='YES' maxCount='1' destinationEntity='P' deletionRule='Nullify'/>"
         let child = "<entity name='Q' parentEntity='P'/>"
@@ -122,12 +122,12 @@ struct LinkAuditTests {
                 "INSERT INTO ZP VALUES (5, 4, 1)",
                 "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZP, Z2_P) VALUES (1, 1, 1, 5, \(number) + 1)",
             ])
-        #expect(try (stores.audit() == nil) == isRight)
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// B is gone, and with it what led to it.
+    /// The target's entity is removed, so its links must be too.
     @Test(arguments: [("NULL", true), ("1", false)])
-    func targetsThatAreGone(_ now: String, _ isRight: Bool) throws {
+    func removesLinksToRemovedTargets(_ after: String, _ passes: Bool) throws {
         func model(_ more: String) -> String {
             "<entity name='A'><relationship name='p' optional='YES' maxCount='1' destinationEntity='P' "
                 + "deletionRule='Nullify'/></entity><entity name='P'/>" + more
@@ -138,7 +138,7 @@ struct LinkAuditTests {
                 "INSERT INTO ZP VALUES (1, 3, 1)",
                 "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZP, Z2_P) VALUES (1, 1, 1, 1, 3)",
             ],
-            after: ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZP) VALUES (1, 1, 1, \(now))"])
-        #expect(try (stores.audit() == nil) == isRight)
+            after: ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZP) VALUES (1, 1, 1, \(after))"])
+        #expect(try (stores.audit() == nil) == passes)
     }
 }

@@ -3,11 +3,11 @@ import Testing
 
 @testable import MigrationAudit
 
-/// What the audit says of all that isn't an object: Core Data's own tables, history, others' tables.
+/// The audit of everything except objects: Core Data's own tables, history, other tables.
 struct SurroundingsAuditTests {
     private let a = "<entity name='A'/>"
 
-    @Test func theStoresIdentity() throws {
+    @Test func refusesAnotherStoreIdentity() throws {
         #expect(try AuditedStores(a, a, uuid: "OTHER").audit()?.property == "Z_UUID")
     }
 
@@ -16,7 +16,7 @@ struct SurroundingsAuditTests {
         "UPDATE Z_METADATA SET Z_PLIST = NULL", "UPDATE Z_METADATA SET Z_PLIST = replace(Z_PLIST, 'kept', 'lost')",
         "CREATE TABLE _T_ZA (x)", "PRAGMA user_version = 3",
     ])
-    func refuses(_ change: String) throws {
+    func refusesChangedBookkeeping(_ change: String) throws {
         #expect(try AuditedStores(a, a, after: [change]).audit() != nil)
     }
 
@@ -24,14 +24,14 @@ struct SurroundingsAuditTests {
         ("", true), ("UPDATE other SET x = 2", false), ("DELETE FROM other", false), ("DROP TABLE other", false),
         ("INSERT INTO other VALUES (1)", false), ("ALTER TABLE other ADD COLUMN y", false),
     ])
-    func othersTables(_ change: String, _ isRight: Bool) throws {
+    func checksOtherTables(_ change: String, _ passes: Bool) throws {
         let rows = ["CREATE TABLE other (x)", "INSERT INTO other VALUES (1)"]
         let stores = try AuditedStores(a, a, rows: rows, after: change.isEmpty ? [] : [change])
-        #expect(try (stores.audit() == nil) == isRight)
+        #expect(try (stores.audit() == nil) == passes)
     }
 
     @Test(arguments: [("2, x'40'", true), ("1, x'40'", false), ("2, x'80'", false)])
-    func history(_ change: String, _ isRight: Bool) throws {
+    func checksHistory(_ change: String, _ passes: Bool) throws {
         func entity(_ more: String) -> String {
             "<entity name='B'><attribute name='b' optional='YES' attributeType='String'/>\(more)</entity>"
         }
@@ -40,10 +40,10 @@ struct SurroundingsAuditTests {
             entity(""), a + entity("<attribute name='a' optional='YES' attributeType='String'/>"),
             before: [table, "INSERT INTO ACHANGE VALUES (1, 1, x'80')"],
             after: [table, "INSERT INTO ACHANGE VALUES (1, \(change))"])
-        #expect(try (stores.audit() == nil) == isRight)
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    // MARK: What was written
+    // MARK: Recorded writes
 
     @Test(arguments: [
         ("ALTER TABLE t ADD COLUMN z", false), ("ALTER TABLE t RENAME COLUMN y TO z", false),
@@ -51,7 +51,7 @@ struct SurroundingsAuditTests {
         ("DELETE FROM t", true), ("INSERT INTO t VALUES (1, 2)", true), ("ALTER TABLE t DROP COLUMN y", true),
         ("INSERT INTO u VALUES (1)", false), ("DROP TABLE t", true), ("CREATE TEMP TABLE v AS SELECT 1", false),
     ])
-    func knowsWhatWasWritten(_ statement: String, _ isWritten: Bool) throws {
+    func recordsWrittenTables(_ statement: String, _ isWritten: Bool) throws {
         let stores = try AuditedStores(a, a)
         let writer = try StoreWriter(stores.before)
         try writer.execute("CREATE TABLE t (x, y)")
@@ -62,7 +62,7 @@ struct SurroundingsAuditTests {
         #expect((writes.writtenColumns(of: "t", earlier: "t", before: ["t", "u"]) != []) == isWritten)
     }
 
-    @Test func knowsWhichColumnsWereWritten() throws {
+    @Test func recordsWrittenColumns() throws {
         let stores = try AuditedStores(a, a)
         let writer = try StoreWriter(stores.before)
         try writer.execute("CREATE TABLE t (x, y)")
@@ -70,14 +70,14 @@ struct SurroundingsAuditTests {
         writer.record(writes)
         try writer.execute("UPDATE t SET Y = 1")
         #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == ["y"])
-        // From here on a name may be another column's.
+        // From here on, a name may belong to another column.
         try writer.execute("ALTER TABLE t RENAME COLUMN x TO z")
         try writer.execute("UPDATE t SET z = 1")
         #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == nil)
     }
 
-    /// It was written under a name that it had in between only.
-    @Test func knowsWhatWasWrittenUnderAnotherName() throws {
+    /// The table is written under a temporary name.
+    @Test func recordsWritesUnderATemporaryName() throws {
         let stores = try AuditedStores(a, a)
         let writer = try StoreWriter(stores.before)
         try writer.execute("CREATE TABLE t (x, y)")
@@ -89,19 +89,19 @@ struct SurroundingsAuditTests {
         #expect(writes.writtenColumns(of: "t", earlier: "t", before: ["t"]) == nil)
     }
 
-    @Test func mappedObjectsAreCounted() throws {
+    @Test func countsMappedObjects() throws {
         let text = "<attribute name='a' optional='YES' attributeType='String'/>"
-        let one = "<entity name='A'>\(text)</entity>"
+        let entity = "<entity name='A'>\(text)</entity>"
         let copied = CopiedEntity(
-            source: "A", destination: "A", isWhole: true, attributes: [(source: "a", destination: "a")])
-        for (rows, isRight) in [
+            source: "A", destination: "A", isComplete: true, attributes: [(source: "a", destination: "a")])
+        for (rows, passes) in [
             ("(5, 1, 1, 'y'), (6, 1, 1, 'x')", true), ("(5, 1, 1, 'y')", false),
             ("(5, 1, 1, 'y'), (6, 1, 1, 'y')", false),
         ] {
             let stores = try AuditedStores(
-                one, one, before: ["INSERT INTO ZA VALUES (1, 1, 1, 'x'), (2, 1, 1, 'y')"],
+                entity, entity, before: ["INSERT INTO ZA VALUES (1, 1, 1, 'x'), (2, 1, 1, 'y')"],
                 after: ["INSERT INTO ZA VALUES " + rows])
-            #expect(try (stores.audit(.mapped(copied: [copied])) == nil) == isRight)
+            #expect(try (stores.audit(.mapped(copied: [copied])) == nil) == passes)
         }
     }
 }

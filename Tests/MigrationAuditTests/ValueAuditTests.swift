@@ -3,7 +3,7 @@ import Testing
 
 @testable import MigrationAudit
 
-/// What the audit says of objects and the values of their attributes.
+/// The audit of objects and the values of their attributes.
 struct ValueAuditTests {
     static let text = "<attribute name='a' optional='YES' attributeType='String'/>"
 
@@ -11,12 +11,12 @@ struct ValueAuditTests {
         "<entity name='\(name)' \(more)>\(content)</entity>"
     }
 
-    @Test func passesWhatIsTheSame() throws {
+    @Test func passesAnEqualCopy() throws {
         let rows = ["INSERT INTO ZA VALUES (1, 1, 3, 'x'), (7, 1, 1, NULL)"]
         #expect(try AuditedStores(entity(Self.text), entity(Self.text), rows: rows).audit() == nil)
     }
 
-    /// Each is a copy that isn't right, and the key that shows it.
+    /// Each argument is a wrong copy, and the key of the object that differs.
     @Test(arguments: [
         ("(1, 1, 3, 'y'), (7, 1, 1, NULL)", 1 as Int64?), ("(1, 1, 3, 'x'), (7, 1, 1, '')", 7),
         ("(1, 1, 3, NULL), (7, 1, 1, NULL)", 1), ("(1, 1, 3, x'78'), (7, 1, 1, NULL)", 1),
@@ -24,7 +24,7 @@ struct ValueAuditTests {
         ("(1, 1, 3, 'x')", 7), ("(1, 1, 3, 'x'), (8, 1, 1, NULL)", 7),
         ("(1, 1, 3, 'x'), (7, 1, 1, NULL), (8, 1, 1, NULL)", 8),
     ])
-    func refusesWhatDiffers(_ rows: String, _ key: Int64?) throws {
+    func refusesADifferingCopy(_ rows: String, _ key: Int64?) throws {
         let stores = try AuditedStores(
             entity(Self.text), entity(Self.text), before: ["INSERT INTO ZA VALUES (1, 1, 3, 'x'), (7, 1, 1, NULL)"],
             after: ["INSERT INTO ZA VALUES " + rows])
@@ -33,7 +33,7 @@ struct ValueAuditTests {
         #expect(failure.key == key)
     }
 
-    @Test func namesTheValuesThatDiffer() throws {
+    @Test func namesTheDifferingValues() throws {
         let stores = try AuditedStores(
             entity(Self.text), entity(Self.text), before: ["INSERT INTO ZA VALUES (1, 1, 3, 'x')"],
             after: ["INSERT INTO ZA VALUES (1, 1, 3, 'y')"])
@@ -41,7 +41,7 @@ struct ValueAuditTests {
             try stores.audit() == AuditFailure(entity: "A", property: "a", key: 1, expected: "'x'", found: "'y'"))
     }
 
-    /// An attribute's change: its type or more before and after, the value that was, the value that is, whether it is right.
+    /// Each argument is an attribute before and after, its old and new value, and whether the audit passes.
     @Test(arguments: [
         ("attributeType='Double'", "attributeType='Integer 32'", "2.75", "2", true),
         ("attributeType='Double'", "attributeType='Integer 32'", "2.75", "3", false),
@@ -58,15 +58,16 @@ struct ValueAuditTests {
         ("attributeType='Binary'", "attributeType='Binary'", "x''", "NULL", false),
         ("attributeType='Transformable'", "attributeType='Transformable'", "1", "1.0", false),
     ])
-    func knowsConversions(_ old: String, _ new: String, _ was: String, _ now: String, _ isRight: Bool) throws {
+    func checksConversions(_ old: String, _ new: String, _ before: String, _ after: String, _ passes: Bool) throws {
         let stores = try AuditedStores(
             entity("<attribute name='a' optional='YES' \(old)/>"),
             entity("<attribute name='a' optional='YES' \(new)/>"),
-            before: ["INSERT INTO ZA VALUES (1, 1, 1, \(was))"], after: ["INSERT INTO ZA VALUES (1, 1, 1, \(now))"])
-        #expect(try (stores.audit() == nil) == isRight)
+            before: ["INSERT INTO ZA VALUES (1, 1, 1, \(before))"], after: ["INSERT INTO ZA VALUES (1, 1, 1, \(after))"]
+        )
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// A new attribute's value in an object of its entity, and whether it is right.
+    /// Each argument is a new attribute, its value, and whether the audit passes.
     @Test(arguments: [
         ("attributeType='String' defaultValueString='d'", "'d'", true),
         ("attributeType='String' defaultValueString='d'", "NULL", false),
@@ -78,23 +79,23 @@ struct ValueAuditTests {
         ("attributeType='Date' defaultDateTimeInterval='5'", "5", true),
         ("attributeType='Integer 64' defaultValueString='9223372036854775807'", "9223372036854775807", true),
     ])
-    func knowsDefaults(_ attribute: String, _ now: String, _ isRight: Bool) throws {
+    func checksDefaults(_ attribute: String, _ after: String, _ passes: Bool) throws {
         let stores = try AuditedStores(
             entity(""), entity("<attribute name='a' optional='YES' \(attribute)/>"),
-            before: ["INSERT INTO ZA VALUES (1, 1, 1)"], after: ["INSERT INTO ZA VALUES (1, 1, 1, \(now))"])
-        #expect(try (stores.audit() == nil) == isRight)
+            before: ["INSERT INTO ZA VALUES (1, 1, 1)"], after: ["INSERT INTO ZA VALUES (1, 1, 1, \(after))"])
+        #expect(try (stores.audit() == nil) == passes)
     }
 
     @Test(arguments: [("'d'", true), ("NULL", false), ("'x'", false)])
-    func noneBecomesTheDefaultOfWhatIsMandatoryNow(_ now: String, _ isRight: Bool) throws {
+    func requiresTheDefaultOfANewlyMandatoryAttribute(_ after: String, _ passes: Bool) throws {
         let stores = try AuditedStores(
             entity(Self.text), entity("<attribute name='a' attributeType='String' defaultValueString='d'/>"),
-            before: ["INSERT INTO ZA VALUES (1, 1, 1, NULL)"], after: ["INSERT INTO ZA VALUES (1, 1, 1, \(now))"])
-        #expect(try (stores.audit() == nil) == isRight)
+            before: ["INSERT INTO ZA VALUES (1, 1, 1, NULL)"], after: ["INSERT INTO ZA VALUES (1, 1, 1, \(after))"])
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// Names may begin as others, with an underscore behind: neither is taken for the other.
-    @Test func keepsAttributesApartThatBeginAlike() throws {
+    /// One attribute's name is a prefix of the other's, followed by an underscore.
+    @Test func distinguishesAttributesWithACommonPrefix() throws {
         let url = "<attribute name='image_url' optional='YES' attributeType='String'/>"
         let image = "<attribute name='image' optional='YES' attributeType='Binary'/>"
         let stores = try AuditedStores(
@@ -104,38 +105,38 @@ struct ValueAuditTests {
         #expect(try stores.audit()?.property == "image_url")
     }
 
-    /// `a` and `b` have exchanged their names.
+    /// `a` and `b` exchange their names.
     @Test(arguments: [("'was b', 'was a'", true), ("'was a', 'was b'", false)])
-    func followsRenamingIdentifiers(_ now: String, _ isRight: Bool) throws {
+    func followsRenamingIdentifiers(_ after: String, _ passes: Bool) throws {
         let b = Self.text.replacing("'a'", with: "'b'")
         let new =
             "<attribute name='a' optional='YES' attributeType='String' elementID='b'/>"
             + "<attribute name='b' optional='YES' attributeType='String' elementID='a'/>"
         let stores = try AuditedStores(
             entity(Self.text + b), entity(new), before: ["INSERT INTO ZA VALUES (1, 1, 1, 'was a', 'was b')"],
-            after: ["INSERT INTO ZA VALUES (1, 1, 1, \(now))"])
-        #expect(try (stores.audit() == nil) == isRight)
+            after: ["INSERT INTO ZA VALUES (1, 1, 1, \(after))"])
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    /// The entities are numbered anew, and one is gone; the object of an unknown number 77 stays.
+    /// The entities are renumbered, and one is removed. The object with the unknown entity number 77 stays.
     @Test(arguments: [
         ("(1, 2, 1, 'x'), (3, 77, 1, NULL)", true), ("(1, 2, 1, 'x')", false),
         ("(1, 1, 1, 'x'), (3, 77, 1, NULL)", false),
         ("(1, 2, 1, 'x'), (2, 3, 1, NULL), (3, 77, 1, NULL)", false), ("(1, 2, 1, 'x'), (3, 2, 1, NULL)", false),
     ])
-    func followsEntities(_ now: String, _ isRight: Bool) throws {
+    func followsRenumberedEntities(_ after: String, _ passes: Bool) throws {
         let stores = try AuditedStores(
             entity("", "P") + entity(Self.text, "Q", "parentEntity='P'") + entity("", "R", "parentEntity='P'"),
             entity("", "P") + entity("", "N", "parentEntity='P'")
                 + entity(Self.text, "Q2", "parentEntity='P' elementID='Q'"),
             before: ["INSERT INTO ZP VALUES (1, 2, 1, 'x'), (2, 3, 1, NULL), (3, 77, 1, NULL)"],
             after: [
-                "INSERT INTO ZP VALUES " + now.replacing("(1, 2", with: "(1, 3").replacing("(2, 3,", with: "(2, 2,")
+                "INSERT INTO ZP VALUES " + after.replacing("(1, 2", with: "(1, 3").replacing("(2, 3,", with: "(2, 2,")
             ])
-        #expect(try (stores.audit() == nil) == isRight)
+        #expect(try (stores.audit() == nil) == passes)
     }
 
-    @Test func makesNothingBesideTheStore() throws {
+    @Test func createsNoFilesBesideTheStore() throws {
         let stores = try AuditedStores(entity(Self.text), entity(Self.text))
         for path in [stores.before, stores.after] {
             try StoreWriter(path).execute("PRAGMA journal_mode = WAL")

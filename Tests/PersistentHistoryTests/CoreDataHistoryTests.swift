@@ -7,22 +7,22 @@ import Testing
 
 @testable import PersistentHistory
 
-/// Histories that Core Data wrote, in `$GROUPSTORE_REAL_STORES`.
+/// Tests histories that Core Data wrote, in `$GROUPSTORE_REAL_STORES`.
 struct CoreDataHistoryTests {
     private static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
 
     private static func stores() throws -> [StoreLocation] {
         var found: [StoreLocation] = []
-        var waiting = directory.map { [$0] } ?? []
-        while let next = waiting.popLast() {
-            let place = try Directory(next)
-            for name in try place.names() {
+        var pending = directory.map { [$0] } ?? []
+        while let next = pending.popLast() {
+            let directory = try Directory(next)
+            for name in try directory.names() {
                 let path = next.appending(name)
-                if FileStatus(following: path)?.kind == .directory { waiting.append(path) }
+                if FileStatus(following: path)?.kind == .directory { pending.append(path) }
                 guard FileStatus(following: path)?.kind == .regular, let store = StoreName(name) else { continue }
                 let file = try Descriptor(opening: path, flags: O_RDONLY)
                 if try file.read(count: 16, at: 0) == Array("SQLite format 3\0".utf8) {
-                    found.append(StoreLocation(directory: place, name: store))
+                    found.append(StoreLocation(directory: directory, name: store))
                 }
             }
         }
@@ -30,8 +30,8 @@ struct CoreDataHistoryTests {
     }
 
     @Test(.enabled(if: directory != nil, "GROUPSTORE_REAL_STORES is not set"))
-    func everyStoresHistoryIsRead() throws {
-        var told = 0
+    func readsEveryStoresHistory() throws {
+        var changeCount = 0
         for location in try Self.stores() {
             try StoreReader.read(location) { reader in
                 guard let history = try CoreDataHistory(reader) else { return }
@@ -45,14 +45,14 @@ struct CoreDataHistoryTests {
                     #expect(change.time > 978_307_200 && change.transaction != nil)
                     if change.operation == .update { #expect(change.columns?.isEmpty == false, "\(location.path)") }
                 }
-                told += page.changes.count
+                changeCount += page.changes.count
             }
         }
-        #expect(told > 0)
-        print("Core Data's history: \(told) changes read")
+        #expect(changeCount > 0)
+        print("Core Data's history: \(changeCount) changes read")
     }
 
-    @Test func aStoreWithCoreDatasHistoryIsLeftAsItIs() throws {
+    @Test func leavesAStoreWithCoreDatasHistoryUnchanged() throws {
         let store = try Fixture(
             """
             CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, ZTIMESTAMP FLOAT);

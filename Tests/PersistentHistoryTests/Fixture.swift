@@ -8,7 +8,7 @@ import Testing
 
 @testable import PersistentHistory
 
-/// A store of a test's own.
+/// A temporary store for a test.
 final class Fixture {
     let directory: TemporaryDirectory
     let location: StoreLocation
@@ -22,8 +22,8 @@ final class Fixture {
             directory: try Directory(directory.path),
             name: try #require(FilePath.Component(name).flatMap(StoreName.init)))
         if encoding != "UTF-8" {
-            // GRDB reads the file as soon as it has opened it, and then it is too late for PRAGMA encoding. In a file
-            // without text it is one byte (https://sqlite.org/fileformat.html#text_encoding).
+            // GRDB reads the file as soon as it has opened it, which is too late for PRAGMA encoding. In a file without
+            // text, the encoding is a single byte (https://sqlite.org/fileformat.html#text_encoding).
             try write("PRAGMA user_version = 1")
             let file = try FileDescriptor.open(location.path, .writeOnly)
             try file.closeAfter { _ = try file.writeAll(toAbsoluteOffset: 59, encoding == "UTF-16le" ? [2] : [3]) }
@@ -51,14 +51,14 @@ final class Fixture {
         try StoreReader.read(location) { try body(StoreHistory($0)) }
     }
 
-    /// What follows the token, or all.
+    /// Returns the changes after the token, or all changes.
     func changes(after token: HistoryToken? = nil, filter: HistoryFilter = HistoryFilter()) throws -> [HistoryChange] {
         try read { try $0.changes(after: token ?? $0.start(), limit: 10_000, filter: filter).changes }
     }
 
     func current() throws -> HistoryToken { try read { try $0.current() } }
 
-    /// What `changes` throws.
+    /// Returns the discontinuity that `changes` throws.
     func discontinuity(after token: HistoryToken) throws -> StoreHistory.Discontinuity? {
         do {
             _ = try changes(after: token)

@@ -3,19 +3,19 @@ import GRDB
 
 @testable import PersistentHistory
 
-/// What the tables really hold, before and after a statement, beside what history says of it.
+/// Compares the tables' content before and after a statement with what history recorded.
 struct HistoryOracle {
     typealias Content = [String: [String: [String: DatabaseValue]]]
 
     private var content: Content
     private var number: Int64
-    /// Rows that changed, and changes that were recorded.
+    /// The number of changed rows, and of recorded changes.
     private(set) var changed = 0
     private(set) var recorded = 0
-    /// Where what comes depends on affinities and collations, a gap is an answer too.
+    /// The number of gaps. If the outcome depends on affinities and collations, a gap is correct too.
     private(set) var gaps = 0
     private let mayHaveGaps: Bool
-    /// Columns are told by the names that they had when the triggers were made.
+    /// False if columns may be reported by the names that they had when the triggers were created.
     private let checksColumns: Bool
 
     init(_ database: Database, _ tables: [RandomSchema.Table], mayHaveGaps: Bool = false, checksColumns: Bool = true)
@@ -49,7 +49,7 @@ struct HistoryOracle {
         return content
     }
 
-    /// The first thing that history tells wrong; nil when it tells what happened.
+    /// Returns the first error in the history, or nil if it matches what happened.
     mutating func disagreement(_ database: Database, _ tables: [RandomSchema.Table]) throws -> String? {
         let after = try Self.content(database, tables)
         defer { content = after }
@@ -62,8 +62,8 @@ struct HistoryOracle {
                 LEFT JOIN sqlite_schema AS s ON s.name = 'GS_' || t.id || '_I' WHERE c.number > ? ORDER BY c.number
                 """, arguments: [number])
         number = try Self.last(database)
-        // What was noted of the update that must follow at once.
-        var noted: (table: String, key: String, bits: Int64)?
+        // The columns recorded for the update that must follow at once.
+        var pending: (table: String, key: String, bits: Int64)?
         var exists = content.mapValues { Set($0.keys) }
         var assigned: [String: [String: Set<String>?]] = [:]
         var unknown: Set<String> = []
@@ -72,23 +72,23 @@ struct HistoryOracle {
             let key: String = row["key"] ?? "?"
             let isThere = exists[table]?.contains(key) == true
             if row["operation"] == HistorySchema.assignment {
-                if let noted, noted.table != table || noted.key != key {
+                if let pending, pending.table != table || pending.key != key {
                     return "\(table) \(key): columns of no update"
                 }
-                noted = (table, key, (noted?.bits ?? 0) | (row["columns"] ?? 0))
+                pending = (table, key, (pending?.bits ?? 0) | (row["columns"] ?? 0))
                 continue
             }
             recorded += 1
             if unknown.contains(table) {
-                noted = nil
+                pending = nil
                 continue
             }
             let operation = HistoryChange.Operation(rawValue: row["operation"] ?? -1)
-            if let noted, noted.table != table || noted.key != key || operation != .update {
+            if let pending, pending.table != table || pending.key != key || operation != .update {
                 return "\(table) \(key): follows columns of another change"
             }
-            let bits = (row["columns"] ?? 0) | (noted?.bits ?? 0)
-            noted = nil
+            let bits = (row["columns"] ?? 0) | (pending?.bits ?? 0)
+            pending = nil
             guard (row["whole"] as Int?) == 1 else { return "no time or nonce" }
             switch operation {
             case .insert:
@@ -98,10 +98,10 @@ struct HistoryOracle {
             case .update:
                 if !isThere { return "\(table) \(key): updated though it was not there" }
                 let names = try names(row["names"] ?? "[]")
-                let told =
+                let reported =
                     bits == 0 ? nil : Set(names.enumerated().filter { bits & (1 << $0.offset) != 0 }.map(\.element))
                 let known = assigned[table]?[key] ?? .some([])
-                assigned[table, default: [:]][key] = .some(known.flatMap { known in told.map { known.union($0) } })
+                assigned[table, default: [:]][key] = .some(known.flatMap { known in reported.map { known.union($0) } })
             case .delete:
                 if !isThere { return "\(table) \(key): deleted though it was not there" }
                 exists[table]?.remove(key)
@@ -112,7 +112,7 @@ struct HistoryOracle {
             case .gap, nil: return "a gap where there is none"
             }
         }
-        if let noted { return "\(noted.table) \(noted.key): columns of no update" }
+        if let pending { return "\(pending.table) \(pending.key): columns of no update" }
         return compare(after.filter { !unknown.contains($0.key) }, exists, assigned)
     }
 
@@ -126,10 +126,12 @@ struct HistoryOracle {
             }
             for key in Set(rows.keys).union(before.keys) where rows[key] != before[key] {
                 changed += 1
-                guard let told = assigned[table]?[key] else { return "\(table) \(key): changed, and not recorded" }
-                guard checksColumns, let told, let new = rows[key], let old = before[key] else { continue }
+                guard let reported = assigned[table]?[key] else { return "\(table) \(key): changed, and not recorded" }
+                guard checksColumns, let reported, let new = rows[key], let old = before[key] else { continue }
                 let differing = new.filter { $0.value != old[$0.key] }.map(\.key).filter { $0 != "g" }
-                if !told.isSuperset(of: differing) { return "\(table) \(key): \(differing) changed, told \(told)" }
+                if !reported.isSuperset(of: differing) {
+                    return "\(table) \(key): \(differing) changed, reported \(reported)"
+                }
             }
         }
         return nil

@@ -5,7 +5,7 @@ import Testing
 @testable import PersistentHistory
 
 struct HistoryTests {
-    @Test func aRowIsToldWithKeyColumnsAuthorAndTime() throws {
+    @Test func recordsKeyColumnsAuthorAndTime() throws {
         let store = try Fixture()
         #expect(try store.enable().kind == .enabled)
         try store.write(
@@ -24,7 +24,7 @@ struct HistoryTests {
         #expect(Set(changes.map(\.nonce)).count == 3)
     }
 
-    @Test func aKeyOfSeveralColumnsIsTold() throws {
+    @Test func recordsAKeyOfSeveralColumns() throws {
         let store = try Fixture("CREATE TABLE t (a TEXT COLLATE NOCASE, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
         _ = try store.enable()
         try store.write("INSERT INTO t VALUES ('it''s, so', x'00ff'), ('n', 1.5); REPLACE INTO t VALUES ('N', 1.5)")
@@ -37,9 +37,9 @@ struct HistoryTests {
             ])
     }
 
-    /// NEW and OLD mean the row in a trigger, and GS_ is how a history's own tables begin.
+    /// In a trigger, NEW and OLD are the row, and history's own tables begin with GS_.
     @Test(arguments: ["new", "OLD", "gs_notes", "GS_NOTES"], ["", "WITHOUT ROWID"])
-    func aTableMayHaveAnyName(_ name: String, _ kind: String) throws {
+    func recordsATableOfAnyName(_ name: String, _ kind: String) throws {
         let store = try Fixture("CREATE TABLE \(name) (a INTEGER PRIMARY KEY, b UNIQUE, c UNIQUE) \(kind)")
         _ = try store.enable()
         try store.write(
@@ -53,7 +53,7 @@ struct HistoryTests {
         #expect(try store.changes().allSatisfy { $0.table == name })
     }
 
-    /// TEMP triggers run before all others: what they do to the row is recorded before the change that they ran for.
+    /// TEMP triggers run before all others: their changes to the row are recorded before the change that fired them.
     @Test(
         arguments: ["id INTEGER PRIMARY KEY, u UNIQUE", "id TEXT COLLATE NOCASE, u, PRIMARY KEY (id, u)"],
         [
@@ -63,7 +63,7 @@ struct HistoryTests {
             ("UPDATE", "INSERT INTO t VALUES (old.id, old.u)", "UPDATE t SET id = 7, u = 20 WHERE id = 1", true),
             ("INSERT", "DELETE FROM t WHERE id = new.id", "INSERT OR REPLACE INTO t VALUES (1, 10)", false),
         ])
-    func theLastChangeToldIsSoWhateverATemporaryTriggerDid(
+    func recordsTheTrueStateLastDespiteATemporaryTrigger(
         _ columns: String, _ change: (event: String, trigger: String, statement: String, isThere: Bool)
     ) throws {
         let store = try Fixture("CREATE TABLE t (\(columns))\(columns.contains("TEXT") ? " WITHOUT ROWID" : "")")
@@ -79,8 +79,8 @@ struct HistoryTests {
         #expect(moved.map { $0.operation != .delete } ?? change.isThere == change.isThere)
     }
 
-    /// In a trigger, `new` and `old` mean the row.
-    @Test(arguments: ["new", "OLD", "excluded"]) func aTableMayBeRenamedToAnyName(_ name: String) throws {
+    /// In a trigger, `new` and `old` are the row.
+    @Test(arguments: ["new", "OLD", "excluded"]) func recordsATableRenamedToAnyName(_ name: String) throws {
         let store = try Fixture("CREATE TABLE t (a INT, b BLOB, c, PRIMARY KEY (a, b)); INSERT INTO t VALUES (1, 1, 1)")
         _ = try store.enable()
         try store.write("ALTER TABLE t RENAME TO \(name); INSERT INTO \(name) VALUES (2, 2, 2), (3, 3, 3)")
@@ -89,8 +89,8 @@ struct HistoryTests {
         #expect(gone.map(\.key) == [[.integer(1)]] && gone.map(\.table) == [name])
     }
 
-    /// What a TEMP trigger writes is in the middle of the statement that it runs for.
-    @Test func aRowThatIsReplacedIsGoneThoughATemporaryTriggerReplacesToo() throws {
+    /// A TEMP trigger writes in the middle of the statement that fired it.
+    @Test func recordsAReplacedRowThoughATemporaryTriggerReplacesToo() throws {
         let store = try Fixture("CREATE TABLE t (a INTEGER PRIMARY KEY, u UNIQUE)")
         _ = try store.enable()
         try store.write(
@@ -109,8 +109,8 @@ struct HistoryTests {
         }
     }
 
-    /// Its triggers don't know the new column yet.
-    @Test func whichColumnsChangedIsUnknownOfATableThatGotANewOne() throws {
+    /// The triggers don't know the new column yet.
+    @Test func reportsUnknownColumnsAfterAColumnIsAdded() throws {
         let store = try Fixture("CREATE TABLE t (a INTEGER PRIMARY KEY, b, c)")
         _ = try store.enable()
         try store.write("INSERT INTO t VALUES (1, 1, 1); UPDATE t SET b = 2")
@@ -122,8 +122,8 @@ struct HistoryTests {
         #expect(try store.changes().last?.columns == ["b", "d"])
     }
 
-    /// SQLite computes an index's expressions only for rows that are in it.
-    @Test func anExpressionOfAPartialIndexIsComputedOnlyWhereItMustBe() throws {
+    /// SQLite computes an index's expressions only for rows that are in the index.
+    @Test func evaluatesAPartialIndexOnlyForRowsInIt() throws {
         let store = try Fixture(
             """
             CREATE TABLE t (a INTEGER PRIMARY KEY, kind, body);
@@ -139,7 +139,7 @@ struct HistoryTests {
         #expect(gone.map(\.key) == [[.integer(2)]])
     }
 
-    @Test func disablingLeavesNoTrace() throws {
+    @Test func leavesNoTraceAfterDisabling() throws {
         let store = try Fixture(
             "CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE); CREATE INDEX i ON note (u); CREATE TABLE t (a)")
         let before = try store.schema()
@@ -152,7 +152,7 @@ struct HistoryTests {
         #expect(throws: HistoryError.disabled(store.location.path)) { () throws in try store.current() }
     }
 
-    @Test func enablingTwiceChangesNothing() throws {
+    @Test func changesNothingWhenEnabledTwice() throws {
         let store = try Fixture()
         _ = try store.enable()
         let schema = try store.schema()
@@ -162,7 +162,7 @@ struct HistoryTests {
         #expect(try store.changes().count == 1)
     }
 
-    @Test func untrustedSchemasAndIgnoredConflictsStillWrite() throws {
+    @Test func recordsWithUntrustedSchemaAndIgnoredConflicts() throws {
         let store = try Fixture("CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE NOT NULL)")
         _ = try store.enable()
         try store.write(
@@ -176,7 +176,7 @@ struct HistoryTests {
 
     // MARK: The schema changes
 
-    @Test func tablesThatComeAndGoAreFollowed() throws {
+    @Test func followsCreatedAndDroppedTables() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write("CREATE TABLE tag (id INTEGER PRIMARY KEY); ALTER TABLE note RENAME TO page")
@@ -189,7 +189,7 @@ struct HistoryTests {
         #expect(try store.changes().map(\.operation) == [.insert, .insert, .gap])
     }
 
-    @Test func aTableThatWasMadeAnewIsAGap() throws {
+    @Test func recordsAGapForARecreatedTable() throws {
         let store = try Fixture()
         _ = try store.enable()
         let token = try store.current()
@@ -203,7 +203,7 @@ struct HistoryTests {
         #expect(try store.changes(after: token).map(\.operation) == [.gap, .insert])
     }
 
-    @Test func columnsCanBeDropped() throws {
+    @Test func survivesADroppedColumn() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write(
@@ -212,7 +212,7 @@ struct HistoryTests {
         #expect(try store.enable().gaps == [])
     }
 
-    @Test func columnsCanBeRenamed() throws {
+    @Test func survivesARenamedColumn() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write("ALTER TABLE note RENAME COLUMN body TO content; UPDATE note SET content = 'a'")
@@ -221,7 +221,7 @@ struct HistoryTests {
         #expect(try store.changes().map(\.columns) == [nil, ["content"]])
     }
 
-    @Test func rowsThatGiveWayGoFirst() throws {
+    @Test func recordsReplacedRowsFirst() throws {
         let store = try Fixture("CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE, title)")
         _ = try store.enable()
         try store.write(
@@ -239,7 +239,7 @@ struct HistoryTests {
         #expect(changes[6].columns == ["u"] && changes[4].columns == nil)
     }
 
-    @Test func aDefaultThatReplacesNullCountsInAPartialIndex() throws {
+    @Test func appliesADefaultInAPartialIndex() throws {
         let store = try Fixture("CREATE TABLE t (c NOT NULL DEFAULT 2, d); CREATE UNIQUE INDEX p ON t (d) WHERE c > 1")
         _ = try store.enable()
         try store.write("INSERT INTO t VALUES (4, 'x'); INSERT OR REPLACE INTO t VALUES (NULL, 'x')")
@@ -248,7 +248,7 @@ struct HistoryTests {
 
     // MARK: Tokens
 
-    @Test func aTokenGoesOnWhereItWas() throws {
+    @Test func continuesAfterAToken() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write("INSERT INTO note (title) VALUES ('a'), ('b')")
@@ -260,7 +260,7 @@ struct HistoryTests {
         #expect(!page.isLast && page.token == token)
     }
 
-    @Test func aRestoredStoreIsAnotherOne() throws {
+    @Test func rejectsATokenInARestoredStore() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write("INSERT INTO note (title) VALUES ('a')")
@@ -282,11 +282,11 @@ struct HistoryTests {
     @Test(arguments: [
         "", "h1", "h1..1.0", "h1.a.-1.0", "h1.a.1.g", "0123456789ab-5", "h2.a.1.0", "h1.a.1.0.g", "h1.a.1.0.0.0",
     ])
-    func whatIsNoTokenIsNone(_ text: String) { #expect(HistoryToken(text) == nil) }
+    func rejectsAnInvalidToken(_ text: String) { #expect(HistoryToken(text) == nil) }
 
     // MARK: Purging
 
-    @Test func aPurgeKeepsWhatASubscriberNeeds() throws {
+    @Test func keepsUnacknowledgedChangesInAPurge() throws {
         let store = try Fixture()
         _ = try store.enable()
         let maintenance = HistoryMaintenance(store.location)
@@ -310,7 +310,7 @@ struct HistoryTests {
         #expect(try !maintenance.forget(subscriber: "index"))
     }
 
-    @Test func anUpdateIsForgottenWithItsColumns() throws {
+    @Test func purgesAnUpdateWithItsColumns() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write(
@@ -334,10 +334,10 @@ struct HistoryTests {
         #expect(try store.changes(after: known).count == 1)
     }
 
-    @Test func whatVersion1RecordedIsKept() throws {
+    @Test func keepsTheChangesOfVersion1() throws {
         let store = try Fixture()
         _ = try store.enable()
-        // It had an update's columns in its own row.
+        // Version 1 kept an update's columns in its own row.
         try store.write(
             """
             DROP TRIGGER GS_1_C0; DROP TRIGGER GS_1_C1; DROP TRIGGER GS_1_C2; UPDATE GS_HISTORY SET version = 1;
@@ -350,7 +350,7 @@ struct HistoryTests {
         #expect(try store.changes().map(\.columns) == [nil, ["title"], ["body"]])
     }
 
-    @Test func numbersAreNotGivenTwice() throws {
+    @Test func neverReusesANumber() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write("INSERT INTO note (title) VALUES ('a'), ('b')")
@@ -365,7 +365,7 @@ struct HistoryTests {
 
     // MARK: Filters
 
-    @Test func filtersChooseAndTheTokenMoves() throws {
+    @Test func advancesTheTokenPastFilteredChanges() throws {
         let store = try Fixture("CREATE TABLE a (x); CREATE TABLE b (x)")
         _ = try store.enable()
         try store.write(

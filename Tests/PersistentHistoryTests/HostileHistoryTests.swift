@@ -4,7 +4,8 @@ import Testing
 
 @testable import PersistentHistory
 
-/// A store's history whose tables hold what none of ours would: whoever may write to a store can put anything there.
+/// Tests history tables with content that groupstore would never write: any program that may write to a store can put
+/// it there.
 @Suite struct HostileHistoryTests {
     static let values = [
         "9223372036854775807", "-9223372036854775808", "0", "-1", "x'ff00'", "x''", "'abc'", "''", "NULL", "9e999",
@@ -21,8 +22,8 @@ import Testing
         "GS_SUBSCRIBER.number", "GS_SUBSCRIBER.nonce", "GS_SUBSCRIBER.time", "GS_AUTHOR.name",
     ]
 
-    /// Each call ends, in an error or not; a trap would end the tests.
-    @Test(arguments: columns) func noContentEndsTheProcess(_ column: String) throws {
+    /// Each call returns or throws; a trap would end the tests.
+    @Test(arguments: columns) func survivesAnyContent(_ column: String) throws {
         let parts = column.split(separator: ".")
         for value in Self.values {
             let store = try Fixture(
@@ -32,7 +33,7 @@ import Testing
             try store.write("INSERT INTO note (t) VALUES ('a'); UPDATE note SET t = 'b'; INSERT INTO k VALUES ('x', 1)")
             let token = try store.current()
             try HistoryMaintenance(store.location).acknowledge(token, by: "s")
-            // What a column's own rules refuse can't be there.
+            // A value that the column's constraints reject can't be there.
             guard (try? store.write("UPDATE \(parts[0]) SET \(parts[1]) = \(value)")) != nil else { continue }
             for last in [1, 20] { _ = try? store.read { (try $0.summary(), try $0.latest(last)) } }
             _ = try? store.changes()
@@ -42,15 +43,15 @@ import Testing
             for purge in [{ $0.age = 0 }, { $0.count = 1 }, { $0.acknowledged = true }]
                 as [(inout HistoryMaintenance.Purge) -> Void]
             {
-                var wanted = HistoryMaintenance.Purge()
-                purge(&wanted)
-                _ = try? HistoryMaintenance(store.location).purge(wanted)
+                var options = HistoryMaintenance.Purge()
+                purge(&options)
+                _ = try? HistoryMaintenance(store.location).purge(options)
             }
             _ = try? HistoryInstallation(store.location).disable()
         }
     }
 
-    @Test func theLastChangesAreFoundWhateverTheirNumbers() throws {
+    @Test func findsTheLastChangesWithAnyNumbers() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write("INSERT INTO note (title) VALUES ('a'), ('b'), ('c')")
@@ -60,8 +61,8 @@ import Testing
         #expect(try store.read { try $0.latest(20) }.map(\.number) == [.min, 2, .max])
     }
 
-    /// What is read at once is bounded in bytes, too, and nothing is left out for it.
-    @Test func longChangesComeInMorePages() throws {
+    /// A page is bounded in bytes too, and nothing is left out for it.
+    @Test func splitsLongChangesIntoPages() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write("UPDATE GS_AUTHOR SET name = hex(zeroblob(500000))")
@@ -81,15 +82,15 @@ import Testing
             if page.isLast { break }
         }
         #expect(numbers == Array(1...30) && pages > 5)
-        // One that is longer than a page comes alone.
+        // A change that is longer than a page gets its own page.
         try store.write(
             "UPDATE GS_AUTHOR SET name = hex(zeroblob(4000000)); INSERT INTO note (title) VALUES ('x'), ('y')")
         let page = try store.read { try $0.changes(after: token, limit: 1000) }
         #expect(page.changes.count == 1 && !page.isLast)
     }
 
-    /// What can't be made sense of is an error that names the store.
-    @Test func aHistoryWithoutItsRowIsAnError() throws {
+    /// A malformed history causes an error that names the store.
+    @Test func failsWithoutTheHistoryRow() throws {
         let store = try Fixture()
         _ = try store.enable()
         try store.write("DELETE FROM GS_HISTORY")

@@ -8,14 +8,14 @@ import Testing
 
 @testable import PersistentHistory
 
-/// Random schemas and random statements, beside what the tables really hold. `GROUPSTORE_HISTORY_STATEMENTS` makes it
-/// longer, `GROUPSTORE_HISTORY_SEED` another one.
+/// Compares history with the tables' content for random schemas and statements. `GROUPSTORE_HISTORY_STATEMENTS` sets
+/// the number of statements, `GROUPSTORE_HISTORY_SEED` the seed.
 struct RandomHistoryTests {
     private static func number(_ name: String, _ standard: UInt64) -> UInt64 {
         ProcessInfo.processInfo.environment[name].flatMap { UInt64($0) } ?? standard
     }
 
-    @Test func historyIsWhatHappened() throws {
+    @Test func recordsWhatHappened() throws {
         let statements = Self.number("GROUPSTORE_HISTORY_STATEMENTS", 3000)
         let seed = Self.number("GROUPSTORE_HISTORY_SEED", 1)
         let directory = try TemporaryDirectory()
@@ -39,7 +39,7 @@ struct RandomHistoryTests {
     }
 }
 
-/// One schema, and statements on it.
+/// One schema with statements on it.
 private final class RandomRun {
     private let seed: UInt64
     private let location: StoreLocation
@@ -84,7 +84,7 @@ private final class RandomRun {
                 oracle = try queue.read { try HistoryOracle($0, schema.tables) }
             }
             let statement = schema.randomStatement()
-            // Many run into a conflict, and some leave part of their work behind.
+            // Many statements run into a conflict, and some leave part of their work behind.
             try? queue.writeWithoutTransaction { try $0.execute(sql: statement) }
             let problem = try queue.read { try oracle.disagreement($0, schema.tables) }
             if let problem {

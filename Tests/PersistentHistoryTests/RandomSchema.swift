@@ -1,13 +1,13 @@
 import TestSupport
 
-/// A schema with everything that makes one row take another's place, and statements that make it happen.
+/// A random schema with everything that makes one row replace another, and statements that cause it.
 struct RandomSchema {
     struct Table {
         var name: String
         var columns: [String]
         let isRowid: Bool
         let primaryKey: [String]
-        /// Those that are computed can't be assigned.
+        /// Computed columns, which can't be assigned.
         var generated: [String] = []
     }
 
@@ -95,7 +95,7 @@ struct RandomSchema {
                 "UPDATE OR IGNORE \(quoted(other.name)) SET d = 'by trigger' WHERE c = 1",
                 "DELETE FROM \(quoted(other.name)) WHERE c = 4",
             ])
-            // What a BEFORE trigger brings into a table, by whatever way, is the bound that Guarantees names.
+            // A row that a BEFORE trigger inserts is outside what Guarantees promises.
             let when = body.hasPrefix("INSERT") ? "AFTER" : pick(["BEFORE", "AFTER"])
             statements.append(
                 "CREATE TRIGGER app\(index) \(when) \(event) ON \(quoted(table.name)) BEGIN \(body); END")
@@ -160,7 +160,7 @@ struct RandomSchema {
         return "UPDATE \(pick(policies)) \(target)" + (chance(15) ? "" : " WHERE \(condition(table))")
     }
 
-    /// A change of the schema that history follows; nil where none fits.
+    /// Returns a schema change that history follows, or nil if none fits.
     mutating func randomAlteration() -> String? {
         let place = Int.random(in: 0..<tables.count, using: &random)
         let table = tables[place]

@@ -5,16 +5,16 @@ import Testing
 
 @testable import PersistentHistory
 
-/// What an app may do to its schema, and what unique columns of all kinds make of rows.
+/// Tests schema changes by apps, and rows replaced under all kinds of unique columns.
 struct SchemaChangeTests {
     @Test(arguments: [
         ("b", "b"), ("lower(b)", "b"), ("a) WHERE (b = 1", "b"), ("a, b COLLATE NOCASE", "b"), ("g", "g"),
         ("g || b) WHERE (g IS NOT b", "g"), ("a) WHERE (g > 1", "g"),
     ])
-    func aColumnIsDroppedAfterItsIndex(_ terms: String, _ column: String) throws {
+    func survivesAColumnDroppedAfterItsIndex(_ terms: String, _ column: String) throws {
         let store = try Fixture(
-            "CREATE TABLE t (id INTEGER PRIMARY KEY, a UNIQUE, b TEXT, c, g AS (lower(c))); CREATE UNIQUE INDEX i ON t (\(terms))"
-        )
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, a UNIQUE, b TEXT, c, g AS (lower(c))); "
+                + "CREATE UNIQUE INDEX i ON t (\(terms))")
         _ = try store.enable()
         try store.write(
             """
@@ -26,7 +26,7 @@ struct SchemaChangeTests {
     }
 
     /// SQLite runs the newest trigger first.
-    @Test func aTriggerThatTheAppMakesLaterIsToldInOrderAfterEnable() throws {
+    @Test func recordsALaterTriggerInOrderAfterEnable() throws {
         let store = try Fixture(
             "CREATE TABLE t (id INTEGER PRIMARY KEY, a); CREATE TRIGGER one AFTER DELETE ON t BEGIN UPDATE t SET a = 1; END"
         )
@@ -40,9 +40,9 @@ struct SchemaChangeTests {
         #expect(try store.changes().map(\.operation) == [.insert, .delete, .insert])
     }
 
-    /// Several rows have what the index kept apart, as long as the triggers are those of before.
+    /// Several rows have the value that the index kept unique, while the old triggers are still installed.
     @Test(arguments: ["", "WITHOUT ROWID"])
-    func noRowGivesWayToADroppedIndex(_ kind: String) throws {
+    func recordsNoReplacementForADroppedIndex(_ kind: String) throws {
         let store = try Fixture("CREATE TABLE t (id INTEGER PRIMARY KEY, a) \(kind); CREATE UNIQUE INDEX i ON t (a)")
         _ = try store.enable()
         try store.write(
@@ -55,7 +55,7 @@ struct SchemaChangeTests {
         #expect(changes.filter { $0.operation == .insert }.count == 4)
     }
 
-    /// Columns, then an index; rows that are there; a statement; and which rows it removes.
+    /// Arguments: columns, an index, existing rows, a statement, and the rows that it removes.
     @Test(
         arguments: [
             (
@@ -98,7 +98,7 @@ struct SchemaChangeTests {
                 "REPLACE INTO t VALUES (3, 'a' || char(0) || 'b', 1)", [1]
             ),
         ] as [(String, String, String, String, [Int64])])
-    func theRowsThatGiveWayAreTold(
+    func recordsReplacedRows(
         _ columns: String, _ terms: String, _ rows: String, _ statement: String, _ gone: [Int64]
     ) throws {
         let store = try Fixture(
@@ -116,7 +116,7 @@ struct SchemaChangeTests {
     }
 
     @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"])
-    func aKeyWithANulIsToldWhole(_ encoding: String) throws {
+    func recordsAKeyWithANul(_ encoding: String) throws {
         let store = try Fixture(
             "CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID", name: "n.sqlite", encoding: encoding
         )
@@ -138,7 +138,7 @@ struct SchemaChangeTests {
             ])
     }
 
-    /// What version 2 made of the table `note`, and made otherwise than today.
+    /// The triggers of version 2 for the table `note` that differ from the current ones.
     private static let version2 = """
         CREATE TRIGGER GS_1_X AFTER INSERT ON "note" WHEN EXISTS (SELECT 1 FROM GS_REPLACED WHERE table_id = 1) BEGIN
         INSERT INTO GS_CHANGE (table_id, operation, key, nonce, time, author) SELECT 1, 2, n.key, random(),
@@ -156,9 +156,9 @@ struct SchemaChangeTests {
         number INTEGER NOT NULL, PRIMARY KEY (table_id, rule, value)) WITHOUT ROWID
         """
 
-    /// A unique index that came after them is one that they don't know.
+    /// The triggers don't know a unique index that was created after them.
     @Test(arguments: [false, true])
-    func olderTriggersAreReplacedWithoutAGap(_ hasNewIndex: Bool) throws {
+    func replacesOlderTriggersWithoutAGap(_ hasNewIndex: Bool) throws {
         let store = try Fixture("CREATE TABLE note (id INTEGER PRIMARY KEY, u UNIQUE)")
         _ = try store.enable()
         try store.write(
@@ -173,8 +173,8 @@ struct SchemaChangeTests {
         #expect(try store.enable().kind == .unchanged)
     }
 
-    /// Such a row may have escaped them.
-    @Test func anOlderHistoryOfAPartialIndexHasAGap() throws {
+    /// Older triggers may have missed rows of a partial index.
+    @Test func recordsAGapForAnOlderHistoryOfAPartialIndex() throws {
         let store = try Fixture("CREATE TABLE t (a, b); CREATE UNIQUE INDEX i ON t (a) WHERE b > 1")
         _ = try store.enable()
         try store.write("UPDATE GS_HISTORY SET version = 2; DROP TRIGGER GS_1_X")

@@ -4,15 +4,16 @@ import Testing
 
 @testable import PersistentHistory
 
-/// One store with history and one without, written by the same statements: each must end alike, whatever the schema
-/// becomes. A third store has triggers that only write a row elsewhere: where SQLite itself does otherwise as soon as a table has triggers
-/// (the order of an UPDATE's rows, for one), history may do as that one does. `GROUPSTORE_HISTORY_STATEMENTS` makes it longer, `GROUPSTORE_HISTORY_SEED` another one.
+/// Writes one store with history and one without by the same statements: each statement must end alike, whatever the
+/// schema becomes. A third store has triggers that only write a row elsewhere. SQLite itself behaves differently as
+/// soon as a table has triggers (for example in the order of an UPDATE's rows), and history may then behave like the
+/// third store. `GROUPSTORE_HISTORY_STATEMENTS` sets the number of statements, `GROUPSTORE_HISTORY_SEED` the seed.
 struct TwinHistoryTests {
     private static func number(_ name: String, _ standard: UInt64) -> UInt64 {
         ProcessInfo.processInfo.environment[name].flatMap { UInt64($0) } ?? standard
     }
 
-    @Test func historyChangesNothingForTheApp() throws {
+    @Test func changesNothingForTheApp() throws {
         let statements = Self.number("GROUPSTORE_HISTORY_STATEMENTS", 3000)
         var seed = Self.number("GROUPSTORE_HISTORY_SEED", 1)
         var done = 0

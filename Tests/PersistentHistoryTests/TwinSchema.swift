@@ -1,9 +1,9 @@
 import TestSupport
 
-/// Random tables with all that makes one row take another's place, and statements on whatever tables there are by now:
-/// writes, and changes of the schema in any order.
+/// Random tables with everything that makes one row replace another, and statements on the current tables: writes, and
+/// schema changes in any order.
 struct TwinSchema {
-    /// A table as the store describes it at the time.
+    /// A table as the store currently describes it.
     struct Table {
         var name: String
         var columns: [String]
@@ -12,20 +12,20 @@ struct TwinSchema {
         var primaryKey: [String]
     }
 
-    /// What a change of the schema means for the history.
+    /// The effect of a schema change on the history.
     enum Effect {
-        /// It goes on exactly.
+        /// History stays exact.
         case none
-        /// It may miss changes until it is brought up to date.
+        /// History may miss changes until it is updated.
         case unknown
-        /// Triggers that read their table name it by its old name: `legacy_alter_table`.
+        /// Triggers that read their table refer to it by its old name: `legacy_alter_table`.
         case breaks
     }
 
     private var random: SeededGenerator
     private var made = 0
     private var isLegacy = false
-    /// A renamed column can't be dropped together with its index before the history is brought up to date.
+    /// Renamed columns. Such a column can't be dropped together with its index before the history is updated.
     var renamed: Set<String> = []
 
     init(seed: UInt64) { random = SeededGenerator(seed: seed &+ 4711) }

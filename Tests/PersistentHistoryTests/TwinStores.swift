@@ -7,7 +7,7 @@ import Testing
 
 @testable import PersistentHistory
 
-/// Stores with one schema: without history, with it, and with triggers that only write a row elsewhere.
+/// Stores with one schema: without history, with history, and with triggers that only write a row elsewhere.
 final class Twins {
     struct Count: CustomStringConvertible {
         var (alike, failed, alterations, recorded, gaps, asTriggers) = (0, 0, 0, 0, 0, 0)
@@ -33,7 +33,7 @@ final class Twins {
     private(set) var count = Count()
     private var log: [String] = []
     private var comparesRowID = true
-    /// Whether the history may miss changes, until it is brought up to date.
+    /// True while the history may miss changes, until it is updated.
     private var isStale = false
 
     init(seed: UInt64, in directory: FilePath) throws {
@@ -71,7 +71,7 @@ final class Twins {
         }
     }
 
-    /// What follows can't be compared.
+    /// The stores can't be compared any further.
     private struct AsWithTriggers: Error {}
 
     private func run(_ steps: Int, _ stores: [Database]) throws -> String? {
@@ -143,10 +143,10 @@ final class Twins {
         }
     }
 
-    /// What differs between the stores after a statement.
+    /// Returns the difference between the stores after a statement.
     private func all(_ sql: String, _ stores: [Database]) throws -> String? {
         log.append(sql)
-        // It counts the schema's entries as rows, of which there are more with history.
+        // VACUUM counts the schema's entries as rows, and there are more with history.
         if sql == "VACUUM" { comparesRowID = false }
         let outcomes = try stores.map { store in
             try (end: outcome(sql, store), rows: Self.content(store))
@@ -158,7 +158,7 @@ final class Twins {
         return "without history: \(outcomes[0])\nwith: \(outcomes[1])"
     }
 
-    /// What an app can see of a statement's end.
+    /// Returns the outcome of a statement as an app can observe it.
     private func outcome(_ sql: String, _ database: Database) -> String {
         do {
             let rows = try Row.fetchAll(database, sql: sql).map { Array($0.databaseValues) }

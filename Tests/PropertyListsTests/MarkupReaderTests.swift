@@ -5,7 +5,7 @@ import Testing
 @Suite struct MarkupReaderTests {
     private func read(_ text: String) throws(MarkupError) -> MarkupElement { try MarkupReader.read(Array(text.utf8)) }
 
-    @Test func elementsAttributesAndText() throws {
+    @Test func readsElementsAttributesAndText() throws {
         let root = try read(
             """
             <?xml version="1.0" encoding="UTF-8" standalone="yes"?>
@@ -38,29 +38,29 @@ import Testing
         ("</a>", 1, "not opened"), ("<!-- <a/>", 1, "comment"), ("<a><![CDATA[ </a>", 1, "CDATA"),
         ("<?xml <a/>", 1, "processing"), ("<!DOCTYPE a", 1, "document type"), ("<a/><!DOCTYPE a>", 1, "wrong place"),
     ])
-    func whatIsNotWellFormed(_ text: String, _ line: Int, _ word: String) {
+    func refusesMalformedDocuments(_ text: String, _ line: Int, _ word: String) {
         let error = #expect(throws: MarkupError.self) { try read(text) }
         #expect(error?.line == line, "\(text)")
         #expect(error?.message.contains(word) == true, "\(error?.message ?? "")")
     }
 
-    /// A thousand million laughs, and a file of the machine's.
+    /// Entities that expand exponentially or refer to a local file.
     @Test(arguments: [
         "<!DOCTYPE m [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;'>]><m>&b;</m>",
         "<!DOCTYPE m [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><m>&x;</m>",
         "<!DOCTYPE m SYSTEM 'http://example.com/x.dtd' [<!ENTITY % x SYSTEM 'file:///etc/passwd'> %x;]><m/>",
     ])
-    func entitiesAreRefused(_ text: String) {
+    func refusesEntityDeclarations(_ text: String) {
         let error = #expect(throws: MarkupError.self) { try read(text) }
         #expect(error?.message.contains("declares entities") == true)
     }
 
-    @Test func whatIsNotUTF8() {
+    @Test func refusesOtherEncodings() {
         #expect(throws: MarkupError.self) { try MarkupReader.read([0xFF, 0xFE, 0x3C, 0, 0x61, 0]) }
         #expect(throws: MarkupError.self) { try MarkupReader.read(Array("<a>".utf8) + [0xC3, 0x28]) }
     }
 
-    @Test func whatIsTooDeepOrTooMuch() throws {
+    @Test func refusesDocumentsBeyondTheLimits() throws {
         let deep = String(repeating: "<a>", count: 100_000)
         #expect(throws: MarkupError.self) { try read(deep) }
         let fine = String(repeating: "<a>", count: 64) + String(repeating: "</a>", count: 64)

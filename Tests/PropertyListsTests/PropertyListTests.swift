@@ -4,7 +4,7 @@ import Testing
 @testable import PropertyLists
 
 @Suite struct PropertyListTests {
-    @Test func bothFormatsSayTheSame() throws {
+    @Test func readsBothFormats() throws {
         let xml = """
             <?xml version="1.0" encoding="UTF-8"?>
             <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
@@ -35,8 +35,8 @@ import Testing
                     """)) == expected)
     }
 
-    /// Beyond the largest signed number they take 16 bytes, the upper half empty (CFBinaryPList.c).
-    @Test func numbersBeyondTheLargestSignedOne() throws {
+    /// Numbers beyond `Int64.max` take 16 bytes with an empty upper half (CFBinaryPList.c).
+    @Test func readsAndWritesNumbersBeyondInt64() throws {
         let binary = try python(
             """
             import plistlib, sys
@@ -57,14 +57,14 @@ import Testing
         ("<plist>\n\n<integer>many</integer></plist>", 3), ("<plist/>", 1), ("<model/>", 1),
         ("<plist><data>%%%</data><string/></plist>", 1), ("<plist><date>today</date></plist>", 1), ("plain text", 1),
     ])
-    func damagedXML(_ text: String, _ line: Int) {
+    func refusesDamagedXML(_ text: String, _ line: Int) {
         let error = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: Array(text.utf8)) }
         #expect(error?.line == line)
     }
 
-    /// Every byte of a real list is damaged in turn, and every length cut off: an error or another value, no trap.
-    @Test func damagedBinary() throws {
-        let sound = try python(
+    /// Damages every byte of a list in turn and truncates it to every length. The result is an error or another value, no trap.
+    @Test func survivesDamagedBinary() throws {
+        let intact = try python(
             """
             import plistlib, sys
             sys.stdout.buffer.write(plistlib.dumps(
@@ -72,19 +72,19 @@ import Testing
                 fmt=plistlib.FMT_BINARY))
             """)
         var refused = 0
-        for index in sound.indices {
+        for index in intact.indices {
             for value: UInt8 in [0x00, 0x0F, 0x7F, 0xAF, 0xDF, 0xFF] {
-                var bytes = sound
+                var bytes = intact
                 bytes[index] = value
                 if (try? PropertyListValue(parsing: bytes)) == nil { refused += 1 }
             }
-            if (try? PropertyListValue(parsing: Array(sound[..<index]))) == nil { refused += 1 }
+            if (try? PropertyListValue(parsing: Array(intact[..<index]))) == nil { refused += 1 }
         }
-        #expect(refused > sound.count)
+        #expect(refused > intact.count)
     }
 
-    /// Arrays that hold the next one twice, forty times over; and one that holds itself.
-    @Test func bombs() throws {
+    /// Forty arrays that each contain the next one twice, and an array that contains itself.
+    @Test func refusesListsThatExpandWithoutBound() throws {
         let doubled = try python(
             """
             import struct, sys
@@ -98,7 +98,7 @@ import Testing
             sys.stdout.buffer.write(out)
             """)
         let error = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: doubled) }
-        #expect(error?.message.contains("stands for") == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains("expands to") == true, "\(error?.message ?? "")")
 
         var circle = Array("bplist00".utf8) + [0xA1, 0x00, 8]
         circle += [0, 0, 0, 0, 0, 0, 1, 1] + [0, 0, 0, 0, 0, 0, 0, 1] + [UInt8](repeating: 0, count: 8)

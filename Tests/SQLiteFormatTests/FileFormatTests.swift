@@ -38,22 +38,22 @@ import Testing
         ([0xFF], .other),
     ]
 
-    @Test(arguments: cases) func isRecognised(_ bytes: [UInt8], _ format: FileFormat) {
+    @Test(arguments: cases) func detectsTheFormat(_ bytes: [UInt8], _ format: FileFormat) {
         #expect(FileFormat(firstBytes: bytes, size: Int64(bytes.count)) == format)
     }
 
-    @Test func randomPagesAreEncrypted() {
+    @Test func treatsRandomPagesAsEncrypted() {
         let format = FileFormat(firstBytes: Self.random, size: 40960)
         #expect(format == .encrypted)
         #expect(format.mayBeOpaque)
         #expect(FileFormat(firstBytes: Array(Self.random.prefix(1024)), size: 1024) == .encrypted)
     }
 
-    @Test func randomBytesOfNoPageSizeAreUnknown() {
+    @Test func doesNotTreatOtherSizesAsEncrypted() {
         #expect(FileFormat(firstBytes: Self.random, size: 40961) == .other)
     }
 
-    @Test func eachFormatHasAWordOfItsOwn() {
+    @Test func eachFormatHasItsOwnCode() {
         #expect(Set(FileFormat.allCases.map(\.code)).count == FileFormat.allCases.count)
     }
 }

@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test(arguments: [PropertyListSerialization.PropertyListFormat.binary, .xml])
-    func isReadFromEitherFormat(_ format: PropertyListSerialization.PropertyListFormat) throws {
+    func readsEitherFormat(_ format: PropertyListSerialization.PropertyListFormat) throws {
         let found = try #require(try metadata(plist: Self.plist(format)))
         #expect(found.uuid == "A6E0-UUID")
         #expect(found.storeType == "SQLite")
@@ -53,7 +53,7 @@ import Testing
         #expect(found.entities.map(\.versionHash) == [[0x01, 0xFF], nil, [0x02]])
     }
 
-    @Test func aMissingPropertyListIsTolerated() throws {
+    @Test func toleratesAMissingPropertyList() throws {
         let found = try #require(try metadata(plist: nil))
         #expect(found.uuid == "A6E0-UUID")
         #expect(found.problem == "Z_PLIST is NULL")
@@ -61,7 +61,7 @@ import Testing
         #expect(try metadata(plist: nil, rows: false)?.problem == "Z_METADATA has no row")
     }
 
-    /// An array in an array in an array, as deep as the bytes go: 1 element each, which is the next object.
+    /// Returns arrays nested to `depth`, each with one element, which is the next object.
     private static func nested(_ depth: Int) -> Data {
         var bytes = Array("bplist00".utf8)
         var offsets: [UInt32] = []
@@ -78,20 +78,20 @@ import Testing
         return Data(bytes)
     }
 
-    static let strange: [Data] = [
+    static let malformed: [Data] = [
         Data("no property list".utf8), Data("bplist00".utf8), Data(), nested(1), nested(100_000),
         Data(
             ("<?xml version=\"1.0\"?><plist version=\"1.0\">" + String(repeating: "<array>", count: 100_000)).utf8),
         Data("bplist00".utf8) + Data(repeating: 0xFF, count: 64),
     ]
 
-    @Test(arguments: strange.indices) func aStrangePropertyListIsAProblem(_ index: Int) throws {
-        let found = try #require(try metadata(plist: Self.strange[index]))
-        #expect(found.problem == "Z_PLIST is no property list" || found.problem == "Z_PLIST is NULL")
+    @Test(arguments: malformed.indices) func reportsAMalformedPropertyList(_ index: Int) throws {
+        let found = try #require(try metadata(plist: Self.malformed[index]))
+        #expect(found.problem == "Z_PLIST is not a property list" || found.problem == "Z_PLIST is NULL")
         #expect(found.entities.count == 2)
     }
 
-    @Test func valuesOfOtherTypesAreLeftOut() throws {
+    @Test func ignoresValuesOfOtherTypes() throws {
         let plist = try PropertyListSerialization.data(
             fromPropertyList: ["NSStoreType": 5, "NSStoreModelVersionHashes": "x", "Own": true] as [String: Any],
             format: .binary, options: 0)
@@ -101,7 +101,7 @@ import Testing
         #expect(found.problem == nil)
     }
 
-    @Test func anyOtherStoreHasNone() throws {
+    @Test func findsNoneInOtherStores() throws {
         let fixture = try Fixture()
         try fixture.make("CREATE TABLE note(a)")
         #expect(try fixture.read { try CoreDataMetadata($0) } == nil)

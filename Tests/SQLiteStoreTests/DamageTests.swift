@@ -6,7 +6,7 @@ import Testing
 
 @testable import SQLiteStore
 
-/// Damaged files end in an error that says so.
+/// Damaged files must cause a descriptive error.
 @Suite struct DamageTests {
     private static let garbage: [UInt8] = {
         var generator = SeededGenerator(seed: 4096)
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["DELETE", "WAL"]) func aTruncatedFile(mode: String) throws {
+    @Test(arguments: ["DELETE", "WAL"]) func reportsATruncatedFile(mode: String) throws {
         let fixture = try Fixture()
         try fixture.make("PRAGMA journal_mode = \(mode);" + Self.rows)
         let bytes = try Data(contentsOf: fixture.url())
@@ -42,29 +42,29 @@ import Testing
         expectCorrupt(fixture)
     }
 
-    @Test func aPageOfGarbage() throws {
+    @Test func reportsAPageOfGarbage() throws {
         let fixture = try Fixture()
         try fixture.make(Self.rows)
         try fixture.change(at: 4096, to: Self.garbage)
         expectCorrupt(fixture)
     }
 
-    @Test func aSchemaOfGarbage() throws {
+    @Test func reportsASchemaOfGarbage() throws {
         let fixture = try Fixture()
         try fixture.make(Self.rows)
         try fixture.change(at: 100, to: Array(Self.garbage.prefix(3996)))
         expectCorrupt(fixture)
     }
 
-    @Test func aDamagedHeader() throws {
+    @Test func reportsADamagedHeader() throws {
         let fixture = try Fixture()
         try fixture.make(Self.rows)
         try fixture.change(at: 16, to: [0xFF, 0xFF])
         #expect(throws: StoreError.foreign(.damagedSQLite3, fixture.location.path)) { try fixture.describe() }
     }
 
-    /// Whatever bytes are changed: a description or a typed error, never a crash.
-    @Test func randomDamage() throws {
+    /// Any changed bytes must lead to a description or a typed error, never a crash.
+    @Test func survivesRandomDamage() throws {
         let fixture = try Fixture()
         try fixture.make(Self.rows)
         let whole = try Data(contentsOf: fixture.url())

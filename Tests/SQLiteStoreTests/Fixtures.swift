@@ -7,7 +7,7 @@ import TestSupport
 @testable import SQLiteFormat
 @testable import SQLiteStore
 
-/// Makes stores in a temporary directory, in each of the states that a program may leave them.
+/// A store in a temporary directory, in any state in which a program may leave it.
 struct Fixture {
     let temporary: TemporaryDirectory
     let location: StoreLocation
@@ -29,8 +29,8 @@ struct Fixture {
         try queue.close()
     }
 
-    /// Runs SQL in a connection of another directory, and takes from there, while it is open, the files with these
-    /// suffixes: the store is as after a crash.
+    /// Runs SQL on a connection in another directory, and copies the files with these suffixes while it is open. The
+    /// store is in the state after a crash.
     func makeCrashed(_ sql: String, parts: [String]) throws {
         let other = try TemporaryDirectory()
         var configuration = Configuration()
@@ -67,7 +67,7 @@ struct Fixture {
         }
     }
 
-    /// Each value of each row.
+    /// Reads each value of each row.
     func readAll() throws { _ = try difference(from: self) }
 
     func isEmptyOrSchemaOnly() throws -> Bool { try read { try StoreContent($0).isEmptyOrSchemaOnly() } }
@@ -77,7 +77,7 @@ enum FixtureError: Error {
     case badName, ended
 }
 
-/// Everything in a directory: each name, its times, mode and bytes; and the directory's own times, which tell of
+/// The content of a directory: each name with its times, mode and bytes, and the directory's own times, which reveal
 /// names that came and went.
 struct Snapshot: Equatable {
     private var entries: [[UInt8]: Entry] = [:]
@@ -99,12 +99,12 @@ struct Snapshot: Equatable {
         self.directory = try directory.status()
     }
 
-    /// Names and bytes alone: as root, SQLite gives a live `-shm` to the database's owner each time it opens it, which
-    /// moves its time of change.
+    /// Names and bytes only. As root, SQLite gives a live `-shm` to the database's owner each time it opens it, which
+    /// changes its change time.
     var content: [[UInt8]: [UInt8]?] { entries.mapValues(\.bytes) }
 }
 
-/// The `sqlite3` shell in a process of its own.
+/// A `sqlite3` shell in a separate process.
 final class SQLiteShell {
     private let process = Process()
     private let input = Pipe()
@@ -118,15 +118,15 @@ final class SQLiteShell {
         try process.run()
     }
 
-    /// Runs SQL, and returns when the shell has done it.
+    /// Runs SQL and waits until the shell has finished it.
     func run(_ sql: String) throws {
         try input.fileHandleForWriting.write(contentsOf: Data("\(sql)\n.print done\n".utf8))
-        var heard = Data()
-        while heard.range(of: Data("done\n".utf8)) == nil {
+        var received = Data()
+        while received.range(of: Data("done\n".utf8)) == nil {
             guard let more = try output.fileHandleForReading.read(upToCount: 1), !more.isEmpty else {
                 throw FixtureError.ended
             }
-            heard += more
+            received += more
         }
     }
 

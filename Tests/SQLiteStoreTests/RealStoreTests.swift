@@ -6,7 +6,7 @@ import Testing
 @testable import SQLiteFormat
 @testable import SQLiteStore
 
-/// Stores that Core Data wrote, in the directory that `GROUPSTORE_REAL_STORES` names.
+/// Stores written by Core Data, in the directory named by `GROUPSTORE_REAL_STORES`.
 @Suite struct RealStoreTests {
     private static let directory: String? = ProcessInfo.processInfo.environment["GROUPSTORE_REAL_STORES"]
 
@@ -27,7 +27,7 @@ import Testing
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
-    /// The same, found by another implementation in a copy.
+    /// The same metadata, read from a copy by another implementation.
     private struct Expected: Decodable {
         let uuid: String?
         let framework: Int?
@@ -88,7 +88,7 @@ import Testing
         return try JSONDecoder().decode(Expected.self, from: bytes)
     }
 
-    @Test(arguments: stores) func isDescribedWithoutATrace(_ path: String) throws {
+    @Test(arguments: stores) func describesWithoutATrace(_ path: String) throws {
         let location = try Self.location(path)
         let before = try Snapshot(location.directory.path)
         let description = try StoreDescription(location, busyTimeout: .zero)
@@ -121,7 +121,7 @@ import Testing
         #expect(Dictionary(uniqueKeysWithValues: rows) == expected.rows.filter { !$0.key.hasPrefix("sqlite_") })
     }
 
-    @Test(arguments: stores) func hasTheContentOfItsCopy(_ path: String) throws {
+    @Test(arguments: stores) func equalsItsCopy(_ path: String) throws {
         let location = try Self.location(path)
         let before = try Snapshot(location.directory.path)
         let fixture = try Fixture("copy")

@@ -34,13 +34,13 @@ import Testing
         "PRAGMA journal_mode = WAL;", "VACUUM;", "PRAGMA page_size = 1024; VACUUM;",
         "INSERT INTO pair VALUES (8, 8); DELETE FROM pair WHERE a = 8; INSERT INTO tag VALUES ('q', 0); "
             + "DELETE FROM tag WHERE name = 'Q';", "PRAGMA auto_vacuum = 2; VACUUM;", "ANALYZE;",
-    ]) func theSameContentInOtherBytes(_ change: String) throws {
+    ]) func ignoresTheLayoutOnDisk(_ change: String) throws {
         let (one, other) = try pair(change)
         #expect(try Data(contentsOf: one.url()) != Data(contentsOf: other.url()))
         #expect(try one.difference(from: other) == nil)
     }
 
-    @Test func theSameContentInALog() throws {
+    @Test func readsContentInAWAL() throws {
         let (one, other) = (try Fixture(), try Fixture())
         try one.make(Self.sql)
         try other.makeCrashed("PRAGMA journal_mode = WAL;" + Self.sql, parts: ["", "-wal"])
@@ -68,13 +68,13 @@ import Testing
         ("PRAGMA application_id = 4", .setting("application_id")),
     ]
 
-    @Test(arguments: changes) func aDifferenceIsFound(_ change: String, _ difference: ContentDifference) throws {
+    @Test(arguments: changes) func findsADifference(_ change: String, _ difference: ContentDifference) throws {
         let (one, other) = try pair(change)
         #expect(try one.difference(from: other) == difference)
         #expect(try other.difference(from: one) == difference)
     }
 
-    @Test func aFullTextIndexIsComparedByItsTables() throws {
+    @Test func comparesAFullTextIndexByItsTables() throws {
         let (one, other) = try pair("INSERT INTO search VALUES ('more words')")
         #expect(try one.difference(from: other)?.description.contains("search_") == true)
     }
@@ -86,8 +86,8 @@ import Testing
         #expect(try one.difference(from: other) == .setting("encoding"))
     }
 
-    /// Core Data's collations, and functions in generated columns, are the program's own.
-    @Test func whatOnlyTheProgramKnowsDoesNotHinder() throws {
+    /// Core Data's collations, and functions in generated columns, exist only in the store's own program.
+    @Test func worksWithoutTheProgramsOwnCollationsAndFunctions() throws {
         let (one, other) = (try Fixture(), try Fixture())
         for (fixture, title) in [(one, "b"), (other, "c")] {
             var configuration = Configuration()
@@ -114,7 +114,7 @@ import Testing
         #expect(try !one.isEmptyOrSchemaOnly())
     }
 
-    @Test func rowsAreCounted() throws {
+    @Test func countsRows() throws {
         let (one, _) = try pair()
         let counts = try one.read { try StoreContent($0).rowCounts() }
         let own = Dictionary(uniqueKeysWithValues: counts.filter { !$0.table.hasPrefix("search") })
@@ -143,7 +143,7 @@ import Testing
         ("CREATE VIRTUAL TABLE f USING fts5(body, content=''); INSERT INTO f(rowid, body) VALUES (1, 'a');", false),
         ("CREATE VIRTUAL TABLE r USING rtree(id, a, b); INSERT INTO r VALUES (1, 0, 1);", false),
         ("PRAGMA user_version = 2;", true),
-    ]) func schemaOnlyIsTold(_ sql: String, _ expected: Bool) throws {
+    ]) func detectsSchemaOnlyStores(_ sql: String, _ expected: Bool) throws {
         let fixture = try Fixture()
         try fixture.make(sql)
         #expect(try fixture.isEmptyOrSchemaOnly() == expected)
@@ -151,7 +151,8 @@ import Testing
 
     private static let metadata = "CREATE TABLE Z_METADATA(Z_VERSION INTEGER PRIMARY KEY, Z_UUID, Z_PLIST);"
 
-    /// A table is a shadow of a virtual one only where the module has such a table: anybody may call theirs so.
+    /// A table is a virtual table's shadow only if its module has such a table. An ordinary table may have the same
+    /// name.
     @Test(arguments: [
         (
             "CREATE TABLE n_data(id INTEGER PRIMARY KEY, body); CREATE VIRTUAL TABLE n USING fts4(content='n_data', body)",
@@ -185,7 +186,7 @@ import Testing
             ("CREATE VIRTUAL TABLE \"using\" using x$1(fts5)", "x$1"),
             ("CREATE TABLE n(a, using, fts5)", nil), ("CREATE VIRTUAL TABLE n USIN fts5", nil),
             ("CREATE VIRTUAL TABLE \"n USING fts5", nil), ("", nil), ("CREATE VIRTUAL TABLE n USING (fts5)", nil),
-        ] as [(String, String?)]) func theModuleIsReadFromTheDeclaration(_ sql: String, _ module: String?)
+        ] as [(String, String?)]) func readsTheModuleFromTheDeclaration(_ sql: String, _ module: String?)
     {
         #expect(VirtualTableModule.name(declaredIn: sql) == module)
     }

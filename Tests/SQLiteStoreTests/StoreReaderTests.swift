@@ -10,7 +10,7 @@ import Testing
     static let schema =
         "CREATE TABLE note(id INTEGER PRIMARY KEY, title TEXT); INSERT INTO note VALUES (1, 'a'), (2, 'b');"
     static let log = "PRAGMA journal_mode = WAL; " + schema
-    /// A transaction so large that pages of it are in the database file before it is committed.
+    /// A transaction so large that some of its pages are in the database file before it is committed.
     static let hot =
         schema + """
             PRAGMA cache_size = 1; BEGIN;
@@ -19,11 +19,11 @@ import Testing
             UPDATE note SET title = 'lost' WHERE id = 1;
             """
 
-    /// What a store is made of, and how it is read then.
+    /// A store's files, and the method that reads them.
     struct State: Sendable, CustomTestStringConvertible {
         let name: String
         let sql: String
-        /// Nil: closed properly.
+        /// The files that a crash leaves, or nil if the store was closed properly.
         let parts: [String]?
         var emptied: String?
         let method: ReadingMethod
@@ -33,15 +33,15 @@ import Testing
     static let states = [
         State(name: "rollback", sql: schema, parts: nil, method: .locked),
         State(name: "wal, closed", sql: log, parts: nil, method: .immutable),
-        State(name: "wal, crashed", sql: log, parts: ["", "-wal", "-shm"], method: .unlockedLog),
-        State(name: "wal, no shm", sql: log, parts: ["", "-wal"], method: .unlockedLog),
-        State(name: "wal, empty shm", sql: log, parts: ["", "-wal", "-shm"], emptied: "-shm", method: .unlockedLog),
+        State(name: "wal, crashed", sql: log, parts: ["", "-wal", "-shm"], method: .unlockedWAL),
+        State(name: "wal, no shm", sql: log, parts: ["", "-wal"], method: .unlockedWAL),
+        State(name: "wal, empty shm", sql: log, parts: ["", "-wal", "-shm"], emptied: "-shm", method: .unlockedWAL),
         State(
             name: "empty wal", sql: log + "PRAGMA wal_checkpoint(TRUNCATE)", parts: ["", "-wal"],
-            method: .unlockedLog),
+            method: .unlockedWAL),
         State(
             name: "empty wal with shm", sql: log + "PRAGMA wal_checkpoint(TRUNCATE)", parts: ["", "-wal", "-shm"],
-            method: .unlockedLog),
+            method: .unlockedWAL),
         State(name: "hot journal", sql: hot, parts: ["", "-journal"], method: .locked),
         State(
             name: "cold journal", sql: "PRAGMA journal_mode = PERSIST;" + schema, parts: ["", "-journal"],
@@ -92,7 +92,7 @@ import Testing
         let before = try Snapshot(fixture.temporary.path).content
         #expect(try fixture.describe().rows == 2)
         #expect(try Snapshot(fixture.temporary.path).content == before)
-        // What it has not committed isn't there; what it commits is, and is not hindered.
+        // Uncommitted rows are invisible. Commits become visible and are not blocked.
         try shell.run("BEGIN; INSERT INTO note VALUES (3, 'c');")
         let inTransaction = try Snapshot(fixture.temporary.path).content
         #expect(try fixture.describe().rows == 2)
@@ -103,7 +103,7 @@ import Testing
         #expect(description.holders.map(\.program) == ["sqlite3"])
     }
 
-    @Test func anExclusiveProgramMakesItBusy() throws {
+    @Test func reportsBusyWhileAProgramIsExclusive() throws {
         let fixture = try Fixture()
         let shell = try SQLiteShell(fixture.path)
         try shell.run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; \(Self.schema)")
@@ -112,14 +112,14 @@ import Testing
         #expect(try Snapshot(fixture.temporary.path) == before)
     }
 
-    @Test func aWriterThatLocksMakesItBusy() throws {
+    @Test func reportsBusyWhileAWriterHoldsALock() throws {
         let fixture = try Fixture()
         let shell = try SQLiteShell(fixture.path)
         try shell.run("\(Self.schema) BEGIN EXCLUSIVE;")
         #expect(throws: StoreError.busy(fixture.location.path)) { try fixture.describe() }
     }
 
-    @Test func aChangeMeanwhileIsReadAgain() throws {
+    @Test func repeatsAReadAfterAConcurrentChange() throws {
         let fixture = try Fixture()
         try fixture.make(Self.log)
         var rounds = 0
@@ -133,14 +133,14 @@ import Testing
         #expect(rows == 3)
     }
 
-    @Test func aMissingFileIsSaidToBe() throws {
+    @Test func reportsAMissingFile() throws {
         let fixture = try Fixture()
         #expect(throws: StoreError.missing(fixture.location.path)) { try fixture.describe() }
         try FileManager.default.createDirectory(at: fixture.url(), withIntermediateDirectories: false)
         #expect(throws: StoreError.notAFile(fixture.location.path)) { try fixture.describe() }
     }
 
-    @Test func whatIsNoDatabaseIsNamed() throws {
+    @Test func namesTheFormatOfAForeignFile() throws {
         let fixture = try Fixture()
         try Data("id,title\n".utf8).write(to: fixture.url())
         #expect(throws: StoreError.foreign(.text, fixture.location.path)) { try fixture.describe() }

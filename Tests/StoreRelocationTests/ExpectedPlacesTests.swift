@@ -5,7 +5,7 @@ import Testing
 
 @testable import StoreRelocation
 
-/// A client says which file and which directory it means.
+/// A client names the file and the directory that it means.
 @Suite struct ExpectedPlacesTests {
     private let rig: TransferRig
     private let source: FilePath
@@ -35,14 +35,14 @@ import Testing
         }
     }
 
-    @Test(arguments: [true, false]) func anotherFileAtThePlaceIsLeftAlone(dryRun: Bool) throws {
+    @Test(arguments: [true, false]) func leavesAnotherFileAlone(dryRun: Bool) throws {
         let request = request()
         try DurableFile.write(Array("another".utf8), as: "Notes.sqlite", in: rig.legacy.directory, mode: 0o644)
         #expect(code(request, dryRun: dryRun) == "replaced")
         #expect(try DurableFile.read("Notes.sqlite", in: rig.legacy.directory) == Array("another".utf8))
     }
 
-    @Test(arguments: [true, false]) func anotherDirectoryAtThePlaceIsLeftAlone(dryRun: Bool) throws {
+    @Test(arguments: [true, false]) func leavesAnotherDirectoryAlone(dryRun: Bool) throws {
         var request = request()
         try rig.container.directory.makeDirectory("elsewhere", mode: 0o755)
         request.group = rig.container.directory.path.appending("elsewhere")
@@ -50,10 +50,10 @@ import Testing
         #expect(try rig.legacy.directory.names().filter { $0 != ".groupstore" } == ["Notes.sqlite"])
     }
 
-    @Test func theFileThatIsMeantIsMoved() throws {
+    @Test func movesTheExpectedFile() throws {
         #expect(code(request(), dryRun: false) == nil)
         #expect(try rig.container.directory.status("Notes.sqlite") != nil)
-        // Nothing is left to be another one.
+        // No file is left that could be a different one.
         #expect(code(request(), dryRun: false) == nil)
     }
 }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import StoreRelocation
 
-/// The table of the design, a row a case.
+/// The decision table, one test per row.
 @Suite struct RelocationPlanTests {
     typealias Side = RelocationEvidence.Side
 
@@ -18,52 +18,52 @@ import Testing
     private let rows = Side.store(.rows)
     private let schema = Side.store(.schemaOnly)
 
-    @Test func nothingAnywhereIsNothingToDo() {
+    @Test func doesNothingWithoutAStore() {
         #expect(plan(.nothing, .nothing) == .nothingToDo(adopted: false))
         #expect(plan(.zeroBytes, .nothing) == .nothingToDo(adopted: false))
         #expect(plan(.nothing, .orphans) == .nothingToDo(adopted: false))
     }
 
-    @Test func aStoreInTheGroupAloneIsAdopted() {
+    @Test func adoptsAStoreInTheGroup() {
         #expect(plan(.nothing, rows) == .nothingToDo(adopted: true))
         #expect(plan(.zeroBytes, rows) == .nothingToDo(adopted: true))
     }
 
-    @Test func aLegacyStoreAloneIsRelocated() {
+    @Test func relocatesALegacyStore() {
         #expect(plan(rows, .nothing) == .relocate(archivingFirst: nil))
         #expect(plan(schema, .nothing) == .relocate(archivingFirst: nil))
         #expect(plan(.store(.opaque), .nothing) == .relocate(archivingFirst: nil))
     }
 
-    @Test func remainsInTheGroupAreSetAside() {
-        #expect(plan(rows, .orphans) == .relocate(archivingFirst: .remains))
-        #expect(plan(rows, .zeroBytes) == .relocate(archivingFirst: .remains))
+    @Test func setsLeftoversInTheGroupAside() {
+        #expect(plan(rows, .orphans) == .relocate(archivingFirst: .leftovers))
+        #expect(plan(rows, .zeroBytes) == .relocate(archivingFirst: .leftovers))
     }
 
-    @Test func oneEntryUnderTwoPathsIsAlreadyRelocated() {
+    @Test func treatsOneEntryWithTwoPathsAsRelocated() {
         #expect(plan(rows, rows, relation: .sameEntry) == .alreadyRelocated)
     }
 
-    @Test func oneFileUnderTwoNamesIsRefused() {
+    @Test func refusesOneFileWithTwoNames() {
         #expect(plan(rows, rows, relation: .twoNames) == .refuse(.twoNames, atGroup: false))
     }
 
-    @Test func anEmptyStoreInTheGroupGivesWay() {
+    @Test func archivesAnEmptyStoreInTheGroup() {
         guard case .relocate(.store) = plan(rows, schema) else { return #expect(Bool(false), "not relocated") }
     }
 
-    @Test func anEmptyLegacyStoreIsArchived() {
+    @Test func archivesAnEmptyLegacyStore() {
         for group in [rows, schema] {
             guard case .archiveLegacy = plan(schema, group) else { return #expect(Bool(false), "not archived") }
         }
     }
 
     @Test(arguments: RelocationRequest.ConflictPolicy.allCases)
-    func sameContentIsFinished(policy: RelocationRequest.ConflictPolicy) {
+    func retiresALegacyStoreWithTheSameContent(policy: RelocationRequest.ConflictPolicy) {
         #expect(plan(rows, rows, comparison: .same, onConflict: policy) == .retireLegacy)
     }
 
-    @Test func externalDataThatTheGroupDoesNotHaveIsKept() {
+    @Test func keepsExternalDataThatTheGroupLacks() {
         #expect(plan(rows, rows, comparison: .sameRows) == .conflict)
         for comparison in [RelocationEvidence.Comparison.published, .publishedRows] {
             guard case .archiveLegacy = plan(rows, rows, comparison: comparison) else {
@@ -72,29 +72,29 @@ import Testing
         }
     }
 
-    @Test func differentContentIsAConflictUnlessToldOtherwise() {
+    @Test func appliesThePolicyToDifferentContent() {
         #expect(plan(rows, rows, comparison: .different) == .conflict)
         guard case .archiveLegacy = plan(rows, rows, comparison: .different, onConflict: .keepGroup),
             case .relocate(.store) = plan(rows, rows, comparison: .different, onConflict: .keepLegacy)
         else { return #expect(Bool(false), "the policy was not followed") }
     }
 
-    @Test func whatCannotBeComparedIsAConflict() {
+    @Test func treatsIncomparableStoresAsAConflict() {
         #expect(plan(.store(.opaque), rows) == .conflict)
         #expect(plan(rows, .store(.opaque)) == .conflict)
     }
 
     @Test(arguments: [Side.nothing, .zeroBytes, .orphans, .store(.rows)])
-    func halfAStoreIsRefusedWhateverTheGroupHas(group: Side) {
+    func refusesHalfAStore(group: Side) {
         #expect(plan(.orphans, group) == .refuse(.halfAStore, atGroup: false))
         #expect(plan(.unusable(.corrupt("x")), group) == .refuse(.corrupt("x"), atGroup: false))
     }
 
-    @Test func aGroupStoreThatCannotBeReadIsRefusedToo() {
+    @Test func refusesAnUnreadableGroupStore() {
         #expect(plan(rows, .unusable(.notARegularFile)) == .refuse(.notARegularFile, atGroup: true))
     }
 
-    @Test func nothingToMoveIsNeverARefusal() {
+    @Test func doesNotRefuseWithoutALegacyStore() {
         #expect(plan(.nothing, .unusable(.corrupt("x"))) == .nothingToDo(adopted: false))
     }
 }

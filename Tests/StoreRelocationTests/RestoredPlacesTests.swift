@@ -9,8 +9,8 @@ import Testing
 
 @testable import StoreRelocation
 
-/// An interrupted transfer whose places are not what its journal knows: after a boot that numbered the devices anew,
-/// or out of a backup.
+/// An interrupted transfer whose places differ from those in its journal: after a boot that renumbered the devices, or
+/// restored from a backup.
 @Suite struct RestoredPlacesTests {
     private let rig: TransferRig
     private var container: GroupContainer { rig.container }
@@ -32,7 +32,7 @@ import Testing
         return try queue.read { try String.fetchOne($0, sql: "SELECT text FROM note") }
     }
 
-    /// A transfer whose store has lost its old name.
+    /// Returns a transfer whose store has lost its old name.
     private func withdrawn(copies: Bool) throws -> (Transfer, TransferPaths) {
         try makeStore("one", at: legacy.path)
         var transfer = Transfer(
@@ -43,10 +43,10 @@ import Testing
         transfer.sourceDirectory = legacy.directory.identity
         transfer.databaseBirth = legacy.directory.birth(legacy.name.database)
         transfer.destinationDirectory = container.directory.identity
-        let places = try TransferPaths(transfer, source: legacy, container: container)
-        try legacy.directory.rename(legacy.name.database, to: places.hidden, in: legacy.directory, .refuse)
+        let paths = try TransferPaths(transfer, source: legacy, container: container)
+        try legacy.directory.rename(legacy.name.database, to: paths.hidden, in: legacy.directory, .refuse)
         try legacy.directory.makeDirectory(legacy.name.database, mode: 0o700)
-        return (transfer, places)
+        return (transfer, paths)
     }
 
     private func recover(_ transfer: Transfer, _ state: TransferState) throws {
@@ -60,7 +60,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func aStoreIsKnownThoughItsDeviceHasAnotherNumber(isCommitting: Bool) throws {
+    func recognizesAStoreOnARenumberedDevice(isCommitting: Bool) throws {
         var (transfer, _) = try withdrawn(copies: false)
         let database = transfer.database
         transfer.database = try #require(renumbered(database))
@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func aStoreIsKnownInACopyOfItsDirectory(isCommitting: Bool) throws {
+    func recognizesAStoreInACopyOfItsDirectory(isCommitting: Bool) throws {
         var (transfer, _) = try withdrawn(copies: false)
         transfer.database.inode += 1
         transfer.sourceDirectory?.inode += 1
@@ -85,12 +85,12 @@ import Testing
         #expect(try text(at: legacy.path) == "one")
     }
 
-    /// The group came out of a snapshot: its copy is the only one, another program has made a store since.
-    @Test func aCopyIsKeptWhereAnotherStoreHasTheOldName() throws {
-        let (transfer, places) = try withdrawn(copies: true)
-        let staging = try places.staging()
+    /// The group was restored from a snapshot. Its copy is the only one, and another program has created a store since.
+    @Test func keepsACopyIfAnotherStoreHasTheOldName() throws {
+        let (transfer, paths) = try withdrawn(copies: true)
+        let staging = try paths.staging()
         try makeStore("one", at: staging.path.appending(legacy.name.database))
-        try legacy.directory.removeFile(places.hidden)
+        try legacy.directory.removeFile(paths.hidden)
         try legacy.directory.removeDirectory(legacy.name.database)
         try makeStore("two", at: legacy.path)
         try recover(transfer, .withdrawn)
@@ -100,10 +100,10 @@ import Testing
         #expect(try #require(try container.existingArchive(transfer.id)).status("about.json") != nil)
     }
 
-    /// The group was copied before the store arrived there: what is left is the old one.
-    @Test func theOldStoreStaysWhereTheGroupHasNone() throws {
-        var (transfer, places) = try withdrawn(copies: true)
-        _ = try places.staging()
+    /// The group was copied before the store arrived there: only the old store is left.
+    @Test func keepsTheOldStoreIfTheGroupHasNone() throws {
+        var (transfer, paths) = try withdrawn(copies: true)
+        _ = try paths.staging()
         transfer.destinationDirectory?.inode += 1
         try recover(
             transfer,

@@ -18,8 +18,8 @@ import Testing
             directory: try Directory(root.path), name: try #require(StoreName("Notes.sqlite")))
     }
 
-    /// A program's last connection removes them between our look and our question.
-    @Test func aSideFileThatIsGoneIsNotCalledUnwritable() throws {
+    /// A program's last connection removes side files between the snapshot and the check.
+    @Test func ignoresRemovedSideFiles() throws {
         for file in [store.name.database, store.name.wal, store.name.sharedMemory] {
             try Data([1]).write(to: URL(filePath: store.directory.path.appending(file).string))
         }
@@ -30,7 +30,7 @@ import Testing
         #expect(try seen.unwritableFile() == nil)
     }
 
-    @Test func missingPagesAreNoticed() throws {
+    @Test func detectsMissingPages() throws {
         try run("sqlite3", [Word(store.path), "CREATE TABLE note (text)"])
         try StoreSnapshot(store).checkWhole()
         let size = try #require(try store.directory.status(store.name.database)?.size)
@@ -38,8 +38,8 @@ import Testing
         #expect(throws: StoreContents.Unreadable.self) { try StoreSnapshot(store).checkWhole() }
     }
 
-    /// Its header may be there before its last pages.
-    @Test(arguments: ["DELETE", "WAL"]) func aStoreThatIsJustMadeMissesNothing(_ mode: String) throws {
+    /// The header may be on disk before the last pages.
+    @Test(arguments: ["DELETE", "WAL"]) func acceptsAStoreInCreation(_ mode: String) throws {
         let script = """
             for i in $(seq 200); do
                 sqlite3 Notes.sqlite 'PRAGMA synchronous = OFF; PRAGMA journal_mode = \(mode); CREATE TABLE note (text)' && rm Notes.sqlite

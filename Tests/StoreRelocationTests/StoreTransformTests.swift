@@ -10,7 +10,7 @@ import Testing
 
 @testable import StoreRelocation
 
-/// A change of a store's content, at its place or on the way.
+/// A change of a store's content, in place or as part of a relocation.
 @Suite struct StoreTransformTests {
     private let root: TemporaryDirectory
     private let legacy: StoreLocation
@@ -34,7 +34,7 @@ import Testing
 
     private struct Failure: Error {}
 
-    /// Makes `old` notes `new` ones.
+    /// Changes `old` notes to `new` ones.
     private struct Renewal: StoreTransform {
         var fails = false
         let target = "new"
@@ -46,8 +46,8 @@ import Testing
         }
 
         func run(
-            on staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
-            progress: (_ fraction: Double, _ doing: String) -> Void
+            on staged: StoreLocation, of store: FilePath, supportBeside supportOwner: StoreLocation,
+            progress: (_ fraction: Double, _ activity: String) -> Void
         ) throws -> TransformedStore {
             let writer = try StoreWriter(staged.pathForSQLite)
             try writer.execute("UPDATE note SET text = 'new'")
@@ -70,14 +70,14 @@ import Testing
         }
     }
 
-    @Test func aStoreIsChangedAtItsPlace() throws {
+    @Test func changesAStoreInPlace() throws {
         let support = try legacy.directory.identity(legacy.name.support)
         let summary = try Relocation(request(legacy.directory)).transform()
         #expect(summary.outcome == .migrated)
         #expect(summary.notes == ["renewed"])
         #expect(try notes(legacy.directory) == "new")
         #expect(try StoreSnapshot(legacy).header?.journalMode == .writeAhead)
-        // Its external files are the same ones, and nothing else is left.
+        // The external files are the same, and nothing else is left.
         #expect(try legacy.directory.identity(legacy.name.support) == support)
         #expect(Set(try legacy.directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
         let container = GroupContainer(directory: legacy.directory)
@@ -86,14 +86,14 @@ import Testing
         #expect(try container.bookkeeping().directory("staging").names().isEmpty)
     }
 
-    @Test func whatIsNotNeededIsNotDone() throws {
+    @Test func skipsAnUnneededChange() throws {
         _ = try Relocation(request(legacy.directory)).transform()
         let before = try legacy.directory.identity(legacy.name.database)
         #expect(try Relocation(request(legacy.directory)).transform().outcome == .nothingToDo)
         #expect(try legacy.directory.identity(legacy.name.database) == before)
     }
 
-    @Test func aFailedChangeLeavesTheStoreAsItWas() throws {
+    @Test func leavesTheStoreUnchangedAfterAFailure() throws {
         let before = try legacy.directory.identity(legacy.name.database)
         #expect(throws: RelocationFailure.self) { () throws in
             try Relocation(request(legacy.directory, fails: true)).transform()
@@ -104,7 +104,7 @@ import Testing
         #expect(Set(try legacy.directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
     }
 
-    @Test func aStoreIsChangedOnTheWay() throws {
+    @Test func changesAStoreDuringItsRelocation() throws {
         let summary = try Relocation(request(group)).run()
         #expect(summary.outcome == .relocated)
         #expect(summary.method == .migrate)
@@ -112,12 +112,12 @@ import Testing
         #expect(try notes(group) == "new")
         #expect(try legacy.directory.names().isEmpty)
         #expect(Set(try group.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
-        // The old program couldn't open it.
+        // The old program couldn't open the store.
         let failure = #expect(throws: RelocationFailure.self) { try Relocation(request(group)).undo() }
         #expect(failure?.code == "migrated")
     }
 
-    @Test func aStoreThatWasRelocatedBeforeIsChangedWhereItIs() throws {
+    @Test func changesARelocatedStoreInPlace() throws {
         var plain = request(group)
         plain.transform = nil
         _ = try Relocation(plain).run()
@@ -127,8 +127,8 @@ import Testing
         #expect(try notes(group) == "new")
     }
 
-    /// Where the legacy directory is gone the group's store is changed all the same, and a dry run says so.
-    @Test func aStoreWithoutALegacyDirectoryIsChangedWhereItIs() throws {
+    /// Without a legacy directory the group's store is changed too, and a dry run says so.
+    @Test func changesAStoreWithoutALegacyDirectory() throws {
         var plain = request(group)
         plain.transform = nil
         _ = try Relocation(plain).run()
@@ -144,22 +144,22 @@ import Testing
         #expect(try Relocation(request(group)).dryRun().outcome == .nothingToDo)
     }
 
-    /// Killed after the old name was withdrawn, before or after the new content had arrived there.
-    @Test(arguments: [false, true]) func anInterruptedChangeIsUndoneOrFinished(hasArrived: Bool) throws {
+    /// The process was killed after the old name was withdrawn, before or after the new content arrived.
+    @Test(arguments: [false, true]) func undoesOrFinishesAnInterruptedChange(hasArrived: Bool) throws {
         let directory = legacy.directory
         let container = GroupContainer(directory: directory)
         let old = try #require(try directory.identity(legacy.name.database))
         let transfer = Transfer(
             id: TransferIdentifier(), purpose: .publish(as: StoredPath("Notes.sqlite")), directory: directory.path,
             name: legacy.name.database, database: old, support: nil, copies: true, retirement: .delete, hadWAL: true)
-        let places = try TransferPaths(transfer, source: legacy, container: container)
-        let staging = try places.staging()
+        let paths = try TransferPaths(transfer, source: legacy, container: container)
+        let staging = try paths.staging()
         let bytes = try DurableFile.read(legacy.name.database, in: directory) ?? []
         try DurableFile.write(bytes, as: legacy.name.database, in: staging, mode: 0o644)
         let copy = StoreLocation(directory: staging, name: legacy.name)
         _ = try Renewal().run(on: copy, of: legacy.path, supportBeside: copy, progress: { _, _ in })
         let new = try #require(try staging.identity(legacy.name.database))
-        try directory.rename(legacy.name.database, to: places.hidden, in: directory, .refuse)
+        try directory.rename(legacy.name.database, to: paths.hidden, in: directory, .refuse)
         try directory.makeDirectory(legacy.name.database, mode: 0o500)
         try container.write(
             TransferJournal(transfer: transfer, state: .committing(database: new, support: nil, receipt: nil)))

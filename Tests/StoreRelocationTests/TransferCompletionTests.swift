@@ -9,7 +9,7 @@ import Testing
 
 @testable import StoreRelocation
 
-/// What the walks of `script/torture` found, each made by hand.
+/// Findings of the walks of `script/torture`, each reproduced by hand.
 @Suite struct TransferCompletionTests {
     private let rig: TransferRig
     private var container: GroupContainer { rig.container }
@@ -32,34 +32,35 @@ import Testing
             retirement: .delete, hadWAL: false)
     }
 
-    /// A crash between the archive's directory and the journal left an archive of nothing behind.
-    @Test func anArchiveThatWasBegunIsGoneWhenItIsUndone() throws {
+    /// A crash between the creation of the archive's directory and the journal left an empty archive behind.
+    @Test func removesAnUnfinishedArchive() throws {
         try makeStore(at: legacy)
         _ = try StoreTransfer(
             transfer(.archive(reason: "a test")), source: legacy, container: container,
             options: .init(
-                deadline: Deadline(after: .zero), drain: OpenerGracePeriod(quiet: .zero, longest: .zero),
+                deadline: Deadline(after: .zero), gracePeriod: OpenerGracePeriod(quiet: .zero, maximum: .zero),
                 assumeClosed: false,
-                opaque: false, published: {}),
-            isStillWanted: { true }, report: { _ in })
+                opaque: false, didPublish: {}),
+            isStillValid: { true }, report: { _ in })
         #expect(try container.journal() != nil)
         try Recovery(container: container, report: { _ in }).run()
         #expect(try container.bookkeeping().directory("archive").names().isEmpty)
         #expect(try container.journal() == nil)
     }
 
-    /// Two that each take away what the other one keeps: whoever comes later finds it gone, and puts its own back.
-    @Test func aStoreWhoseOtherIsGoneKeepsItsName() throws {
+    /// Of two transfers that each remove what the other keeps, the later one finds its counterpart gone and puts its
+    /// store back.
+    @Test func keepsTheNameIfTheCounterpartIsGone() throws {
         try makeStore(at: legacy)
         let before = try legacy.directory.identity(legacy.name.database)
         #expect(throws: StoreTransfer.RetryReason.self) {
             _ = try StoreTransfer(
                 transfer(.discard), source: legacy, container: container,
                 options: .init(
-                    deadline: Deadline(after: .zero), drain: OpenerGracePeriod(quiet: .zero, longest: .zero),
+                    deadline: Deadline(after: .zero), gracePeriod: OpenerGracePeriod(quiet: .zero, maximum: .zero),
                     assumeClosed: false,
-                    opaque: false, published: {}),
-                isStillWanted: { true }, keepsOther: { false }, report: { _ in }
+                    opaque: false, didPublish: {}),
+                isStillValid: { true }, counterpartExists: { false }, report: { _ in }
             ).run()
         }
         #expect(try legacy.directory.identity(legacy.name.database) == before)
@@ -67,14 +68,14 @@ import Testing
         #expect(try container.journal() == nil)
     }
 
-    /// The support folder had arrived, and undoing it was interrupted too: it stayed behind in the group container.
-    @Test func aSupportFolderComesBackHoweverOftenUndoingIsInterrupted() throws {
+    /// The support folder had arrived, and the undo was interrupted too: the folder stayed in the group container.
+    @Test func returnsTheSupportFolderAfterAnInterruptedUndo() throws {
         try makeStore(at: legacy)
         try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
         let support = try legacy.directory.identity(legacy.name.support)
         let transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
-        let places = try TransferPaths(transfer, source: legacy, container: container)
-        try legacy.directory.rename(legacy.name.database, to: places.hidden, in: legacy.directory, .refuse)
+        let paths = try TransferPaths(transfer, source: legacy, container: container)
+        try legacy.directory.rename(legacy.name.database, to: paths.hidden, in: legacy.directory, .refuse)
         try legacy.directory.makeDirectory(legacy.name.database, mode: 0o700)
         try legacy.directory.rename(legacy.name.support, to: legacy.name.support, in: container.directory, .refuse)
         try container.write(
@@ -82,7 +83,7 @@ import Testing
                 transfer: transfer,
                 state: .committing(database: transfer.database, support: support, receipt: nil)))
 
-        // Something stands in the way of the first attempt.
+        // An obstacle fails the first attempt.
         try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
         let recovery = Recovery(container: container, report: { _ in })
         #expect(throws: SystemError.self) { try recovery.run() }
@@ -93,9 +94,10 @@ import Testing
         #expect(try container.directory.names() == [".groupstore"])
     }
 
-    /// Killed while a closed folder was open for its move, before that or behind it; the boot may number devices anew.
+    /// The process was killed while a closed folder was open for its move, before the move or after it. The boot may
+    /// renumber devices.
     @Test(arguments: [false, true], [UInt64(0), 1000])
-    func aFolderThatWasOpenedIsClosed(hasArrived: Bool, renumberedBy: UInt64) throws {
+    func closesAFolderThatWasOpened(hasArrived: Bool, renumberedBy: UInt64) throws {
         try makeStore(at: legacy)
         try legacy.directory.makeDirectory(legacy.name.support, mode: 0o755)
         var transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
@@ -125,8 +127,8 @@ import Testing
         #expect(try container.journal() == nil)
     }
 
-    /// Whatever has the name meanwhile: what the journal doesn't know keeps its mode.
-    @Test func aFolderThatNobodyOpenedStaysOpen() throws {
+    /// A folder that isn't in the journal keeps its mode, even if it has the name by now.
+    @Test func leavesOtherFoldersOpen() throws {
         try makeStore(at: legacy)
         for name in [legacy.name.support, "other"] { try legacy.directory.makeDirectory(name, mode: 0o755) }
         var transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
@@ -139,9 +141,9 @@ import Testing
         #expect(try legacy.directory.status("other")?.permissions == 0o755)
     }
 
-    /// SQLite was interrupted while it turned write-ahead logging on: the header says so already, and the journal
-    /// beside it takes that back when the next program opens the store.
-    @Test func aHeaderBesideAHotJournalIsNotBelieved() throws {
+    /// SQLite was interrupted while it turned write-ahead logging on. The header says so already, and the journal
+    /// beside it rolls that back when the next program opens the store.
+    @Test func distrustsAHeaderBesideAHotJournal() throws {
         try makeStore(at: legacy)
         let working = StoreLocation(directory: legacy.directory, name: try #require(StoreName("Other.sqlite")))
         try makeStore(at: working)
@@ -162,7 +164,7 @@ import Testing
         try file.write([2, 2], at: 18)
         try #require(try StoreSnapshot(legacy).journalIsHot)
 
-        #expect(try JournalMode.writeAhead(at: legacy))
+        #expect(try JournalMode.enableWriteAhead(at: legacy))
         #expect(try StoreSnapshot(legacy).journal == nil)
         #expect(try StoreSnapshot(legacy).header?.journalMode == .writeAhead)
     }

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A legacy directory and a group container, for transfers that are begun by hand.
+/// A legacy directory and a group container, for transfers that a test begins by hand.
 struct TransferRig {
     private let root: TemporaryDirectory
     let container: GroupContainer

@@ -2,7 +2,7 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Everything below a directory, byte for byte, to be compared with what it is later.
+/// The content of a directory tree, byte for byte, for comparison with a later state.
 package struct DirectorySnapshot: Equatable, CustomStringConvertible {
     package enum Entry: Equatable {
         case directory(mode: mode_t)
@@ -11,10 +11,10 @@ package struct DirectorySnapshot: Equatable, CustomStringConvertible {
         case other
     }
 
-    /// By path relative to the directory.
+    /// The entries by path relative to the directory.
     package private(set) var entries: [[UInt8]: Entry] = [:]
 
-    /// `.groupstore` is left out unless asked for: it is not what a program stores.
+    /// Takes a snapshot. `.groupstore` is left out by default, because it is not a program's data.
     package init(_ path: FilePath, withBookkeeping: Bool = false) throws {
         try add(Directory(path), prefix: [], withBookkeeping)
     }
@@ -49,7 +49,7 @@ package struct DirectorySnapshot: Equatable, CustomStringConvertible {
         return buffer.prefix(max(0, count)).map { UInt8(bitPattern: $0) }
     }
 
-    /// The names, for a failed expectation's message.
+    /// The names, for the message of a failed expectation.
     package var description: String {
         entries.keys.map { String(decoding: $0, as: UTF8.self) }.sorted().joined(separator: ", ")
     }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What happened, in order.
+/// A log of events in order.
 package final class Log: Sendable {
     private struct State {
         var entries: [String] = []
@@ -23,15 +23,15 @@ package final class Log: Sendable {
         for (_, continuation) in ready { continuation.resume() }
     }
 
-    /// Returns when the entry was noted.
+    /// Returns once the entry has been logged.
     package func has(_ entry: String) async {
         await withCheckedContinuation { continuation in
-            let isThere = state.withLock { state in
-                let isThere = state.entries.contains(entry)
-                if !isThere { state.waiting.append((entry, continuation)) }
-                return isThere
+            let exists = state.withLock { state in
+                let exists = state.entries.contains(entry)
+                if !exists { state.waiting.append((entry, continuation)) }
+                return exists
             }
-            if isThere { continuation.resume() }
+            if exists { continuation.resume() }
         }
     }
 }

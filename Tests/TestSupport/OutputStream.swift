@@ -1,6 +1,6 @@
 import Glibc
 
-/// What a child process wrote to one pipe, read without blocking.
+/// The output of a child process on one pipe, read without blocking.
 struct OutputStream {
     private(set) var descriptor: CInt
     private(set) var bytes: [UInt8] = []
@@ -26,7 +26,7 @@ struct OutputStream {
         }
     }
 
-    /// The next line that `nextLine` did not give yet; at the end also one without a newline.
+    /// Returns the next unread line. At the end, also one without a newline.
     mutating func nextLine() -> [UInt8]? {
         if let newline = bytes[lineStart...].firstIndex(of: 0x0A) {
             defer { lineStart = newline + 1 }

@@ -3,14 +3,14 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// Something didn't happen in time, or happened otherwise: what a test can't go on after.
+/// An unexpected event or a timeout after which a test can't continue.
 package struct Unexpected: Error, CustomStringConvertible {
     package let description: String
     package init(_ description: String) { self.description = description }
 }
 
-/// A program that a test runs beside itself, in a process group of its own; killed when the test lets go of it.
-/// One thread's.
+/// A program that runs beside a test in its own process group. It is killed when the object is released. Confined to
+/// one thread.
 package final class RunningProcess {
     package enum Source { case output, errors }
 
@@ -21,7 +21,7 @@ package final class RunningProcess {
     private var errors: OutputStream
     private var status: Int32?
 
-    /// `environment` is added to the test's own. `program` without a slash is looked for in `PATH`.
+    /// Starts a program. `environment` is added to the test's own. A `program` without a slash is searched in `PATH`.
     package init(_ program: Word, _ arguments: [Word], environment: [String: String] = [:]) throws {
         name = String(decoding: program.bytes, as: UTF8.self)
         let child = try Spawn.start(program, arguments, environment)
@@ -61,21 +61,21 @@ package final class RunningProcess {
 
     package func signal(_ number: CInt) { kill(pid, number) }
 
-    /// Returns when it stands still: a signal alone leaves its threads some time.
-    /// Throws at the deadline.
+    /// Suspends the process and returns once it has stopped. A signal alone gives its threads more time. Throws at the
+    /// deadline.
     package func suspend() throws {
         signal(SIGSTOP)
         let deadline = Deadline(after: .ample)
         var raw: CInt = 0
         while waitpid(pid, &raw, WUNTRACED | WNOHANG) != pid {
-            guard !deadline.hasPassed else { throw Unexpected("\(name) does not stand still\(heard)") }
+            guard !deadline.hasPassed else { throw Unexpected("\(name) does not stop\(capturedOutput)") }
             fill(Deadline(after: .milliseconds(2)))
         }
         let isStopped = raw & 0xFF == 0x7F
         if !isStopped { status = Self.exitCode(raw) }
     }
 
-    /// The next line; nil when it will write no more. Throws at the deadline.
+    /// Returns the next line, or nil if there will be none. Throws at the deadline.
     package func line(_ source: Source = .output, within limit: Duration = .ample) throws -> String? {
         let deadline = Deadline(after: limit)
         while true {
@@ -84,13 +84,13 @@ package final class RunningProcess {
             }
             if source == .output ? output.ended : errors.ended { return nil }
             guard !deadline.hasPassed else {
-                throw Unexpected("\(name) wrote no line within \(limit)\(heard)")
+                throw Unexpected("\(name) wrote no line within \(limit)\(capturedOutput)")
             }
             fill(deadline)
         }
     }
 
-    /// The next line that `condition` holds for, those before it left out.
+    /// Returns the next line that meets `condition`, and skips those before it.
     @discardableResult
     package func line(
         _ source: Source = .output, within limit: Duration = .ample, where condition: (String) -> Bool
@@ -99,10 +99,10 @@ package final class RunningProcess {
         while let line = try line(source, within: deadline.remaining ?? limit) {
             if condition(line) { return line }
         }
-        throw Unexpected("\(name) ended before it wrote the line waited for\(heard)")
+        throw Unexpected("\(name) ended before it wrote the line waited for\(capturedOutput)")
     }
 
-    /// Whether it ends within `limit`.
+    /// Returns true if the process ends within `limit`.
     package func hasEnded(within limit: Duration) throws -> Bool {
         let deadline = Deadline(after: limit)
         while status == nil {
@@ -111,24 +111,24 @@ package final class RunningProcess {
             if found == pid { status = Self.exitCode(raw) }
             if found < 0, errno != EINTR { throw Errno(rawValue: errno) }
             if status != nil || deadline.hasPassed { break }
-            // Its pipes may stay open in its children, so that the end of file is no sign of its end.
+            // Its pipes may stay open in its children, so the end of file doesn't prove its end.
             fill(Deadline(after: min(deadline.remaining ?? .zero, .milliseconds(2))))
         }
         return status != nil
     }
 
-    /// Waits for its end and gives everything it wrote. Throws at the deadline.
+    /// Waits for its end and returns everything it wrote. Throws at the deadline.
     @discardableResult
     package func wait(within limit: Duration = .ample) throws -> FinishedProcess {
         guard try hasEnded(within: limit), let status else {
-            throw Unexpected("\(name) did not end within \(limit)\(heard)")
+            throw Unexpected("\(name) did not end within \(limit)\(capturedOutput)")
         }
         let deadline = Deadline(after: .seconds(5))
         while !(output.ended && errors.ended), !deadline.hasPassed { fill(deadline) }
         return FinishedProcess(status: status, outputBytes: output.bytes, errorBytes: errors.bytes)
     }
 
-    /// kill -9, to the process alone or with all of its group, and waits until it is gone.
+    /// Sends SIGKILL to the process or to its whole group, and waits until it is gone.
     package func killAtOnce(group: Bool = false) throws {
         kill(group ? -pid : pid, SIGKILL)
         guard try hasEnded(within: .ample) else {
@@ -136,17 +136,17 @@ package final class RunningProcess {
         }
     }
 
-    private var heard: String {
+    private var capturedOutput: String {
         let said = String(decoding: (output.bytes + errors.bytes).suffix(2000), as: UTF8.self)
         return "; it wrote: \(said)"
     }
 
     private func fill(_ deadline: Deadline) {
-        var waits = [output, errors].filter { !$0.ended }.map {
+        var requests = [output, errors].filter { !$0.ended }.map {
             pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0)
         }
         let milliseconds = (deadline.remaining ?? .seconds(1)).nanoseconds / 1_000_000 + 1
-        _ = poll(&waits, nfds_t(waits.count), CInt(clamping: milliseconds))
+        _ = poll(&requests, nfds_t(requests.count), CInt(clamping: milliseconds))
         output.fill()
         errors.fill()
     }
@@ -157,9 +157,9 @@ package final class RunningProcess {
     }
 }
 
-/// How a program ended, and what it said.
+/// The status and output of a finished program.
 package struct FinishedProcess: Sendable {
-    /// The exit code, or 128 and the signal's number.
+    /// The exit code, or 128 plus the signal's number.
     package let status: Int32
     package let outputBytes: [UInt8]
     package let errorBytes: [UInt8]

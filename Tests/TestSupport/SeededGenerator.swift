@@ -1,4 +1,4 @@
-/// Random numbers that a seed determines, the same everywhere (Sebastiano Vigna's SplitMix64,
+/// A random number generator with a seed and reproducible results on any machine (Sebastiano Vigna's SplitMix64,
 /// https://prng.di.unimi.it/splitmix64.c).
 package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64

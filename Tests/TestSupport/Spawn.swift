@@ -11,12 +11,13 @@ enum Spawn {
         let errors: CInt
     }
 
-    /// Glibc's module has no pipe2: between pipe and fcntl no other child may start, or it would keep the pipe open.
-    private static let oneAtATime = Mutex(())
+    /// Swift's Glibc module has no pipe2. Between pipe and fcntl no other child may start, or it would keep the pipe
+    /// open.
+    private static let pipeCreation = Mutex(())
 
     static func start(_ program: Word, _ arguments: [Word], _ environment: [String: String]) throws -> Child {
-        try oneAtATime.withLock { _ in
-            // A child that has ended must not end the test that writes to it.
+        try pipeCreation.withLock { _ in
+            // Writing to a child that has ended must not end the test.
             signal(SIGPIPE, SIG_IGN)
             let pipes = try (0..<3).map { _ in try closeOnExecPipe() }
             let child = Child(

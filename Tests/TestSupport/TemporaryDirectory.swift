@@ -1,11 +1,12 @@
 import Glibc
 import SystemPackage
 
-/// A directory of a test's own, gone with the last reference to it.
+/// A directory for one test. It is removed with the last reference.
 package final class TemporaryDirectory: Sendable {
     package let path: FilePath
 
-    /// Made under `$TMPDIR` or `/tmp`, or under `parent`, `/dev/shm` for instance to get another file system.
+    /// Creates a directory under `$TMPDIR` or `/tmp`, or under `parent`, for example `/dev/shm` for another file
+    /// system.
     package init(in parent: FilePath? = nil) throws {
         let base = parent ?? FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
         var template = base.appending("groupstore-test-XXXXXX").withPlatformString { pointer in
@@ -16,7 +17,7 @@ package final class TemporaryDirectory: Sendable {
     }
 
     deinit {
-        // The names inside may be any bytes: rm(1) knows how to walk them.
+        // The names inside may be any bytes, which rm(1) handles.
         let words: [UnsafeMutablePointer<CChar>?] = [strdup("rm"), strdup("-rf"), strdup(path.string), nil]
         defer { for word in words { free(word) } }
         var pid = pid_t()

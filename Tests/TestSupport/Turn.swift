@@ -1,7 +1,7 @@
 import Dispatch
 
-/// The right to use what a process has only one of, libinotifytools for instance: had by one test at a time, whatever
-/// suite it is in, and given back with the last reference. The tests that take turns must not suspend meanwhile.
+/// Exclusive use of a per-process resource, such as libinotifytools. One test at a time holds it, in any suite, and
+/// releases it with the last reference. Such a test must not suspend meanwhile.
 package final class Turn: Sendable {
     private static let inotify = DispatchSemaphore(value: 1)
 

@@ -1,7 +1,7 @@
 import LinuxSystem
 import SystemPackage
 
-/// One argument of a command line: text, or a path whose bytes need not be UTF-8.
+/// A command line argument: text, or a path whose bytes need not be UTF-8.
 package struct Word: Sendable, ExpressibleByStringInterpolation, CustomStringConvertible {
     package let bytes: [UInt8]
 
@@ -11,7 +11,7 @@ package struct Word: Sendable, ExpressibleByStringInterpolation, CustomStringCon
 
     package var description: String { String(decoding: bytes, as: UTF8.self) }
 
-    /// Two words' bytes as one, such as `GROUP_ID/` and a file name.
+    /// Returns the concatenated bytes of two words, such as `GROUP_ID/` and a file name.
     package static func + (left: Word, right: Word) -> Word { Word(bytes: left.bytes + right.bytes) }
 }
 

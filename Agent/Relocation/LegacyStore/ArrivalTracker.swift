@@ -1,7 +1,7 @@
 import DirectoryWatching
 import SQLiteFormat
 
-/// Whether a legacy store has arrived whole. A set that is copied or moved in comes part by part, the database
+/// Decides whether a legacy store has arrived whole. A set that is copied or moved in comes part by part, the database
 /// first and its `-wal` later; a relocation in between would leave half a store behind.
 ///
 /// Time is passed in, so that a test needs none.
@@ -10,10 +10,10 @@ struct ArrivalTracker: Equatable {
 
     private enum State: Equatable {
         case absent
-        /// The database was created at this instant, and nobody has closed it after writing yet. `isInUse` when a
-        /// side file came meanwhile: then it is a program that works with it, not a copy being made.
+        /// The database was created at this instant, and nobody has closed it after writing yet. `isInUse` if a side
+        /// file came meanwhile: then a program works with it, and it is not a copy being made.
         case beingWritten(since: Instant, isInUse: Bool)
-        /// No part came since; whole at this instant, when none comes before.
+        /// No part came since; whole at this instant, if none comes before.
         case settling(until: Instant)
     }
 
@@ -22,11 +22,11 @@ struct ArrivalTracker: Equatable {
 
     init(settle: Duration) { self.settle = settle }
 
-    /// When the store counts as whole, provided that nothing happens before; nil when there is none.
+    /// The time at which the store counts as whole, if nothing happens before; nil if there is no store.
     var wholeAt: Instant? {
         switch state {
         case .absent: nil
-        // A hard link makes a name without anybody writing: then nobody has it open at that instant either.
+        // A hard link makes a name without a write: then nobody has it open at that instant either.
         case .beingWritten(let since, _): since.advanced(by: settle)
         case .settling(let until): until
         }
@@ -34,21 +34,21 @@ struct ArrivalTracker: Equatable {
 
     func isWhole(at now: Instant) -> Bool { wholeAt.map { $0 <= now } ?? false }
 
-    /// A store that was there before anybody watched: as old as the younger of its own change and its directory's.
-    mutating func found(age: Duration, at now: Instant) {
+    /// Starts with a store from before the watch. Its age is that of the younger of its own change and its directory's.
+    mutating func start(age: Duration, at now: Instant) {
         state = .settling(until: now.advanced(by: settle - min(max(age, .zero), settle)))
     }
 
     mutating func vanished() { state = .absent }
 
-    /// `isOpen` is asked only where the answer matters: whether somebody has the database open now.
-    mutating func note(
+    /// Records an event. `isOpen`, called only if the answer matters, returns true if a program has the database open.
+    mutating func record(
         _ part: StorePart, _ kinds: DirectoryEvent.Kinds, at now: Instant, isOpen: () -> Bool
     ) {
-        if part == .database { noteDatabase(kinds, now) } else { noteSide(kinds, now, isOpen) }
+        if part == .database { recordDatabase(kinds, at: now) } else { recordSideFile(kinds, at: now, isOpen: isOpen) }
     }
 
-    private mutating func noteDatabase(_ kinds: DirectoryEvent.Kinds, _ now: Instant) {
+    private mutating func recordDatabase(_ kinds: DirectoryEvent.Kinds, at now: Instant) {
         if !kinds.isDisjoint(with: .departed) { state = .absent }
         if kinds.contains(.movedIn) { state = .settling(until: now.advanced(by: settle)) }
         if kinds.contains(.created) { state = .beingWritten(since: now, isInUse: false) }
@@ -57,7 +57,7 @@ struct ArrivalTracker: Equatable {
         }
     }
 
-    private mutating func noteSide(_ kinds: DirectoryEvent.Kinds, _ now: Instant, _ isOpen: () -> Bool) {
+    private mutating func recordSideFile(_ kinds: DirectoryEvent.Kinds, at now: Instant, isOpen: () -> Bool) {
         guard !kinds.isDisjoint(with: [.created, .movedIn, .closedAfterWriting]) else { return }
         switch state {
         case .absent: break

@@ -1,21 +1,21 @@
 import LinuxSystem
 
-/// Who has a store open. All processes of the machine are looked at for that, and a program that opens and closes the
-/// store all the time must not make it a burden.
+/// The processes that have a store open. Finding them means a scan of all processes, which a program that opens and
+/// closes the store all the time must not make a burden.
 struct HolderList {
     var holders: [FileHolder] = []
-    private var restsUntil = ContinuousClock.now
+    private var nextScan = ContinuousClock.now
 
-    /// Of the time that naming them took, until it is done anew.
-    private static let restFactor = 20
-    private static let longestRest = Duration.seconds(1)
+    /// The pause before the next scan, as a multiple of the last scan's duration.
+    private static let pauseFactor = 20
+    private static let longestPause = Duration.seconds(1)
 
-    /// Nil when they were looked for; else when they can be.
+    /// Scans for the holders. Returns nil if it did; otherwise when the next scan is allowed.
     mutating func update(_ find: () -> [FileHolder]) -> ContinuousClock.Instant? {
         let began = ContinuousClock.now
-        guard began >= restsUntil else { return restsUntil }
+        guard began >= nextScan else { return nextScan }
         holders = find()
-        restsUntil = .now.advanced(by: min(began.duration(to: .now) * Self.restFactor, Self.longestRest))
+        nextScan = .now.advanced(by: min(began.duration(to: .now) * Self.pauseFactor, Self.longestPause))
         return nil
     }
 }

@@ -4,8 +4,8 @@ import SQLiteFormat
 import StoreRelocation
 import SystemPackage
 
-/// What lies at a legacy store's place at this moment. What can't be looked at counts as not there: whoever relocates it
-/// finds out why.
+/// The file at a legacy store's path at this moment. One that can't be inspected counts as absent: the relocation finds
+/// out why.
 struct LegacyFile {
     let path: FilePath
     let directory: FilePath
@@ -14,7 +14,7 @@ struct LegacyFile {
     /// The store's name in the group.
     let groupName: StoreName
 
-    /// Nil when the path names no file.
+    /// Returns nil if the path names no file.
     init?(_ path: FilePath, group: FilePath, groupName: StoreName) {
         guard let last = path.lastComponent, let name = StoreName(last) else { return nil }
         self.path = path
@@ -35,7 +35,7 @@ struct LegacyFile {
 
     var isFile: Bool { database?.kind == .regular }
 
-    /// How long the database has been as it is, and the names beside it; nil while it isn't there.
+    /// The time since the last change of the database or of the names beside it; nil if it is absent.
     var age: Duration? {
         guard let directory = try? Directory(directory), let status = try? directory.status(name.database),
             let directoryStatus = try? directory.status()
@@ -46,7 +46,8 @@ struct LegacyFile {
             Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec) - max(status.changed, directoryStatus.changed))
     }
 
-    /// Side files without a database, which may be on its way: half a store, if it doesn't come.
+    /// True if there are side files without a database. The database may be on its way; if it doesn't come, this is
+    /// half a store.
     var hasOrphans: Bool {
         do {
             let directory = try Directory(directory)
@@ -58,10 +59,10 @@ struct LegacyFile {
         }
     }
 
-    /// A file of zero bytes, or a link that leads nowhere.
-    var hasNothing: Bool { Relocation(request).hasNothing }
+    /// True for a file of zero bytes, or a link that leads nowhere.
+    var hasNothing: Bool { Relocation(request).hasNothingToDo }
 
-    /// An earlier attempt moved it, and something after that is still to be done.
+    /// True if an earlier attempt moved the store, and later steps are still to be done.
     var isUnfinished: Bool { Relocation(request).isUnfinished }
 
     private var request: RelocationRequest {
@@ -70,16 +71,17 @@ struct LegacyFile {
         return request
     }
 
-    /// The group's store under a second name, which the feed itself may have open: nobody's close is waited for.
+    /// True if it is the group's store under a second name. The feed itself may have it open, so no close is waited
+    /// for.
     var isSameAsGroupStore: Bool {
         let identity = FileStatus(following: path)?.identity
         return identity != nil && identity == FileStatus(following: group.appending(groupName.database))?.identity
     }
 
-    /// What `retire: symlink` left.
+    /// True if it is the link that `retire: symlink` left.
     var isLinkToGroup: Bool { database?.kind == .symbolicLink && isSameAsGroupStore }
 
-    /// Who has it open, as far as can be seen.
+    /// The processes that have it open, as far as can be seen.
     var holders: [FileHolder] { database.map { FileHolder.of($0.identity) } ?? [] }
 
     var groupStoreHolders: [FileHolder] {

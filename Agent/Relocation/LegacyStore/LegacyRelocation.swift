@@ -4,7 +4,7 @@ import LinuxSystem
 import StoreRelocation
 import SystemPackage
 
-/// A configured store's place, for the thread that relocates it.
+/// A configured store's location, for the thread that relocates it.
 struct LegacyStoreLocation: Sendable {
     let address: StoreAddress
     let group: FilePath
@@ -25,47 +25,47 @@ struct LegacyStoreLocation: Sendable {
 
 /// The configured stores' relocations, on a worker's thread.
 extension RelocationScheduler {
-    /// `last`: the failure that this is tried again after, for no other reason than that time has passed.
+    /// Relocates the store. `last`: the failure that is retried only because time has passed.
     func relocate(
-        _ place: LegacyStoreLocation, after last: LegacyStore.Failure?
+        _ location: LegacyStoreLocation, after last: LegacyStore.Failure?
     ) -> Result<RelocationSummary, RelocationFailure> {
-        let opener = FeedOpener(feed: feed, store: place.address)
+        let opener = FeedOpener(feed: feed, store: location.address)
         do throws(RelocationFailure) {
-            let request = try request(for: place)
-            if last != nil { try rehearse(request, place) }
+            let request = try request(for: location)
+            if last != nil { try rehearse(request, location) }
             let summary = try engine(request, opener).run()
-            announcements.ended(place.address)
+            announcements.ended(location.address)
             opener.resume(announcing: summary.event)
-            if let migration = summary.migration { feed.announce(migration, of: place.address) }
+            if let migration = summary.migration { feed.announce(migration, of: location.address) }
             return .success(summary)
         } catch {
-            // Whoever is in the way is waited for: that it is not over yet is told when it is known who they are.
+            // A busy store is waited for: the announcement follows once the holders are known.
             let isOver = error.kind != .busy
-            if isOver { announcements.ended(place.address) }
-            let isNews = isOver && LegacyStore.Failure(error) != last
-            opener.resume(announcing: isNews ? error.event : nil)
+            if isOver { announcements.ended(location.address) }
+            let isNew = isOver && LegacyStore.Failure(error) != last
+            opener.resume(announcing: isNew ? error.event : nil)
             return .failure(error)
         }
     }
 
-    /// Nobody is asked to let go before it is seen that the reason for the last failure is gone.
-    private func rehearse(_ request: RelocationRequest, _ place: LegacyStoreLocation) throws(RelocationFailure) {
-        let opener = FeedOpener(feed: feed, store: place.address)
+    /// Checks that the reason for the last failure is gone, before presenters are asked to release the store.
+    private func rehearse(_ request: RelocationRequest, _ location: LegacyStoreLocation) throws(RelocationFailure) {
+        let opener = FeedOpener(feed: feed, store: location.address)
         defer { opener.resume(announcing: nil) }
         _ = try engine(request, opener).dryRun()
     }
 
-    func request(for place: LegacyStoreLocation) throws(RelocationFailure) -> RelocationRequest {
-        let configuration = place.configuration
-        var request = RelocationRequest(source: place.path, group: place.group)
+    func request(for location: LegacyStoreLocation) throws(RelocationFailure) -> RelocationRequest {
+        let configuration = location.configuration
+        var request = RelocationRequest(source: location.path, group: location.group)
         request.name = configuration.name.database
         request.onConflict = configuration.onConflict
         request.retirement = configuration.retirement
         request.journalMode = configuration.journalMode
-        request.identifier = GroupIdentifier(place.address.group)
-        request.claimDeadline = place.claimDeadline
-        // Whoever opens it in this instant is waited for by their close's event, not here, while presenters wait.
-        request.deadline = .milliseconds(presenting(place.address).isEmpty ? 100 : 1000)
+        request.identifier = GroupIdentifier(location.address.group)
+        request.claimDeadline = location.claimDeadline
+        // A program that opens it at this instant is waited for by its close event, not here while presenters wait.
+        request.deadline = .milliseconds(presenting(location.address).isEmpty ? 100 : 1000)
         if let migration = configuration.migration {
             try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet })
         }

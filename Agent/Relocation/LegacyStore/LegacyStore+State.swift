@@ -11,8 +11,8 @@ extension LegacyStore {
         case relocated
         /// A file without a store in it.
         case empty
-        /// It was tried, and is not tried again before what that depended on has changed; or, where that is no matter of
-        /// the stores, a while later.
+        /// An attempt failed. It is repeated only after what it depended on has changed or, if the reason lies outside
+        /// the stores, after a delay.
         case failed(Failure)
     }
 
@@ -30,7 +30,7 @@ extension LegacyStore {
         }
     }
 
-    /// Nil for the group's own store while there is nothing to say of it.
+    /// The row of `status`; nil for the group's own store while there is nothing to report.
     var status: LegacyStatus? {
         if isGroupStore, [.absent, .arriving, .relocated, .empty].contains(state) { return nil }
 
@@ -38,7 +38,7 @@ extension LegacyStore {
             switch state {
             case .absent: (wasRelocated ? "relocated" : "absent", nil)
             case .arriving: ("arriving", nil)
-            case .waiting: ("waiting", waitsBecause)
+            case .waiting: ("waiting", waitReason)
             case .relocating: ("relocating", nil)
             case .relocated: ("relocated", nil)
             case .empty: ("absent", "a file without a store in it")

@@ -4,46 +4,46 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// One place where a configured store may still be, as the scheduler follows it. One thread's.
+/// One path at which a configured store may still be, as the scheduler tracks it. Only one thread uses it.
 final class LegacyStore {
     let address: StoreAddress
     let configuration: Configuration.Store
     let file: LegacyFile
-    /// It is the group's own store, which may be of an older model.
+    /// True for the group's own store, which may be of an older model.
     let isGroupStore: Bool
     var state = State.absent {
         didSet { if state == .relocated { wasRelocated = true } }
     }
-    /// Its going was our own doing.
+    /// True if a relocation removed it.
     private(set) var wasRelocated = false
     private var arrival: ArrivalTracker
     private var probe = OpenFileProbe()
     private var wasClosed = false
-    private var times = RetrySchedule()
-    private var waiting = HolderList()
-    /// Why it waits, in words.
-    var waitsBecause = LegacyStore.isOpenElsewhere
+    private var schedule = RetrySchedule()
+    private var holderList = HolderList()
+    /// The reason for waiting, for `status`.
+    var waitReason = LegacyStore.isOpenElsewhere
     static let isOpenElsewhere = "open in another program"
-    /// When side files without their database count as half a store.
+    /// The time at which side files without a database count as half a store.
     private var orphanedAt: ContinuousClock.Instant?
-    /// What the last attempt came to, and what that depended on: the same attempt is not made twice.
-    private var concluded: (signature: OutcomeSignature, state: State, retriesAt: ContinuousClock.Instant?)?
-    /// The failure that was told before the attempt under way.
+    /// The last attempt's outcome, and what it depended on: the same attempt is not made twice.
+    private var lastOutcome: (signature: OutcomeSignature, state: State, retryAt: ContinuousClock.Instant?)?
+    /// The failure published before the running attempt.
     private(set) var failureBefore: Failure?
-    /// What was there before anything of the attempt was looked at.
-    private var before: OutcomeSignature?
-    /// What was said last of whoever didn't let go.
-    private var lastNews: Failure?
-    /// While a worker relocates it, nothing here opens it, and what happens to it is kept for later.
+    /// The files before the attempt touched any of them.
+    private var signatureBefore: OutcomeSignature?
+    /// The last logged failure of holders to release the store.
+    private var lastLoggedFailure: Failure?
+    /// True while a worker relocates it. Meanwhile nothing here opens it, and its events are deferred.
     private(set) var isUnderWay = false
-    private var missed: [Missed] = []
+    private var deferredEvents: [DeferredEvent] = []
 
-    private enum Missed {
+    private enum DeferredEvent {
         case event(StorePart, DirectoryEvent.Kinds)
-        case look
+        case inspection
     }
 
-    /// Nil when the path names no file.
+    /// Returns nil if the path names no file.
     init?(_ path: FilePath, of address: StoreAddress, in group: FilePath, _ configuration: Configuration.Store) {
         guard let file = LegacyFile(path, group: group, groupName: configuration.name) else { return nil }
         self.file = file
@@ -55,245 +55,247 @@ final class LegacyStore {
 
     // MARK: An attempt
 
-    /// A worker relocates it from now on.
+    /// Hands the store to a worker.
     func begin(_ state: State = .relocating) {
         probe.end()
-        before = file.signature
+        signatureBefore = file.signature
         failureBefore = lastFailure
         self.state = state
         isUnderWay = true
     }
 
-    /// The worker is through; its outcome is noted first, then what happened meanwhile.
-    func end(_ conclude: () -> Void) {
+    /// Takes the store back from the worker: records its outcome first, then the deferred events.
+    func end(_ recordOutcome: () -> Void) {
         isUnderWay = false
-        conclude()
-        let events = missed
-        missed = []
+        recordOutcome()
+        let events = deferredEvents
+        deferredEvents = []
         for event in events {
             switch event {
-            case .event(let part, let kinds): note(part, kinds)
-            case .look: find()
+            case .event(let part, let kinds): record(part, kinds)
+            case .inspection: inspect()
             }
         }
     }
 
-    /// It could not be relocated. With `passing`, what hindered it may be over without the stores changing.
-    func failed(_ failure: Failure, passing: Bool) {
+    /// Records a failure. `isTransient`: the reason may go away without a change of the stores.
+    func failed(_ failure: Failure, isTransient: Bool) {
         state = .failed(failure)
-        times.failed(passing: passing)
-        conclude()
+        schedule.failed(isTransient: isTransient)
+        recordOutcome()
     }
 
-    /// It is relocated, or needs not be.
+    /// Records that it is relocated, or needn't be.
     func succeeded(_ state: State = .relocated) {
         self.state = state
-        times.succeeded()
-        conclude()
+        schedule.succeeded()
+        recordOutcome()
     }
 
-    /// The outcome holds until what it depended on is something else. What changed while it was tried may have been
-    /// the attempt's own doing, or another store that came: a failure is tried once more, later, and a success holds
-    /// for nothing that lies there now.
-    private func conclude() {
+    /// Records the outcome, which holds until what it depended on changes. A change during the attempt may be the
+    /// attempt's own, or another store that came: a failure is then retried once, later, and a success holds for no
+    /// file that is there now.
+    private func recordOutcome() {
         orphanedAt = nil
         probe.end()
-        times.endContention()
+        schedule.endContention()
         let now = file.signature
-        if before == now {
-            concluded = (now, state, times.retriesAt)
+        if signatureBefore == now {
+            lastOutcome = (now, state, schedule.retryAt)
         } else if case .failed = state {
-            times.retryOnce()
-            concluded = (now, state, times.retriesAt)
+            schedule.retryOnce()
+            lastOutcome = (now, state, schedule.retryAt)
         } else {
-            concluded = nil
+            lastOutcome = nil
         }
     }
 
-    /// Whether an attempt would end as the last one did.
-    private var isConcluded: Bool { concluded.map { $0.signature == file.signature } ?? false }
+    /// True if an attempt would end like the last one.
+    private var wouldEndAlike: Bool { lastOutcome.map { $0.signature == file.signature } ?? false }
 
-    /// Takes the last attempt's outcome for this one's; false where it may be another one.
-    private func concludesAgain() -> Bool {
-        guard let concluded, concluded.signature == before else { return false }
-        state = concluded.state
-        times.retry(at: concluded.retriesAt)
+    /// Reuses the last attempt's outcome for this one; false if it may differ.
+    private func reusesLastOutcome() -> Bool {
+        guard let lastOutcome, lastOutcome.signature == signatureBefore else { return false }
+        state = lastOutcome.state
+        schedule.retry(at: lastOutcome.retryAt)
         return true
     }
 
-    /// Whatever came of the last attempt, the next one may end otherwise.
-    func reopen() {
-        concluded = nil
+    /// Forgets the last outcome: the next attempt may end differently.
+    func forgetOutcome() {
+        lastOutcome = nil
         retry()
     }
 
-    /// Something that it was refused for may be another thing now.
+    /// Retries a failure: its cause may have changed.
     func retry() {
-        guard !isUnderWay, case .failed = state, !isConcluded else { return }
+        guard !isUnderWay, case .failed = state, !wouldEndAlike else { return }
         guard arrival.wholeAt == nil else { return state = .arriving }
         state = .absent
-        noteOrphans()
+        scheduleOrphans()
     }
 
-    /// The failure of the last attempt, where it is tried again only because time has passed.
+    /// The last attempt's failure, if it is retried only because time has passed.
     var lastFailure: Failure? {
         if case .failed(let failure) = state { failure } else { nil }
     }
 
-    func isNews(_ failure: Failure) -> Bool {
-        defer { lastNews = failure }
-        return failure != lastNews
+    func isNewFailure(_ failure: Failure) -> Bool {
+        defer { lastLoggedFailure = failure }
+        return failure != lastLoggedFailure
     }
 
     // MARK: What is there
 
-    /// Looks at what is there, when nobody has watched until now.
-    func find() {
-        guard !isUnderWay else { return missed.append(.look) }
+    /// Inspects the files, if they weren't watched until now.
+    func inspect() {
+        guard !isUnderWay else { return deferredEvents.append(.inspection) }
         guard let age = file.age else {
             arrival.vanished()
-            settle(.absent)
-            return noteOrphans()
+            restart(.absent)
+            return scheduleOrphans()
         }
-        arrival.found(age: age, at: .now)
-        settle(.arriving)
+        arrival.start(age: age, at: .now)
+        restart(.arriving)
     }
 
-    private func settle(_ state: State) {
+    private func restart(_ state: State) {
         self.state = state
         orphanedAt = nil
-        times.beginAnew()
+        schedule.reset()
         probe.end()
     }
 
-    /// Takes in what happened to one of its parts.
-    func note(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) {
-        guard !isUnderWay else { return missed.append(.event(part, kinds)) }
+    /// Records an event of one of its files.
+    func record(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) {
+        guard !isUnderWay else { return deferredEvents.append(.event(part, kinds)) }
         var kinds = kinds
-        // Two names that swap what they stand for are told as a coming and then a going of each.
+        // An exchange of two names raises an arrival and then a departure for each.
         if part == .database, !kinds.isDisjoint(with: .departed), file.isFile {
             kinds.subtract(.departed)
             kinds.insert(.movedIn)
         }
-        arrival.note(part, kinds, at: .now, isOpen: { self.isGroupStore || self.isOpen() })
+        arrival.record(part, kinds, at: .now, isOpen: { self.isGroupStore || self.isOpen() })
         if part == .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) {
-            settle(arrival.wholeAt == nil ? .absent : .arriving)
+            restart(arrival.wholeAt == nil ? .absent : .arriving)
         }
-        if arrival.wholeAt == nil { noteOrphansAnew() }
+        if arrival.wholeAt == nil { rescheduleOrphans() }
         if part != .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) { retry() }
         if !kinds.isDisjoint(with: .closedAfterWriting) { retry() }
         // A file without a store in it may be half a store now.
         if part != .database, state == .empty { wasClosed = true }
         if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) {
-            // Once it is of the model, nobody's close makes it another.
+            // Once it is of the model, no close changes that.
             guard !isGroupStore || state == .waiting else { return }
             wasClosed = true
-            // What an attempt has closed itself doesn't end the wait for somebody else's claim.
-            if times.contended == nil { times.beginLooking() }
+            // A close by an attempt itself doesn't end the wait for another process's claim.
+            if schedule.contended == nil { schedule.resetChecks() }
         }
     }
 
-    /// Whether somebody else has the database open.
+    /// Returns true if another process has the database open.
     func isOpen() -> Bool { !isUnderWay && probe.isOpen(file.name.database, in: file.directory) }
 
-    private func noteOrphans() {
+    private func scheduleOrphans() {
         orphanedAt = !isGroupStore && file.hasOrphans ? .now.advanced(by: configuration.settle) : nil
     }
 
-    /// Each new part begins the wait anew; what was refused stays so while it is what it was.
-    private func noteOrphansAnew() {
-        if case .failed = state, isConcluded { return }
+    /// Restarts the wait with each new file. A refusal stands while its files are unchanged.
+    private func rescheduleOrphans() {
+        if case .failed = state, wouldEndAlike { return }
         state = .absent
-        noteOrphans()
+        scheduleOrphans()
     }
 
     // MARK: When to try
 
-    /// When to look again although nothing happens; nil when only an event can change something.
+    /// The time to check again without an event; nil if only an event can change something.
     var dueAt: ContinuousClock.Instant? {
         switch state {
         case .arriving: arrival.wholeAt
-        case .failed: times.retriesAt
-        case .waiting: times.dueAt
+        case .failed: schedule.retryAt
+        case .waiting: schedule.dueAt
         case .absent: orphanedAt
         case .relocating, .relocated, .empty: nil
         }
     }
 
-    /// Whether to try now. Asking resets what an event brought.
-    func takeTurn() -> Bool {
+    /// Returns true if an attempt is due now, and resets what an event recorded.
+    func shouldTryNow() -> Bool {
         guard !isUnderWay else { return false }
         defer { wasClosed = false }
-        if case .failed = state { return times.retriesAt.map { $0 <= .now } ?? false }
+        if case .failed = state { return schedule.retryAt.map { $0 <= .now } ?? false }
         if state == .absent, arrival.wholeAt == nil {
             guard let due = orphanedAt, due <= .now else { return false }
             orphanedAt = nil
-            before = file.signature
-            return file.hasOrphans && !concludesAgain()
+            signatureBefore = file.signature
+            return file.hasOrphans && !reusesLastOutcome()
         }
-        let isDue = times.takeDue()
-        // What an attempt in vain has closed itself is told as well.
+        let isDue = schedule.consumeDue()
+        // A failed attempt's own closes raise events, too.
         if isGroupStore, !mayAsk, !isDue { return false }
-        if let contended = times.contended, !isDue, contended == file.signature { return false }
+        if let contended = schedule.contended, !isDue, contended == file.signature { return false }
         guard wasClosed || state == .arriving || isDue, arrival.isWhole(at: .now) else { return false }
-        before = file.signature
-        // What an attempt has opened, closed or renamed itself is told as well.
-        return state == .waiting || !concludesAgain()
+        signatureBefore = file.signature
+        // An attempt's own opens, closes and renames raise events, too.
+        return state == .waiting || !reusesLastOutcome()
     }
 
     // MARK: In use
 
-    /// Some program has it open: its close is told.
+    /// Waits for a program to close it, which an event reports.
     func awaitClosing() {
-        times.endContention()
+        schedule.endContention()
         state = .waiting
     }
 
-    /// Others than its presenters seem to have it open.
-    func sawStrangers() { times.sawStrangers() }
+    /// Records that processes other than its presenters seem to have it open.
+    func recordForeignHolders() { schedule.recordForeignHolders() }
 
-    /// Somebody else's claim or relocation, a close that isn't over yet, or whoever has the group's store open was in the way.
-    func lookAgainLater() { times.contend(file.signature, untilClosed: hasGroupStoreHolders) }
+    /// Schedules a retry after another process's claim or relocation, an unfinished close, or a holder of the group's
+    /// store was in the way.
+    func scheduleRetry() { schedule.contend(file.signature, untilClosed: hasGroupStoreHolders) }
 
-    /// Those who were in the way of the last attempt still have the group's store open: another one would end as it did.
-    func putsOff() -> Bool {
-        guard state == .waiting, times.contended != nil, hasGroupStoreHolders else { return false }
-        times.contend(file.signature, untilClosed: true)
+    /// Postpones the attempt, and returns true, if those who were in the way of the last one still have the group's
+    /// store open.
+    func postponesAttempt() -> Bool {
+        guard state == .waiting, schedule.contended != nil, hasGroupStoreHolders else { return false }
+        schedule.contend(file.signature, untilClosed: true)
         return true
     }
 
     private var hasGroupStoreHolders: Bool {
-        !waitingFor.isEmpty && !Set(waitingFor).isDisjoint(with: file.groupStoreHolders)
+        !holders.isEmpty && !Set(holders).isDisjoint(with: file.groupStoreHolders)
     }
 
-    /// Somebody has closed the group's store.
-    func groupStoreWasClosed() { if times.contended != nil { times.look(notAfter: .now) } }
+    /// Records that a process has closed the group's store.
+    func groupStoreWasClosed() { if schedule.contended != nil { schedule.check(notAfter: .now) } }
 
-    func askedInVain() { times.askedInVain() }
+    func recordPresenterRefusal() { schedule.recordPresenterRefusal() }
 
-    /// Whether its presenters may be asked to let go now.
-    var mayAsk: Bool { times.mayAsk }
+    /// True if its presenters may be asked to release it now.
+    var mayAsk: Bool { schedule.mayAsk }
 
-    /// Others present it now than those who were asked.
+    /// Records a change of its presenters since they were asked.
     func presentersChanged() {
-        times.askAnew()
-        times.beginLooking()
+        schedule.resetAsking()
+        schedule.resetChecks()
         wasClosed = true
     }
 
-    /// Who had it open when that was last asked.
-    var waitingFor: [FileHolder] { waiting.holders }
+    /// The processes that had it open at the last scan.
+    var holders: [FileHolder] { holderList.holders }
 
-    func waits(for holders: [FileHolder], because reason: String) {
+    func wait(for holders: [FileHolder], because reason: String) {
         state = .waiting
-        waiting.holders = holders
-        waitsBecause = reason
+        holderList.holders = holders
+        waitReason = reason
     }
 
-    /// Finds out for whom it waits. False when that is put off.
-    func nameHolders() -> Bool {
-        guard let due = waiting.update({ file.holders }) else { return true }
-        times.look(notAfter: due)
+    /// Scans for the processes it waits for. Returns false if that is postponed.
+    func updateHolders() -> Bool {
+        guard let due = holderList.update({ file.holders }) else { return true }
+        schedule.check(notAfter: due)
         return false
     }
 }

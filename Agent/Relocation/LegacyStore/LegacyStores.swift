@@ -4,7 +4,7 @@ import LinuxSystem
 import StoreRelocation
 import SystemPackage
 
-/// All legacy stores of the configuration, and what notices mean to them.
+/// All legacy stores of the configuration; passes notices on to them.
 struct LegacyStores {
     private(set) var configuration: Configuration
     private(set) var all: [LegacyStore]
@@ -27,7 +27,7 @@ struct LegacyStores {
         }
     }
 
-    /// What stays configured as it was keeps what is known of it.
+    /// Applies a new configuration. A store that is configured as before keeps its state.
     mutating func adopt(_ configuration: Configuration) {
         let known = all
         self.configuration = configuration
@@ -37,32 +37,32 @@ struct LegacyStores {
                     && $0.configuration == new.configuration
             } ?? new
         }
-        for store in all where !known.contains(where: { $0 === store }) { store.find() }
-        // Whoever reads it anew may have changed what it names, a model for instance.
-        for store in all { store.reopen() }
+        for store in all where !known.contains(where: { $0 === store }) { store.inspect() }
+        // The files that the configuration names, a model for instance, may have changed.
+        for store in all { store.forgetOutcome() }
     }
 
-    func findAll() { for store in all { store.find() } }
+    func inspectAll() { for store in all { store.inspect() } }
 
     func retryAll() { for store in all { store.retry() } }
 
-    func note(_ notice: Notice) {
+    func record(_ notice: Notice) {
         switch notice {
-        case .event(let event): note(event)
+        case .event(let event): record(event)
         case .directoryAppeared(let directory), .directoryVanished(let directory), .unwatchable(let directory, _):
-            for store in all where store.file.directory == directory { store.find() }
+            for store in all where store.file.directory == directory { store.inspect() }
             for store in all where store.file.group == directory { store.retry() }
-        case .overflow: findAll()
+        case .overflow: inspectAll()
         case .directoryChanged, .woken: break
         }
     }
 
-    private func note(_ event: DirectoryEvent) {
+    private func record(_ event: DirectoryEvent) {
         for store in all where store.file.directory == event.directory {
             guard let part = store.file.name.part(named: event.name) else { continue }
-            // That a side file is read means nothing; and looking whether a journal is hot reads it.
+            // Reading a side file means nothing, and the check for a hot journal reads it.
             let kinds = part == .database ? event.kinds : event.kinds.subtracting([.opened, .closedAfterReading])
-            if !kinds.isEmpty { store.note(part, kinds) }
+            if !kinds.isEmpty { store.record(part, kinds) }
         }
         for store in all where store.file.group == event.directory && store.configuration.name.database == event.name {
             if !event.kinds.isDisjoint(with: .departed) { store.retry() }
@@ -70,10 +70,10 @@ struct LegacyStores {
         }
     }
 
-    /// The stores that are waited for, and who has them open.
+    /// The stores that wait, and the processes that have them open.
     var waiting: [StoreAddress: [FileHolder]] {
         var found: [StoreAddress: [FileHolder]] = [:]
-        for store in all where store.state == .waiting { found[store.address, default: []] += store.waitingFor }
+        for store in all where store.state == .waiting { found[store.address, default: []] += store.holders }
         return found
     }
 
@@ -85,7 +85,7 @@ struct LegacyStores {
 }
 
 extension Configuration {
-    /// What a store is called on the wire that lies in a served group's directory; nil for all others.
+    /// Returns the wire address of a store in a served group's directory; nil for all others.
     func address(of path: FilePath) -> StoreAddress? {
         guard let name = path.lastComponent, let identity = try? Directory(path.removingLastComponent()).identity else {
             return nil
@@ -94,7 +94,7 @@ extension Configuration {
         return group.flatMap { StoreAddress(group: $0.identifier.rawValue, name: name.bytes) }
     }
 
-    /// What the store that a request makes is called on the wire; nil when the group isn't served here.
+    /// Returns the wire address of the store that a request makes; nil if its group isn't served.
     func address(of request: RelocationRequest) -> StoreAddress? {
         guard let identity = try? Directory(request.group).identity, let source = request.source.lastComponent else {
             return nil

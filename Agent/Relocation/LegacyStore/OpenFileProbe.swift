@@ -2,7 +2,7 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Whether others have a file open, asked of the kernel by a lease (fcntl(2)).
+/// Finds out through a lease (fcntl(2)) whether other processes have a file open.
 ///
 /// The file stays open as long as others have it: closing it would raise an event that looks like theirs.
 struct OpenFileProbe {
@@ -18,7 +18,7 @@ struct OpenFileProbe {
 
     private var file: OpenFile?
 
-    /// False too when it can't be told: whoever relocates it finds out.
+    /// Returns true if other processes have the file open. Returns false if that is unknown: the relocation finds out.
     mutating func isOpen(_ name: FilePath.Component, in directory: FilePath) -> Bool {
         guard let directory = try? Directory(directory), let status = try? directory.status(name),
             status.kind == .regular
@@ -36,7 +36,7 @@ struct OpenFileProbe {
 
     mutating func end() { file = nil }
 
-    /// The event of a close comes before the close counts: it is asked for 5 ms.
+    /// Retries for 5 ms, because IN_CLOSE precedes the actual close.
     private static func isLeaseRefused(_ file: OpenFile) -> Bool {
         for _ in 0..<100 {
             guard isRefusedNow(file) else { return false }

@@ -3,9 +3,9 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// What an outcome depended on, as far as files tell: the same attempt would end in the same way while it is the same.
+/// The files that an outcome depended on: while they are unchanged, the same attempt would end in the same way.
 ///
-/// Times of access and the wal-index are left out: looking at a store changes them.
+/// Access times and the wal-index are left out, since inspecting a store changes them.
 struct OutcomeSignature: Equatable {
     private struct File: Equatable {
         let identity: FileIdentity
@@ -17,7 +17,7 @@ struct OutcomeSignature: Equatable {
         init(_ status: FileStatus) {
             identity = status.identity
             kind = status.kind
-            // A directory's times are those of what others put beside a store.
+            // A directory's times also change with unrelated files beside a store.
             let isDirectory = status.kind == .directory
             size = isDirectory ? 0 : status.size
             modified = isDirectory ? 0 : status.modified
@@ -30,9 +30,9 @@ struct OutcomeSignature: Equatable {
     init(legacy: FilePath, group: FilePath, name: StoreName) {
         add(legacy.removingLastComponent(), legacy.lastComponent.flatMap(StoreName.init))
         add(group, name)
-        // Where a link leads.
+        // The target of a link.
         files.append(FileStatus(following: legacy).map { File($0) })
-        // By these, rows that have moved before are known.
+        // Receipts identify rows that have moved before.
         let receipts = group.appending(GroupContainer.bookkeepingName).appending("receipts")
         files.append(FileStatus(following: receipts).map { File($0) })
     }

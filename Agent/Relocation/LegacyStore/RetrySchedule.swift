@@ -1,106 +1,106 @@
-/// When to look again at a store that somebody is using, or whose relocation failed, though no event may tell that it
-/// could be done now.
+/// The times of the next checks of a store that is in use, or whose relocation failed, since no event may report that
+/// it became possible.
 struct RetrySchedule {
     typealias Instant = ContinuousClock.Instant
 
     private static let first = Duration.milliseconds(1)
 
-    // MARK: Others have it open
+    // MARK: Open in other processes
 
-    /// A program's close is told before it counts: those who have just closed are looked for again, soon and seldomer.
-    private var looksAt: Instant?
-    private var look = first
-    private static let longestLook = Duration.milliseconds(256)
+    /// IN_CLOSE precedes the actual close: checked again after 1 ms, backing off to 256 ms.
+    private var checkAt: Instant?
+    private var checkDelay = first
+    private static let longestCheckDelay = Duration.milliseconds(256)
 
-    /// Others than its presenters seem to have it open. Nothing more once that has been asked long enough: the next
-    /// close's event begins anew.
-    mutating func sawStrangers() {
-        looksAt = look <= Self.longestLook ? .now.advanced(by: look) : nil
-        look *= 2
+    /// Schedules a check, because processes other than the presenters seem to have the store open. Stops after the
+    /// longest delay; the next close event starts over.
+    mutating func recordForeignHolders() {
+        checkAt = checkDelay <= Self.longestCheckDelay ? .now.advanced(by: checkDelay) : nil
+        checkDelay *= 2
     }
 
-    mutating func beginLooking() {
-        looksAt = nil
-        look = Self.first
+    mutating func resetChecks() {
+        checkAt = nil
+        checkDelay = Self.first
     }
 
-    mutating func look(notAfter instant: Instant) { looksAt = looksAt.map { min($0, instant) } ?? instant }
+    mutating func check(notAfter instant: Instant) { checkAt = checkAt.map { min($0, instant) } ?? instant }
 
-    // MARK: Somebody else's claim or relocation is in the way, or the group's store is open
+    // MARK: Contention: a claim or relocation of another process, or an open group store
 
-    /// What was there then: the attempt's own looks at it are no news.
+    /// The files at that time: the attempt's own accesses don't count as changes.
     private(set) var contended: OutcomeSignature?
-    private var contention = first
-    /// No event tells when a claim ends.
-    private static let forClaim = first...Duration.seconds(2)
-    /// One tells when a file is closed; to look at all processes costs some milliseconds.
-    private static let forClose = Duration.milliseconds(100)...Duration.seconds(30)
+    private var contentionDelay = first
+    /// No event reports the end of a claim.
+    private static let claimDelays = first...Duration.seconds(2)
+    /// An event reports a close, and a scan of all processes costs some milliseconds.
+    private static let closeDelays = Duration.milliseconds(100)...Duration.seconds(30)
 
     mutating func contend(_ signature: OutcomeSignature, untilClosed: Bool) {
-        let range = untilClosed ? Self.forClose : Self.forClaim
-        let delay = min(max(contention, range.lowerBound), range.upperBound)
+        let range = untilClosed ? Self.closeDelays : Self.claimDelays
+        let delay = min(max(contentionDelay, range.lowerBound), range.upperBound)
         contended = signature
-        looksAt = .now.advanced(by: delay)
-        contention = delay * 2
+        checkAt = .now.advanced(by: delay)
+        contentionDelay = delay * 2
     }
 
     mutating func endContention() {
         contended = nil
-        contention = Self.first
+        contentionDelay = Self.first
     }
 
-    // MARK: Presenters were asked in vain
+    // MARK: Presenters that did not release it
 
-    private var asksAt: Instant?
-    private var patience = Backoff()
+    private var askAt: Instant?
+    private var askBackoff = Backoff()
 
-    /// Each time they are left alone for twice as long: asking costs them a pause.
-    mutating func askedInVain() { asksAt = patience.next() }
+    /// Doubles the time until presenters are asked again, since asking costs them a pause.
+    mutating func recordPresenterRefusal() { askAt = askBackoff.next() }
 
-    mutating func askAnew() {
-        asksAt = nil
-        patience = Backoff()
+    mutating func resetAsking() {
+        askAt = nil
+        askBackoff = Backoff()
     }
 
-    /// Whether its presenters may be asked to let go now.
-    var mayAsk: Bool { asksAt.map { $0 <= .now } ?? true }
+    /// True if its presenters may be asked to release it now.
+    var mayAsk: Bool { askAt.map { $0 <= .now } ?? true }
 
-    // MARK: A relocation failed
+    // MARK: Failed relocations
 
-    /// A full disk, an error of the disk, a missing right: no event tells when it is over.
-    private(set) var retriesAt: Instant?
-    private var retries = Backoff()
+    /// The time to retry after a full disk, a disk error or a missing permission: no event reports its end.
+    private(set) var retryAt: Instant?
+    private var retryBackoff = Backoff()
 
-    mutating func failed(passing: Bool) { retriesAt = passing ? retries.next() : nil }
+    mutating func failed(isTransient: Bool) { retryAt = isTransient ? retryBackoff.next() : nil }
 
-    mutating func retryOnce() { retriesAt = retriesAt ?? retries.next() }
+    mutating func retryOnce() { retryAt = retryAt ?? retryBackoff.next() }
 
-    mutating func retry(at instant: Instant?) { retriesAt = instant }
+    mutating func retry(at instant: Instant?) { retryAt = instant }
 
     mutating func succeeded() {
-        retriesAt = nil
-        retries = Backoff()
+        retryAt = nil
+        retryBackoff = Backoff()
     }
 
-    // MARK: All of them
+    // MARK: All reasons
 
-    /// Another store is there now, or none.
-    mutating func beginAnew() {
+    /// Starts over: another store is there now, or none.
+    mutating func reset() {
         endContention()
-        beginLooking()
-        asksAt = nil
-        retriesAt = nil
+        resetChecks()
+        askAt = nil
+        retryAt = nil
     }
 
-    /// When to look at it while it is in use.
-    var dueAt: Instant? { [asksAt, looksAt].compactMap { $0 }.min() }
+    /// The time of the next check while the store is in use.
+    var dueAt: Instant? { [askAt, checkAt].compactMap { $0 }.min() }
 
-    /// Whether that is now; what is due is taken.
-    mutating func takeDue() -> Bool {
+    /// Returns true if a check is due, and clears the due times.
+    mutating func consumeDue() -> Bool {
         let now = Instant.now
         guard let dueAt, dueAt <= now else { return false }
-        if let looksAt, looksAt <= now { self.looksAt = nil }
-        if let asksAt, asksAt <= now { self.asksAt = nil }
+        if let checkAt, checkAt <= now { self.checkAt = nil }
+        if let askAt, askAt <= now { self.askAt = nil }
         return true
     }
 }

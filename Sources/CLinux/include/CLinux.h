@@ -1,5 +1,5 @@
-// The Linux calls and constants that Swift's Glibc module does not export.
-// Each wrapper returns what the call returns; errno is left as the call set it.
+// Linux calls and constants that Swift's Glibc module does not export.
+// Each wrapper returns the call's result and leaves errno as the call set it.
 #ifndef GROUPSTORE_CLINUX_H
 #define GROUPSTORE_CLINUX_H
 
@@ -12,18 +12,18 @@ extern const int gs_o_path;
 extern const int gs_o_tmpfile;
 extern const int gs_seek_data;
 int gs_openat(int directory, const char *path, int flags, mode_t mode);
-// Opens without following any symbolic link, on the way or at the end: ELOOP where there is one. ENOSYS on a kernel
-// without openat2(2), EPERM or ENOSYS under a filter that doesn't know it.
+// Opens without following any symbolic link, on the way or at the end. Fails with ELOOP if there is one, with ENOSYS on a
+// kernel without openat2(2), and with EPERM or ENOSYS under a system call filter that doesn't know it.
 int gs_openat_no_links(int directory, const char *path, int flags);
-// open(2) for a library that may meet any file: a FIFO is not waited for, but refused with ENXIO; a file with a second
-// name, which may be somebody else's, is refused with EMLINK where it is to be written to, a `-journal` left out.
+// open(2) for a library that may encounter any file. Refuses a FIFO with ENXIO instead of waiting for it. Refuses to open
+// a file with another hard link, which may be somebody else's, for writing with EMLINK, except a `-journal`.
 int gs_open_careful(const char *path, int flags, int mode);
-// When a file was made, in nanoseconds since 1970; -1 where it can't be had.
+// Returns a file's creation time in nanoseconds since 1970, or -1 if it is unknown.
 int64_t gs_birth_time(int directory, const char *name);
-// Copies a name in a directory, which may be open with O_PATH: not a SQLite side file's, which come and go, if there is
-// another one. 1, 0 where it is empty, -1 where it can't be read.
-int gs_lasting_name(int directory, char *name, size_t length);
-// 1 where something is mounted at the name, a link not followed; 0 where not; -1 with errno.
+// Copies a name in a directory, which may be open with O_PATH. Prefers names other than those of SQLite's side files, which
+// come and go. Returns 1, 0 if the directory is empty, or -1 if it can't be read.
+int gs_stable_name(int directory, char *name, size_t length);
+// Returns 1 if the name is a mount point, without following a link, 0 if not, or -1 with errno.
 int gs_is_mount_point(int directory, const char *name);
 int gs_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags);
 extern const unsigned int gs_rename_noreplace;
@@ -31,10 +31,10 @@ extern const unsigned int gs_rename_exchange;
 int gs_reflink(int destination, int source);
 ssize_t gs_copy_file_range(int source, int destination, size_t length);
 int gs_fallocate(int descriptor, off_t length);
-// Closes a descriptor in a process of its own, which nobody waits for. Returns 0; or -1 with errno where there is no
-// process to be had, and then it is still open. It must hold no lock that anybody waits for.
+// Closes a descriptor in a separate process that nobody waits for. Returns 0, or -1 with errno if no process can be
+// created; the descriptor is still open then. It must hold no lock that anybody waits for.
 int gs_close_elsewhere(int descriptor);
-// Asks the kernel to begin writing this range to the disk, without waiting.
+// Starts writing this range to the disk, without waiting.
 void gs_begin_writeback(int descriptor, off_t start, off_t length);
 int gs_syncfs(int descriptor);
 
@@ -54,10 +54,10 @@ extern const int gs_lease_write;
 extern const int gs_lease_read;
 extern const int gs_lease_none;
 
-// Open-file-description locks, fcntl(2). The type is F_RDLCK, F_WRLCK or F_UNLCK; length 0 is to the end.
+// Open file description locks, fcntl(2). The type is F_RDLCK, F_WRLCK or F_UNLCK. Length 0 extends to the end.
 int gs_ofd_lock(int descriptor, short type, off_t start, off_t length);
 int gs_ofd_lock_wait(int descriptor, short type, off_t start, off_t length);
-// 1 when a lock of another open file description stands in the way of `type`, 0 when none does, -1 on error.
+// Returns 1 if a lock of another open file description conflicts with `type`, 0 if none does, -1 on error.
 int gs_ofd_conflict(int descriptor, short type, off_t start, off_t length);
 
 // Sockets.
@@ -70,34 +70,34 @@ int gs_socket_stream(void);
 int gs_socket_datagram(void);
 int gs_socket_accept(int listener);
 int gs_socket_peer(int descriptor, struct gs_credentials *result);
-// Bytes of kernel memory that hold what the peer has not received yet (SIOCOUTQ, unix(7)); -1 with errno.
+// Returns the kernel memory used by bytes that the peer has not received yet (SIOCOUTQ, unix(7)), or -1 with errno.
 int gs_socket_unread(int descriptor);
-// A Unix address; the path may begin with '@' for the abstract name space. -1 and ENAMETOOLONG when it doesn't fit.
+// The path may begin with '@' for the abstract namespace. Returns -1 with ENAMETOOLONG if the path doesn't fit.
 int gs_socket_bind(int descriptor, const char *path);
 int gs_socket_connect(int descriptor, const char *path);
 ssize_t gs_socket_send(int descriptor, const void *bytes, size_t length);
 ssize_t gs_socket_receive(int descriptor, void *bytes, size_t length);
-// The peer's groups besides its first one (SO_PEERGROUPS), as they were when the connection was made: how many, -1 with
-// errno, ERANGE where `capacity` is too small.
+// Gets the peer's supplementary groups (SO_PEERGROUPS) as of when the connection was made. Returns their number, or -1
+// with errno, which is ERANGE if `capacity` is too small.
 int gs_socket_groups(int descriptor, gid_t *groups, int capacity);
-// As gs_socket_receive, with the descriptors that came with the bytes (SCM_RIGHTS): at most `capacity`, the rest is
-// closed. `count` says how many there are.
+// Like gs_socket_receive, with the descriptors that came with the bytes (SCM_RIGHTS): at most `capacity`, the others are
+// closed. Sets `count` to their number.
 ssize_t gs_socket_receive_passed(int descriptor, void *bytes, size_t length, int *passed, int capacity, int *count);
-// As gs_socket_send; a copy of the descriptor `passed` travels with the first byte.
+// Like gs_socket_send. A copy of the descriptor `passed` is sent with the first byte.
 ssize_t gs_socket_send_passing(int descriptor, const void *bytes, size_t length, int passed);
 
-// What a user may do with a path, as the kernel says (R_OK, W_OK and X_OK of access(2)).
+// A user's access to a path, as decided by the kernel (R_OK, W_OK and X_OK of access(2)).
 struct gs_access_question {
     const char *path;
     int mode;
-    // The answer: 0, or an errno. The two numbers say which file it is about, where it could be reached.
+    // The answer: 0 or an errno. `device` and `inode` identify the file if it could be reached.
     int error;
     uint64_t device;
     uint64_t inode;
 };
-// Asks in a child process that becomes that user with exactly these groups; the caller must be root. 0, or -1 with
-// errno where no such process is to be had, and then nothing is answered. ETIMEDOUT where it didn't answer in time: it
-// is killed, and reaped when it has ended.
+// Asks in a child process that becomes that user with exactly these groups. The caller must be root. Returns 0, or -1
+// with errno if no such process can be created; nothing is answered then. ETIMEDOUT means that the child didn't answer in
+// time. It is killed, and reaped when it has ended.
 int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, struct gs_access_question *questions,
                  int count, int timeout_ms);
 
@@ -117,23 +117,23 @@ struct gs_epoll_event {
 };
 int gs_epoll_wait(int epoll, struct gs_epoll_event *events, int capacity, int timeout_ms);
 int gs_eventfd(void);
-// Blocks the signals (in the calling thread and those it makes later) and returns a descriptor that reads them.
+// Blocks the signals in the calling thread and those it creates later. Returns a descriptor that reads them.
 int gs_signalfd(const int *signals, int count);
 int gs_signalfd_read(int descriptor);
 
-// Names the calling thread; at most 15 bytes count.
+// Names the calling thread. At most 15 bytes are used.
 void gs_name_thread(const char *name);
 
-// Memory that another process writes, SQLite's wal-index for instance.
+// For memory that another process writes, such as SQLite's wal-index.
 void gs_memory_barrier(void);
 void gs_cpu_relax(void);
-// How late the calling thread may wake from a sleep, in nanoseconds (PR_SET_TIMERSLACK of prctl(2)).
+// Sets how late the calling thread may wake from a sleep, in nanoseconds (PR_SET_TIMERSLACK of prctl(2)).
 void gs_timer_slack(unsigned long nanoseconds);
 
 // Extended attributes of an open file: xattr(7).
 ssize_t gs_list_attributes(int descriptor, char *names, size_t size);
 ssize_t gs_get_attribute(int descriptor, const char *name, void *value, size_t size);
-// Of a file by its path.
+// The same for a path.
 ssize_t gs_get_path_attribute(const char *path, const char *name, void *value, size_t size);
 int gs_remove_attribute(int descriptor, const char *name);
 int gs_set_attribute(int descriptor, const char *name, const void *value, size_t size);

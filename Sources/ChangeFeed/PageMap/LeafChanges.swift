@@ -1,16 +1,16 @@
 import SQLiteFormat
 
-/// The short way for what most transactions write.
+/// The fast path for most transactions, which write only leaves.
 extension PageMap {
-    /// Takes in one transaction, and returns whose its pages were and are. After an error the map is worth nothing.
+    /// Applies one transaction, and returns the tables that own or owned its pages. An error invalidates the map.
     mutating func apply(_ transaction: WALTransaction) throws -> Set<String> {
         if let names = chargeLeaves(transaction) { return names }
         let pages = transaction.pages()
         return try apply(pages, pages.changed)
     }
 
-    /// Whose the pages are where each is a leaf that stays where it was and leads nowhere: the map stays as it is. Nil when it
-    /// takes more to say it.
+    /// Returns the owners of the pages if each is a leaf that keeps its place and links to nothing, so that the map
+    /// stays as it is. Returns nil in any other case.
     private mutating func chargeLeaves(_ transaction: WALTransaction) -> Set<String>? {
         let count = transaction.pageCount
         guard Int(count) == roles.count - 1 else { return nil }
@@ -18,28 +18,29 @@ extension PageMap {
         let areLeaves = transaction.allSatisfy { page, content in
             guard page > 1, page <= count else { return false }
             let role = roles[Int(page)]
-            guard role.kind == .node, role.tree != StoreSchema.own, standsUnlessWritten(page, role.tree, count),
+            guard role.kind == .node, role.tree != StoreSchema.ownTree,
+                isStillLinked(page, role.tree, pageCount: count),
                 BTreePage.isWholeLeaf(content, format)
             else { return false }
             return trees.insert(role.tree)
         }
         guard areLeaves else { return nil }
-        if let chargedLast, trees.isSame(as: chargedLast.trees) { return chargedLast.names }
+        if let lastCharge, trees.isSame(as: lastCharge.trees) { return lastCharge.names }
         let sorted = trees.elements
         let found = names(sorted)
-        chargedLast = (sorted, found)
+        lastCharge = (sorted, found)
         return found
     }
 
-    /// Whether what leads to the page still does, if that was not written: and it was not, where leaves alone were.
-    private func standsUnlessWritten(_ page: UInt32, _ tree: Int, _ pageCount: UInt32) -> Bool {
+    /// True if the link to the page still holds, given that only leaves were written.
+    private func isStillLinked(_ page: UInt32, _ tree: Int, pageCount: UInt32) -> Bool {
         let parent = parents[Int(page)]
         if parent == 0 { return schema.hasRoot(page, tree) }
         return parent <= pageCount && roles[Int(parent)].kind != .free
     }
 }
 
-/// Some numbers, in the order they came. Nothing is allocated for it.
+/// Up to four numbers in insertion order, without a heap allocation.
 private struct SmallSet {
     private var first = 0
     private var second = 0
@@ -47,7 +48,7 @@ private struct SmallSet {
     private var fourth = 0
     private var count = 0
 
-    /// False when there is no room.
+    /// Returns false if there is no room.
     mutating func insert(_ new: Int) -> Bool {
         for index in 0..<count where self[index] == new { return true }
         switch count {
@@ -80,25 +81,27 @@ private struct SmallSet {
 }
 
 extension BTreePage {
-    /// Whether the page is a well-formed leaf whose cells are all on it. Not for page 1.
+    /// True if the page is a well-formed leaf without overflow cells. Not for page 1.
     static func isWholeLeaf(_ bytes: UnsafeRawBufferPointer, _ format: PageFormat) -> Bool {
         guard let kind = Kind(rawValue: bytes[0]), !kind.isInterior else { return false }
         let usable = format.usableSize
         let count = bytes.half(3)
         let pointersEnd = 8 + 2 * count
         guard pointersEnd <= usable else { return false }
-        let most = kind.isTable ? usable - 35 : (usable - 12) * 64 / 255 - 23
+        let maxPayload = kind.isTable ? usable - 35 : (usable - 12) * 64 / 255 - 23
         for index in 0..<count {
             let offset = bytes.half(8 + 2 * index)
             guard offset >= pointersEnd, offset + 4 <= usable,
-                let length = payloadLength(bytes, at: offset, hasKey: kind.isTable, end: usable), length.value <= most,
+                let length = payloadLength(bytes, at: offset, hasKey: kind.isTable, end: usable),
+                length.value <= maxPayload,
                 length.end + length.value <= usable
             else { return false }
         }
         return true
     }
 
-    /// A leaf cell's payload length, and where the payload begins. Nil when it can't be told, or is 16 KiB or more.
+    /// Returns a leaf cell's payload length and the payload's offset. Returns nil if the length can't be read or is 16
+    /// KiB or more.
     private static func payloadLength(
         _ bytes: UnsafeRawBufferPointer, at offset: Int, hasKey: Bool, end: Int
     ) -> (value: Int, end: Int)? {
@@ -111,7 +114,7 @@ extension BTreePage {
             next += 1
         }
         guard hasKey else { return (length, next) }
-        // The key is a varint of nine bytes at most.
+        // The key is a varint of at most nine bytes.
         let last = min(next + 8, end - 1)
         while next < last, bytes[next] >= 0x80 { next += 1 }
         return (length, next + 1)

@@ -1,35 +1,35 @@
 import SQLiteFormat
 
-/// Where the pages of one state of a store come from.
+/// A source of the pages of one state of a store.
 protocol PageSource: AnyObject {
-    /// Pages of the database in that state.
+    /// The database's size in pages in that state.
     var pageCount: UInt32 { get }
-    /// Whether it may differ from what it was in the state before.
+    /// True if the page may differ from its former state.
     func isChanged(_ page: UInt32) -> Bool
-    /// The page's bytes, valid until the next call. Asked for changed pages only.
+    /// Returns the page's bytes, which are valid until the next call. Called for changed pages only.
     func content(of page: UInt32) throws -> UnsafeRawBufferPointer
 }
 
-/// Which b-tree each page of a store belongs to, kept current transaction by transaction.
+/// The b-tree that each page of a store belongs to, kept current transaction by transaction.
 ///
-/// A page says only by who leads to it what it is: the schema to a tree's root, an interior page to its children, a
-/// cell to its overflow chain, page 1 and the freelist's trunks to what is free. Exactly one leads to each page. So of
-/// the pages that a transaction wrote, those whose predecessor it did not write are what they were, and the others are
-/// what the written pages say, from the top down. Whatever does not fit makes the map worthless: better none than one
-/// that misses a table. It takes eight bytes a page.
+/// Only the link to a page tells what the page is. The schema links to a tree's root, an interior page to its children,
+/// a cell to its overflow chain, and page 1 and the freelist's trunks to free pages. Exactly one link leads to each
+/// page. So a written page keeps its role if the page that links to it was not written. The roles of the other written
+/// pages follow from the written pages, from the top down. Any contradiction invalidates the map: no map is better than
+/// one that misses a table. The map takes eight bytes a page.
 struct PageMap: Sendable {
     private(set) var format: PageFormat
     private(set) var roles: [PageRole]
-    /// Which page leads to each; 0 where the schema does.
+    /// The page that links to each page, or 0 if the schema does.
     private(set) var parents: [UInt32]
     private(set) var schema = StoreSchema()
-    /// What `chargeLeaves` said last, for as long as the schema stays.
-    var chargedLast: (trees: [Int], names: Set<String>)?
+    /// The last result of `chargeLeaves`, valid until the schema changes.
+    var lastCharge: (trees: [Int], names: Set<String>)?
 
-    /// 32 MiB of map, and 16 GiB of store in pages of 4 KiB. A larger store's changes aren't told table by table.
-    static let mostPages = 4 << 20
+    /// 32 MiB of map, and 16 GiB of store with pages of 4 KiB. Changes of a larger store aren't attributed to tables.
+    static let maxPages = 4 << 20
 
-    /// The change counter in the header of the state that is known.
+    /// The change counter in the header of the mapped state.
     var changeCounter: UInt32? { schema.changeCounter }
 
     /// Reads a whole store.
@@ -46,8 +46,8 @@ struct PageMap: Sendable {
         try visitQueue(&pass)
     }
 
-    /// Takes in one transaction that wrote the pages `changed`, and returns whose they were and are. After an error
-    /// the map is worth nothing.
+    /// Applies one transaction that wrote the pages `changed`, and returns the tables that own or owned them. An error
+    /// invalidates the map.
     mutating func apply(_ source: some PageSource, _ changed: some Collection<UInt32>) throws -> Set<String> {
         var pass = Pass(source: source, visited: [])
         pass.visited?.reserveCapacity(changed.count)
@@ -58,15 +58,15 @@ struct PageMap: Sendable {
         }
         try resize(to: source.pageCount)
 
-        // First what is free and what the schema says: that decides which of the other links still stand.
+        // The freelist and the schema come first: they decide which of the other links still hold.
         if source.isChanged(1) { try visitFirst(&pass) }
-        visitStanding(changed, &pass) { $0.kind == .trunk }
+        visitStillLinked(changed, in: &pass) { $0.kind == .trunk }
         try visitQueue(&pass)
-        visitStanding(changed, &pass) { $0.kind.isContent && $0.tree == StoreSchema.own }
+        visitStillLinked(changed, in: &pass) { $0.kind.isContent && $0.tree == StoreSchema.ownTree }
         try visitQueue(&pass)
         try refreshSchema(&pass)
         try visitQueue(&pass)
-        visitStanding(changed, &pass) { _ in true }
+        visitStillLinked(changed, in: &pass) { _ in true }
         try visitQueue(&pass)
         for page in changed where page != 1 && !format.isReserved(page) && pass.visited?.contains(page) != true {
             throw Unattributable.unreached(page: page)
@@ -76,7 +76,7 @@ struct PageMap: Sendable {
     }
 
     private mutating func resize(to count: UInt32) throws(Unattributable) {
-        guard count <= Self.mostPages else { throw .tooLarge }
+        guard count <= Self.maxPages else { throw .tooLarge }
         let length = Int(count) + 1
         if length < roles.count {
             roles.removeLast(roles.count - length)
@@ -88,18 +88,18 @@ struct PageMap: Sendable {
     }
 
     func names(_ trees: some Collection<Int>) -> Set<String> {
-        // Mostly there is one.
+        // Usually there is one tree.
         if trees.count == 1, let tree = trees.first { return schema.charged(tree) }
         return trees.reduce(into: []) { $0.formUnion(schema.charged($1)) }
     }
 }
 
-/// What a page is, and the tree it belongs to.
+/// A page's kind and the tree it belongs to.
 struct PageRole: Equatable, Sendable {
     enum Kind: UInt32 {
         case unknown, node, overflow, trunk, free
 
-        /// Whether it holds what a table holds.
+        /// True if the page holds table content.
         var isContent: Bool { self == .node || self == .overflow }
     }
 
@@ -117,12 +117,12 @@ struct PageRole: Equatable, Sendable {
 
 // MARK: - One pass over the pages of a state
 
-/// What a pass has found so far.
+/// The results of a pass so far.
 private struct Pass<Source: PageSource> {
     let source: Source
-    /// The changed pages whose role is certain; nil when all are read for the first time.
+    /// The changed pages whose role is determined, or nil during the first read of all pages.
     var visited: Set<UInt32>?
-    /// Visited, and their links still to be followed.
+    /// Visited pages whose links are still to be followed.
     var queue: [UInt32] = []
     var trees: Set<Int> = []
     var names: Set<String> = []
@@ -130,98 +130,98 @@ private struct Pass<Source: PageSource> {
 
 extension PageMap {
     private func charge(_ role: PageRole, _ pass: inout Pass<some PageSource>) {
-        if role.kind.isContent, role.tree != StoreSchema.own { pass.trees.insert(role.tree) }
+        if role.kind.isContent, role.tree != StoreSchema.ownTree { pass.trees.insert(role.tree) }
     }
 
-    /// Page 1: the header, the freelist's beginning, and the root of the schema.
+    /// Visits page 1: the header, the head of the freelist, and the root of the schema.
     private mutating func visitFirst(_ pass: inout Pass<some PageSource>) throws {
         let content = try pass.source.content(of: 1)
         guard let now = PageFormat(content), now == format else { throw Unattributable.formatChanged }
         let freelist = content.word(32)
-        roles[1] = PageRole(.node, StoreSchema.own)
-        try follow(1, content, &pass)
-        if freelist != 0 { try link(freelist, .trunk, from: 1, &pass) }
+        roles[1] = PageRole(.node, StoreSchema.ownTree)
+        try follow(1, content: content, in: &pass)
+        if freelist != 0 { try link(freelist, as: .trunk, from: 1, in: &pass) }
     }
 
-    /// Those of the changed pages whose predecessor still leads to them, as what they were.
-    private func visitStanding(
-        _ changed: some Collection<UInt32>, _ pass: inout Pass<some PageSource>, _ isWanted: (PageRole) -> Bool
+    /// Visits the changed pages that are still linked from the same page, with their former role.
+    private func visitStillLinked(
+        _ changed: some Collection<UInt32>, in pass: inout Pass<some PageSource>, where isWanted: (PageRole) -> Bool
     ) {
         for page in changed where page != 1 && pass.visited?.contains(page) == false {
             let role = roles[Int(page)]
-            guard role.kind != .unknown, isWanted(role), stands(page, role, pass.source) else { continue }
+            guard role.kind != .unknown, isWanted(role), isStillLinked(page, role, in: pass.source) else { continue }
             pass.visited?.insert(page)
             if role.kind != .free { pass.queue.append(page) }
         }
     }
 
-    private func stands(_ page: UInt32, _ role: PageRole, _ source: some PageSource) -> Bool {
+    private func isStillLinked(_ page: UInt32, _ role: PageRole, in source: some PageSource) -> Bool {
         let parent = parents[Int(page)]
         if parent == 0 { return role.kind == .node && schema.hasRoot(page, role.tree) }
-        // One that was cut off, or became free without being written, leads nowhere any more.
+        // A page that was cut off, or was freed without being written, links to nothing any more.
         return parent <= source.pageCount && !source.isChanged(parent) && roles[Int(parent)].kind != .free
     }
 
     private mutating func visitQueue(_ pass: inout Pass<some PageSource>) throws {
-        while let page = pass.queue.popLast() { try follow(page, pass.source.content(of: page), &pass) }
+        while let page = pass.queue.popLast() { try follow(page, content: pass.source.content(of: page), in: &pass) }
     }
 
     private mutating func follow(
-        _ page: UInt32, _ content: UnsafeRawBufferPointer, _ pass: inout Pass<some PageSource>
+        _ page: UInt32, content: UnsafeRawBufferPointer, in pass: inout Pass<some PageSource>
     ) throws {
         let role = roles[Int(page)]
-        if role.tree == StoreSchema.own, role.kind.isContent { try schema.take(content, as: page) }
+        if role.tree == StoreSchema.ownTree, role.kind.isContent { try schema.setPage(page, to: content) }
         switch role.kind {
         case .node:
             guard let node = BTreePage(content, page: page, format), let links = PageLinks(node) else {
                 throw Unattributable.malformed(page: page)
             }
-            for child in links.children { try link(child, role, from: page, &pass) }
-            for child in links.overflow { try link(child, PageRole(.overflow, role.tree), from: page, &pass) }
+            for child in links.children { try link(child, as: role, from: page, in: &pass) }
+            for child in links.overflow { try link(child, as: PageRole(.overflow, role.tree), from: page, in: &pass) }
         case .overflow:
             let next = content.word(0)
-            if next != 0 { try link(next, role, from: page, &pass) }
+            if next != 0 { try link(next, as: role, from: page, in: &pass) }
         case .trunk:
             let next = content.word(0)
             let count = Int(content.word(4))
             guard count <= format.usableSize / 4 - 2 else { throw Unattributable.malformed(page: page) }
-            for index in 0..<count { try link(content.word(8 + 4 * index), .free, from: page, &pass) }
-            if next != 0 { try link(next, .trunk, from: page, &pass) }
+            for index in 0..<count { try link(content.word(8 + 4 * index), as: .free, from: page, in: &pass) }
+            if next != 0 { try link(next, as: .trunk, from: page, in: &pass) }
         case .free, .unknown: break
         }
     }
 
-    /// `page` is what a page that was just read says.
+    /// Records the role of `page` as given by the link on `parent`.
     private mutating func link(
-        _ page: UInt32, _ role: PageRole, from parent: UInt32, _ pass: inout Pass<some PageSource>
+        _ page: UInt32, as role: PageRole, from parent: UInt32, in pass: inout Pass<some PageSource>
     ) throws {
         guard page >= 2, page <= pass.source.pageCount, !format.isReserved(page) else {
             throw Unattributable.malformed(page: parent)
         }
-        let known = roles[Int(page)]
+        let former = roles[Int(page)]
         if pass.source.isChanged(page) {
-            let isNew = pass.visited?.insert(page).inserted ?? (known == .unknown)
+            let isNew = pass.visited?.insert(page).inserted ?? (former == .unknown)
             guard isNew else { throw Unattributable.conflict(page: page) }
             charge(role, &pass)
             roles[Int(page)] = role
             if role.kind != .free { pass.queue.append(page) }
-        } else if known != role {
-            // A page that becomes free need not be written; any other one would have been.
+        } else if former != role {
+            // A page need not be written to be freed. Any other change writes it.
             guard role.kind == .free else { throw Unattributable.conflict(page: page) }
-            charge(known, &pass)
+            charge(former, &pass)
             roles[Int(page)] = role
         }
         parents[Int(page)] = parent
     }
 
-    /// Where the schema changed: charges what its entries name, and links the roots of new and moved trees.
+    /// If the schema changed, charges the tables its entries name and links the roots of new and moved trees.
     private mutating func refreshSchema(_ pass: inout Pass<some PageSource>) throws {
-        // As they were called before.
+        // Their names before the change.
         let former = names(pass.trees)
         guard let update = try schema.refresh(format) else { return }
-        chargedLast = nil
+        lastCharge = nil
         pass.names.formUnion(former)
         pass.names.formUnion(update.charged)
-        for (root, tree) in update.roots { try link(root, PageRole(.node, tree), from: 0, &pass) }
+        for (root, tree) in update.roots { try link(root, as: PageRole(.node, tree), from: 0, in: &pass) }
     }
 }

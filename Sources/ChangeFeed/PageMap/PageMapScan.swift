@@ -3,26 +3,27 @@ import LinuxSystem
 import SQLiteFormat
 import Synchronization
 
-/// Reads a whole store to learn which page is whose, on a thread of its own choice, while others write it.
+/// Reads a whole store to determine which table owns each page, on the thread that calls `run()`, while other processes
+/// write it.
 ///
-/// What it reads is the store as it was at one commit: pages in the log up to that frame from there, the others from
-/// the database. They are that commit's unless the log began anew, or a checkpoint took later frames to the database,
-/// while it read: then it fails, and can be tried again. It has no descriptor once it has ended or was cancelled.
+/// The scan reads the store as of one commit: pages up to that commit's frame from the WAL, the others from the
+/// database. It fails, and can be repeated, if the WAL was restarted or a checkpoint copied later frames to the
+/// database meanwhile. A finished or cancelled scan holds no descriptor.
 package final class PageMapScan: Sendable {
-    /// What is read.
+    /// The files to read.
     struct Subject: Sendable {
         let database: SharedDescriptor
-        /// Nil where no program has the store open, and there is no log.
-        let log: OpenLog?
+        /// Nil if no program has the store open and there is no WAL.
+        let wal: OpenWAL?
     }
 
-    struct OpenLog: Sendable {
+    struct OpenWAL: Sendable {
         let file: WALFile
         let index: WALIndexFile
-        /// The commit.
-        let known: WriteAheadIndex
+        /// The commit to read the store at.
+        let commit: WriteAheadIndex
 
-        var pageSize: Int { known.pageSize }
+        var pageSize: Int { commit.pageSize }
     }
 
     private enum State {
@@ -34,21 +35,21 @@ package final class PageMapScan: Sendable {
     private let state: Mutex<State>
     private let isCancelled = Atomic(false)
     private let hasEnded = DispatchSemaphore(value: 0)
-    /// The commit at which the store is read; nil without a log.
+    /// The commit at which the store is read, or nil without a WAL.
     let commit: WriteAheadIndex?
     let events: SideFileEventCounts
     private let readingTime = Mutex(Duration.zero)
-    /// How long it was read for; what it waited for its turn doesn't count.
-    var taken: Duration { readingTime.withLock { $0 } }
+    /// The time spent reading, without the wait for a turn.
+    var readingDuration: Duration { readingTime.withLock { $0 } }
 
-    /// `events`: all until now.
+    /// Creates a scan. `events` holds all counts so far.
     init(_ subject: Subject, _ events: SideFileEventCounts) {
-        commit = subject.log?.known
+        commit = subject.wal?.commit
         self.events = events
         state = Mutex(.waiting(subject))
     }
 
-    /// Reads the store. For any thread, once.
+    /// Reads the store. Call it once, on any thread.
     package func run() {
         let subject: Subject? = state.withLock { state in
             guard case .waiting(let subject) = state else { return nil }
@@ -65,13 +66,13 @@ package final class PageMapScan: Sendable {
 
     private func read(_ subject: Subject) throws -> PageMap {
         let pages = try ScannedPages(subject) { [self] in isCancelled.load(ordering: .relaxed) }
-        let owners = Result { try PageMap(pages) }
-        // What looks damaged may have been written meanwhile.
+        let pageMap = Result { try PageMap(pages) }
+        // Apparent damage may come from a concurrent write.
         if !isCancelled.load(ordering: .relaxed) { try pages.confirm() }
-        return try owners.get()
+        return try pageMap.get()
     }
 
-    /// Returns when nothing of the store is open here any more.
+    /// Cancels the scan. Returns once it holds no open file of the store.
     func cancel() {
         isCancelled.store(true, ordering: .relaxed)
         let isRunning = state.withLock { state in
@@ -86,28 +87,28 @@ package final class PageMapScan: Sendable {
         if isRunning { hasEnded.wait() }
     }
 
-    /// What was found; nil while it is under way.
+    /// The scan's result, or nil until it has ended.
     var result: Result<PageMap, any Error>? {
         state.withLock { if case .ended(let result) = $0 { result } else { nil } }
     }
 }
 
-/// The pages of the store that a survey reads.
+/// The pages of the scanned store.
 private final class ScannedPages: PageSource {
     let pageCount: UInt32
     private let subject: PageMapScan.Subject
     private let isCancelled: () -> Bool
     private let pageSize: Int
-    /// The last frame of each page that the log has.
+    /// The last frame of each page in the WAL.
     private var frames: [UInt32: UInt32] = [:]
     private let buffer: UnsafeMutableRawBufferPointer
 
     init(_ subject: PageMapScan.Subject, _ isCancelled: @escaping () -> Bool) throws {
         self.subject = subject
         self.isCancelled = isCancelled
-        if let log = subject.log, log.known.lastFrame > 0 {
-            pageSize = log.pageSize
-            (frames, pageCount) = try Self.frames(of: log, isCancelled)
+        if let wal = subject.wal, wal.commit.lastFrame > 0 {
+            pageSize = wal.pageSize
+            (frames, pageCount) = try Self.frames(of: wal, isCancelled)
         } else {
             guard let header = DatabaseHeader(try subject.database.read(count: DatabaseHeader.length, at: 0)),
                 header.pageCount > 0, header.changeCounter == header.versionValidFor
@@ -121,22 +122,22 @@ private final class ScannedPages: PageSource {
     deinit { buffer.deallocate() }
 
     private static func frames(
-        of log: PageMapScan.OpenLog, _ isCancelled: () -> Bool
+        of wal: PageMapScan.OpenWAL, _ isCancelled: () -> Bool
     ) throws -> ([UInt32: UInt32], UInt32) {
         var frames: [UInt32: UInt32] = [:]
         var pageCount: UInt32 = 0
-        guard try log.file.belongs(to: log.known) else { throw Unattributable.disturbed }
-        for frame in 1...log.known.lastFrame {
+        guard try wal.file.belongs(to: wal.commit) else { throw Unattributable.disturbed }
+        for frame in 1...wal.commit.lastFrame {
             if isCancelled() { throw Unattributable.cancelled }
-            let header = try log.file.read(
-                count: WALFile.frameHeaderLength, at: WALFile.offset(ofFrame: frame, log.pageSize))
+            let header = try wal.file.read(
+                count: WALFile.frameHeaderLength, at: WALFile.offset(ofFrame: frame, wal.pageSize))
             guard header.count == WALFile.frameHeaderLength else { throw Unattributable.disturbed }
             header.withUnsafeBytes { bytes in
                 frames[bytes.word(0)] = frame
                 pageCount = bytes.word(4)
             }
         }
-        // The last frame is a commit's.
+        // The last frame ends a commit.
         guard pageCount > 0 else { throw Unattributable.disturbed }
         return (frames, pageCount)
     }
@@ -146,9 +147,9 @@ private final class ScannedPages: PageSource {
     func content(of page: UInt32) throws -> UnsafeRawBufferPointer {
         if isCancelled() { throw Unattributable.cancelled }
         let read: Int
-        if let log = subject.log, let frame = frames[page] {
+        if let wal = subject.wal, let frame = frames[page] {
             let offset = WALFile.offset(ofFrame: frame, pageSize) + Int64(WALFile.frameHeaderLength)
-            read = try log.file.read(into: buffer, at: offset)
+            read = try wal.file.read(into: buffer, at: offset)
         } else {
             read = try subject.database.read(into: buffer, at: Int64(page - 1) * Int64(pageSize))
         }
@@ -156,11 +157,11 @@ private final class ScannedPages: PageSource {
         return UnsafeRawBufferPointer(buffer)
     }
 
-    /// That the pages were those of one commit all the time. Without a log, the observer knows it.
+    /// Throws if the pages may come from more than one commit. Without a WAL, the observer checks that.
     func confirm() throws {
-        guard let log = subject.log else { return }
-        guard let index = try log.index.readWhole(), index.salt == log.known.salt,
-            index.lastFrame >= log.known.lastFrame, index.checkpointedFrame <= log.known.lastFrame
+        guard let wal = subject.wal else { return }
+        guard let index = try wal.index.readWhole(), index.salt == wal.commit.salt,
+            index.lastFrame >= wal.commit.lastFrame, index.checkpointedFrame <= wal.commit.lastFrame
         else { throw Unattributable.disturbed }
     }
 }

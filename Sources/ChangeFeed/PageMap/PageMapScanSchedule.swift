@@ -1,10 +1,10 @@
-/// When a store is surveyed: at once, and again after as long as it took; where that fails time after time, after up to
-/// ten times as long.
+/// The times of page map scans: at once, then after as long as the last scan took. After repeated failures the wait
+/// grows to ten times as long.
 struct PageMapScanSchedule {
     private(set) var current: PageMapScan?
     private var notBefore: ContinuousClock.Instant?
-    /// The store could not be understood: no clock brings the next survey, only a commit.
-    private var isHopeless = false
+    /// True if the store's format was not understood. Only a commit, not time, leads to the next scan then.
+    private var awaitsCommit = false
     private(set) var failure: (any Error)?
     private var failures = 0
 
@@ -13,36 +13,36 @@ struct PageMapScanSchedule {
 
     var isDue: Bool { current == nil && notBefore.map { $0 <= .now } != false }
 
-    /// When another one may begin, if that is to come; nil when it may begin now.
+    /// The time at which the next scan may begin. It is nil if one may begin now or none is to come.
     var due: ContinuousClock.Instant? {
-        guard current == nil, !isHopeless, let notBefore, notBefore > .now else { return nil }
+        guard current == nil, !awaitsCommit, let notBefore, notBefore > .now else { return nil }
         return notBefore
     }
 
-    mutating func begin(_ survey: PageMapScan) { current = survey }
+    mutating func begin(_ scan: PageMapScan) { current = scan }
 
-    /// Nil: it was a success.
+    /// Records the end of a scan. `error` is nil for a success.
     mutating func end(_ error: (any Error)?) {
-        guard let survey = current else { return }
+        guard let scan = current else { return }
         current = nil
         let now = ContinuousClock.now
-        let taken = survey.taken
+        let readingDuration = scan.readingDuration
         failure = error
-        isHopeless = false
+        awaitsCommit = false
         switch error {
         case nil:
             failures = 0
-            notBefore = now.advanced(by: min(taken, Self.longest))
+            notBefore = now.advanced(by: min(readingDuration, Self.longest))
         case Unattributable.disturbed?:
-            notBefore = now.advanced(by: min(taken * min(1 << failures, Self.longestFactor), Self.longest))
+            notBefore = now.advanced(by: min(readingDuration * min(1 << failures, Self.longestFactor), Self.longest))
             failures = min(failures + 1, 4)
         default:
-            isHopeless = true
+            awaitsCommit = true
             notBefore = now.advanced(by: Self.longest)
         }
     }
 
-    /// Nothing of the store is open in it afterwards.
+    /// Cancels the scan. It holds no open file of the store afterwards.
     mutating func cancel() {
         current?.cancel()
         current = nil

@@ -1,72 +1,76 @@
 extension StoreObserver {
-    /// What events prove is proved no more.
-    func forgetTables(_ reason: Unattributable) {
+    /// Discards the page map and cancels the scan, because the events no longer prove anything.
+    func discardPageMap(_ reason: Unattributable) {
         tracker.discard(reason)
-        surveying.cancel()
+        scanSchedule.cancel()
     }
 
-    /// All until now, when the index that is read is the one they end with; nil when that can't be told.
+    /// Returns all counts so far if the open index is the one they end with, else nil.
     func sideFileEvents(_ files: StoreFiles) -> SideFileEventCounts? {
-        guard let more = unnotedEvents(), (try? files.isLogCurrent()) == true else { return nil }
-        return events + more
+        guard let more = unrecordedEvents(), (try? files.isIndexCurrent()) == true else { return nil }
+        return eventCounts + more
     }
 
     func sessionChanged(_ files: StoreFiles, _ former: WALIndexFile?) throws {
-        surveying.cancel()
+        scanSchedule.cancel()
         guard tracker.hasMap else { return }
-        // Before the program that has made it removes it.
-        _ = try files.openLog()
+        // Must happen before the program that created the WAL removes it.
+        _ = try files.openWAL()
         tracker.sessionChanged(
-            last: try former?.read(), hasIndex: files.log != nil, session: sideFileEvents(files),
+            last: try former?.read(), hasIndex: files.walIndex != nil, session: sideFileEvents(files),
             changeCounter: try files.header()?.changeCounter)
     }
 
-    /// A survey to be run on another thread and then given to `adopt`; nil when none is wanted, or possible now.
-    package func survey() -> PageMapScan? {
-        guard wantsTables, !tracker.hasMap, surveying.isDue, let files else { return nil }
-        let index = try? files.index()
-        // What is committed and not told yet is told first.
-        guard files.log == nil || index.map({ !known.isBefore($0) }) == true,
-            let now = sideFileEvents(files), let subject = try? files.surveySubject(index)
+    /// Returns a scan to run on another thread and to pass to `adopt(_:)` afterwards. Returns nil if none is wanted or
+    /// possible now.
+    package func beginScan() -> PageMapScan? {
+        guard wantsTables, !tracker.hasMap, scanSchedule.isDue, let files else { return nil }
+        let index = try? files.readIndex()
+        // A commit that is not published yet is published first.
+        guard files.walIndex == nil || index.map({ !baseline.isBefore($0) }) == true,
+            let now = sideFileEvents(files), let subject = try? files.scanSubject(at: index)
         else { return nil }
-        let survey = PageMapScan(subject, now)
-        surveying.begin(survey)
-        return survey
+        let scan = PageMapScan(subject, now)
+        scanSchedule.begin(scan)
+        return scan
     }
 
-    /// When to ask for a survey again although nothing may happen until then.
-    package var surveyDue: ContinuousClock.Instant? { wantsTables && !tracker.hasMap ? surveying.due : nil }
+    /// The time to request a scan again even if no event arrives until then.
+    package var scanDue: ContinuousClock.Instant? { wantsTables && !tracker.hasMap ? scanSchedule.due : nil }
 
-    package var isSurveying: Bool { surveying.current != nil }
+    /// True while a scan begun by `beginScan()` is unfinished.
+    package var isScanning: Bool { scanSchedule.current != nil }
 
-    /// Why it isn't found out which tables change; nil when it is, or nothing was tried.
-    package var tablesFailure: (any Error)? { tracker.failure ?? surveying.failure }
+    /// The reason the changed tables are unknown. It is nil if they are known or no scan was attempted.
+    package var tablesFailure: (any Error)? { tracker.failure ?? scanSchedule.failure }
 
-    /// Takes what the survey has found; nothing when it was given up meanwhile.
-    package func adopt(_ survey: PageMapScan) {
-        guard surveying.current === survey, let result = survey.result else { return }
+    /// Adopts the map of a finished scan. Does nothing if the scan was cancelled.
+    package func adopt(_ scan: PageMapScan) {
+        guard scanSchedule.current === scan, let result = scan.result else { return }
         switch result {
-        case .failure(let error): surveying.end(error)
-        case .success(let owners):
-            let isKnown = begin(owners, survey)
-            surveying.end(isKnown ? nil : Unattributable.disturbed)
+        case .failure(let error): scanSchedule.end(error)
+        case .success(let pageMap):
+            let isKnown = begin(pageMap, scan)
+            scanSchedule.end(isKnown ? nil : Unattributable.disturbed)
         }
     }
 
-    private func begin(_ owners: PageMap, _ survey: PageMapScan) -> Bool {
+    private func begin(_ pageMap: PageMap, _ scan: PageMapScan) -> Bool {
         guard let files else { return false }
         let now = sideFileEvents(files)
-        guard let commit = survey.commit else {
-            guard let now, files.log == nil, now.isSameSession(as: survey.events) else { return false }
-            tracker.begin(owners, at: nil, session: now)
+        guard let commit = scan.commit else {
+            guard let now, files.walIndex == nil, now.isSameSession(as: scan.events) else { return false }
+            tracker.begin(pageMap, at: nil, session: now)
             return true
         }
-        tracker.begin(owners, at: commit, session: now)
-        // What was told meanwhile is not told again; the map may lag behind, but never run ahead.
-        guard let index = try? files.index(), WALPosition(index) == known.commit, known.commit != WALPosition(commit)
+        tracker.begin(pageMap, at: commit, session: now)
+        // Commits published meanwhile must not be published again. The map may lag behind the baseline but never be
+        // ahead of it.
+        guard let index = try? files.readIndex(), WALPosition(index) == baseline.commit,
+            baseline.commit != WALPosition(commit)
         else { return true }
         let pending = tracker.takeChanges()
-        tracker.advance(to: index, files) { sideFileEvents(files) }
+        tracker.advance(to: index, in: files) { sideFileEvents(files) }
         _ = tracker.takeChanges()
         tracker.add(pending)
         return tracker.hasMap

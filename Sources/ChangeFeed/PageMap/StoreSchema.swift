@@ -1,47 +1,47 @@
 import Glibc
 import SQLiteFormat
 
-/// The content of `sqlite_schema`, kept current page by page, and what each b-tree's changes are charged to.
+/// The content of `sqlite_schema`, kept current page by page, and the tables that each b-tree's changes are charged to.
 struct StoreSchema: Sendable {
-    /// A b-tree. Its place in the list is its number, which stays when the tree is moved or renamed.
+    /// A b-tree. Its number is its index in the list, which stays when the tree is moved or renamed.
     private struct Tree {
         var entry: SchemaEntry
-        /// The table, and the virtual tables that show what it holds.
+        /// The table and the virtual tables that show its content.
         var charged: Set<String>
     }
 
     /// The number of `sqlite_schema`'s own b-tree.
-    static let own = 0
-    /// What the schema is called by SQLite itself.
+    static let ownTree = 0
+    /// SQLite's name for the schema table.
     static let name = "sqlite_schema"
 
-    /// The pages of its b-tree and its overflow chains, by number.
+    /// The pages of the schema's b-tree and its overflow chains, by number.
     private var pages: [UInt32: [UInt8]] = [:]
     private var size = 0
     private var entries: Set<SchemaEntry> = []
     private var trees: [Tree?] = [nil]
     private var isStale = false
 
-    /// Bytes of its pages that are kept, and trees that may ever have been: beyond, the schema isn't followed.
-    private static let mostBytes = 64 << 20
-    private static let mostTrees = 1 << 20
+    /// The most bytes of schema pages to keep, and the most trees to number. A larger schema isn't followed.
+    private static let maxBytes = 64 << 20
+    private static let maxTrees = 1 << 20
 
-    /// What became of the trees.
+    /// The changes between two states of the schema.
     struct Update {
-        /// Those that are new, or begin on another page.
+        /// The trees that are new or have another root page.
         var roots: [(root: UInt32, tree: Int)] = []
         var charged: Set<String> = []
     }
 
-    /// The names that a change of the tree is charged to.
+    /// Returns the names that a change of the tree is charged to.
     func charged(_ tree: Int) -> Set<String> { trees[tree]?.charged ?? [] }
 
-    /// Whether the tree begins on that page.
+    /// True if the tree's root is that page.
     func hasRoot(_ page: UInt32, _ tree: Int) -> Bool { trees[tree]?.entry.root == page }
 
-    /// Takes a page of the schema as it is now.
-    mutating func take(_ content: UnsafeRawBufferPointer, as page: UInt32) throws(Unattributable) {
-        // Page 1 has the database's header in front, which changes more often.
+    /// Stores the present content of a schema page.
+    mutating func setPage(_ page: UInt32, to content: UnsafeRawBufferPointer) throws(Unattributable) {
+        // Page 1 begins with the database header, which changes more often.
         let ignored = page == 1 ? 100 : 0
         if let known = pages[page], known.withUnsafeBytes({ $0[ignored...].isSame(as: content[ignored...]) }) {
             pages[page] = Array(content)
@@ -49,14 +49,14 @@ struct StoreSchema: Sendable {
         }
         isStale = true
         size += content.count - (pages[page]?.count ?? 0)
-        guard size <= Self.mostBytes else { throw .tooLarge }
+        guard size <= Self.maxBytes else { throw .tooLarge }
         pages[page] = Array(content)
     }
 
-    /// The database's change counter as page 1 had it.
+    /// The database's change counter in the known content of page 1.
     var changeCounter: UInt32? { pages[1]?.withUnsafeBytes { $0.word(24) } }
 
-    /// Reads the entries anew if a page has changed; nil when none has.
+    /// Re-reads the entries if a page has changed. Returns nil if none has.
     mutating func refresh(_ format: PageFormat) throws(Unattributable) -> Update? {
         guard isStale else { return nil }
         isStale = false
@@ -81,23 +81,23 @@ struct StoreSchema: Sendable {
         for name in update.charged { update.charged.formUnion(virtual.dependents(of: name)) }
         var numbered: [(Int, SchemaEntry)] = []
         var former = FormerTrees(trees.map { $0?.entry })
-        var rest = new.filter { $0.root != 0 }
-        // Those that stayed; those that auto-vacuum or VACUUM moved; those that were renamed.
-        for way in FormerTrees.ways {
-            rest = rest.filter { entry in
-                guard let number = former.claim(entry, way) else { return true }
+        var unmatched = new.filter { $0.root != 0 }
+        // Trees that stayed, then those moved by auto-vacuum or VACUUM, then renamed ones.
+        for match in FormerTrees.matchOrder {
+            unmatched = unmatched.filter { entry in
+                guard let number = former.claim(entry, by: match) else { return true }
                 if trees[number]?.entry.root != entry.root { update.roots.append((entry.root, number)) }
                 numbered.append((number, entry))
                 return false
             }
         }
-        for entry in rest {
+        for entry in unmatched {
             update.roots.append((entry.root, trees.count))
             numbered.append((trees.count, entry))
             trees.append(nil)
         }
-        guard trees.count <= Self.mostTrees else { throw .tooLarge }
-        for number in former.left { trees[number] = nil }
+        guard trees.count <= Self.maxTrees else { throw .tooLarge }
+        for number in former.unclaimed { trees[number] = nil }
         var charges: [String: Set<String>] = [:]
         for (number, entry) in numbered {
             let charged = charges[entry.table] ?? virtual.dependents(of: entry.table).union([entry.table])
@@ -119,34 +119,34 @@ extension Slice<UnsafeRawBufferPointer> {
 
 /// The trees that no entry of the new schema has claimed yet.
 private struct FormerTrees {
-    enum Way { case both, name, root }
-    static let ways: [Way] = [.both, .name, .root]
+    enum Match { case nameAndRoot, name, root }
+    static let matchOrder: [Match] = [.nameAndRoot, .name, .root]
 
     private var byRoot: [UInt32: Int] = [:]
     private var byName: [String: Int] = [:]
-    private(set) var left: Set<Int> = []
+    private(set) var unclaimed: Set<Int> = []
 
     init(_ entries: [SchemaEntry?]) {
         for (number, entry) in entries.enumerated() {
             guard let entry else { continue }
             byRoot[entry.root] = number
             byName[entry.name] = number
-            left.insert(number)
+            unclaimed.insert(number)
         }
     }
 
-    mutating func claim(_ entry: SchemaEntry, _ way: Way) -> Int? {
+    mutating func claim(_ entry: SchemaEntry, by match: Match) -> Int? {
         let found =
-            switch way {
-            case .both: byRoot[entry.root].flatMap { byName[entry.name] == $0 ? $0 : nil }
+            switch match {
+            case .nameAndRoot: byRoot[entry.root].flatMap { byName[entry.name] == $0 ? $0 : nil }
             case .name: byName[entry.name]
             case .root: byRoot[entry.root]
             }
-        return found.flatMap { left.remove($0) }
+        return found.flatMap { unclaimed.remove($0) }
     }
 }
 
-/// One walk over the schema's b-tree, in pages that are kept.
+/// One walk over the schema's b-tree in the stored pages.
 private struct SchemaReading {
     let pages: [UInt32: [UInt8]]
     let format: PageFormat

@@ -1,8 +1,8 @@
-/// Which tables transactions changed, as far as it is known.
+/// The tables that one or more transactions changed, as far as they are known.
 package struct TableChanges: Sendable, Equatable {
-    /// As `sqlite_schema` has them; a superset of what changed when `isComplete`, else those known of.
+    /// The tables' names as in `sqlite_schema`: a superset of the changed ones if `isComplete`, else only those known.
     package private(set) var names: Set<String>
-    /// No other table was changed.
+    /// True if no other table was changed.
     package private(set) var isComplete: Bool
 
     package init(_ names: Set<String>, isComplete: Bool) {
@@ -10,29 +10,32 @@ package struct TableChanges: Sendable, Equatable {
         self.isComplete = isComplete
     }
 
+    /// No changed table.
     package static let nothing = TableChanges([], isComplete: true)
+    /// A change of unknown tables.
     package static let unknown = TableChanges([], isComplete: false)
 
+    /// Merges other changes. The result is complete only if both are.
     package mutating func add(_ other: TableChanges) {
         if names.isEmpty { names = other.names } else { names.formUnion(other.names) }
         isComplete = isComplete && other.isComplete
     }
 }
 
-/// Why a page can't be charged to a table, or the pages can't be read. A map that met one is worth nothing.
+/// The reason a page can't be charged to a table, or pages can't be read. It invalidates the page map.
 package enum Unattributable: Error, Equatable {
-    /// A page is not what the pages that lead to it say.
+    /// A page does not match the pages that link to it.
     case malformed(page: UInt32)
-    /// Two pages lead to it, or one that was not written seems to have changed hands.
+    /// Two pages link to the page, or the page changed its owner without being written.
     case conflict(page: UInt32)
-    /// Written, and no page leads to it.
+    /// The page was written and no page links to it.
     case unreached(page: UInt32)
-    /// Page size, reserved space, auto-vacuum or encoding became others.
+    /// The page size, reserved space, auto-vacuum mode or encoding changed.
     case formatChanged
     case schemaNotUnderstood
-    /// More pages or frames than are kept account of.
+    /// There are more pages or frames than are tracked.
     case tooLarge
-    /// The log does not go on where it was left.
+    /// The WAL does not continue where it was left.
     case gap
     /// The pages were written while they were read.
     case disturbed

@@ -1,65 +1,65 @@
 import LinuxSystem
 import SQLiteFormat
 
-/// Tells which tables each commit changed: keeps the map of a store's pages at the commit that was told last, and takes
-/// it from there to the next one by the log's frames.
+/// Determines the tables that each commit changed. It keeps a page map of the last published commit and advances it to
+/// the next one by the WAL's frames.
 ///
-/// Where it can't be proved that the frames at hand are all that were committed since, the map is given up, and a
-/// survey makes another one.
+/// If the frames at hand are not provably all that was committed since, it discards the map, and a scan makes another
+/// one.
 struct TableTracker {
-    private struct Map {
-        var owners: PageMap
-        /// The commit it stands for. Nil: no program had the store open then.
+    private struct TrackedMap {
+        var pageMap: PageMap
+        /// The commit that the map describes. Nil if no program had the store open then.
         var commit: WriteAheadIndex?
-        /// The log that the commit is in, once frames were read from it.
+        /// The WAL that contains the commit, once frames were read from it.
         var log: WALFile?
-        /// By which the session of that commit, or the time between two, is known; nil when that could not be told.
+        /// The counts that identify the commit's session, or the time between two sessions. Nil if they are unknown.
         var session: SideFileEventCounts?
-        /// The index that it was read from is gone, and what is there now follows on it.
-        var link = Link.same
+        /// The relation between the commit's index and the one that exists now.
+        var continuity = IndexContinuity.same
 
-        /// Whether it stands for all that was committed until the index was gone. `last`: what that said in the end.
+        /// True if the map includes every commit up to the index's removal. `last` is the index's final state.
         func hasAll(until last: WriteAheadIndex?) -> Bool {
-            switch link {
+            switch continuity {
             case .absent: true
             case .following: last.map { $0.commitCount == 0 && $0.lastFrame == 0 } ?? false
             case .same, .unknown:
-                // Both stay when the log begins anew.
+                // Both values stay when the WAL is restarted.
                 last.map { $0.checksum == commit?.checksum && $0.commitCount == commit?.commitCount } ?? false
             }
         }
     }
 
-    private enum Link {
+    private enum IndexContinuity {
         case same
-        /// No index is there.
+        /// No index exists.
         case absent
-        /// The one that is there was made next, and nothing of it was taken in.
+        /// The present index was created next, and none of its commits were applied.
         case following
-        /// It isn't known what was committed before the one that is there was made.
+        /// There may have been commits before the present index was created.
         case unknown
     }
 
-    private var map: Map?
+    private var map: TrackedMap?
     private(set) var changes: TableChanges?
     private var lastFailure: (any Error)?
 
     var hasMap: Bool { map != nil }
 
-    /// Why there is no map.
+    /// The reason there is no map.
     var failure: (any Error)? { hasMap ? nil : lastFailure }
 
-    /// A change whose tables are not known.
+    /// Adds a change whose tables are unknown.
     mutating func addUnknown() { add(.unknown) }
 
-    /// What is to be told with the next change.
+    /// Adds changes that the next publication reports.
     mutating func add(_ more: TableChanges?) {
         guard let more else { return }
         changes = changes ?? .nothing
         changes?.add(more)
     }
 
-    /// What was changed since the last call; nil when nothing was.
+    /// Returns the changes since the last call, or nil if there were none.
     mutating func takeChanges() -> TableChanges? {
         defer { changes = nil }
         return changes
@@ -70,35 +70,36 @@ struct TableTracker {
         map = nil
     }
 
-    /// `commit`: nil when the survey found the store without a log.
-    mutating func begin(_ owners: PageMap, at commit: WriteAheadIndex?, session: SideFileEventCounts?) {
-        map = Map(owners: owners, commit: commit, session: session, link: commit == nil ? .absent : .same)
+    /// Starts with the map of a scan. `commit` is nil if the scan found the store without a WAL.
+    mutating func begin(_ pageMap: PageMap, at commit: WriteAheadIndex?, session: SideFileEventCounts?) {
+        map = TrackedMap(
+            pageMap: pageMap, commit: commit, session: session, continuity: commit == nil ? .absent : .same)
         lastFailure = nil
     }
 
     // MARK: Commits
 
-    /// Takes in what was committed up to `index`. `events`: those until now; asked for only when nothing better proves
-    /// that no commit is missing.
-    mutating func advance(to index: WriteAheadIndex, _ files: StoreFiles, events: () -> SideFileEventCounts?) {
-        // Without its map in two places at once, it is changed in place.
+    /// Applies the commits up to `index`. `events` returns the counts so far. It is called only if nothing cheaper
+    /// proves that no commit is missing.
+    mutating func advance(to index: WriteAheadIndex, in files: StoreFiles, events: () -> SideFileEventCounts?) {
+        // Taking the map out avoids a second reference, so it is changed in place.
         guard var current = map.take() else { return addUnknown() }
         if let commit = current.commit, WALPosition(commit) == WALPosition(index) {
-            // It stands for that commit already, but not for how it came to it.
+            // The map already describes that commit, but not the way to it.
             map = current
             return addUnknown()
         }
         do {
-            let transactions = try Self.transactions(&current, index, files, events)
+            let transactions = try Self.transactions(from: &current, to: index, in: files, events: events)
             var names: Set<String> = []
             for transaction in transactions {
-                let more = try current.owners.apply(transaction)
+                let more = try current.pageMap.apply(transaction)
                 if names.isEmpty { names = more } else { names.formUnion(more) }
             }
-            // What made the index has written it, too.
-            if current.link == .following { current.session = events() }
+            // The program that created the index has also written it.
+            if current.continuity == .following { current.session = events() }
             current.commit = index
-            current.link = .same
+            current.continuity = .same
             map = current
             add(TableChanges(names, isComplete: true))
         } catch {
@@ -107,64 +108,70 @@ struct TableTracker {
         }
     }
 
-    /// What was committed between the map's commit and the index's.
+    /// Returns the transactions between the map's commit and that of the index.
     private static func transactions(
-        _ map: inout Map, _ index: WriteAheadIndex, _ files: StoreFiles, _ events: () -> SideFileEventCounts?
+        from map: inout TrackedMap, to index: WriteAheadIndex, in files: StoreFiles, events: () -> SideFileEventCounts?
     ) throws -> [WALTransaction] {
-        guard let open = files.log else { throw Unattributable.gap }
-        // Committed, and the log begun anew: it has the former one's header until the next commit.
+        guard let open = files.walIndex else { throw Unattributable.gap }
+        // The WAL was restarted after the commit. It keeps the former header until the next commit.
         if index.lastFrame == 0 {
-            guard map.commit != nil, let log = try map.log ?? files.openLog() else { throw Unattributable.gap }
-            return try former([], log, map, index, events)
+            guard map.commit != nil, let log = try map.log ?? files.openWAL() else { throw Unattributable.gap }
+            return try transactionsInFormerLog(before: [], log: log, map: map, index: index, events: events)
         }
         let isSameLog = map.commit.map { $0.lastFrame > 0 && $0.salt == index.salt } ?? false
-        let isKnownLog = isSameLog && map.log != nil && map.log === files.logFile
-        guard let log = try isKnownLog ? map.log : log(of: index, files) else { throw Unattributable.gap }
+        let isKnownLog = isSameLog && map.log != nil && map.log === files.wal
+        guard let log = try isKnownLog ? map.log : wal(of: index, in: files) else { throw Unattributable.gap }
         map.log = log
         if isSameLog, let commit = map.commit {
-            return try WALFrames.transactions(log, after: commit.lastFrame, to: index, open)
+            return try WALFrames.transactions(log, after: commit.lastFrame, to: index, index: open)
         }
-        let transactions = try WALFrames.transactions(log, after: 0, to: index, open)
-        return try former(transactions, log, map, index, events) + transactions
+        let transactions = try WALFrames.transactions(log, after: 0, to: index, index: open)
+        return try transactionsInFormerLog(before: transactions, log: log, map: map, index: index, events: events)
+            + transactions
     }
 
-    /// The log that belongs to the index: where the one that is open is another session's, that which has its name.
-    private static func log(of index: WriteAheadIndex, _ files: StoreFiles) throws -> WALFile {
-        if let log = try files.openLog(), try log.belongs(to: index) { return log }
-        guard let log = try files.openLog(anew: true), try log.belongs(to: index) else { throw Unattributable.gap }
+    /// Returns the WAL that belongs to the index. If the open one is another session's, it opens the one that has the
+    /// name.
+    private static func wal(of index: WriteAheadIndex, in files: StoreFiles) throws -> WALFile {
+        if let log = try files.openWAL(), try log.belongs(to: index) { return log }
+        guard let log = try files.openWAL(reopening: true), try log.belongs(to: index) else { throw Unattributable.gap }
         return log
     }
 
-    /// What was committed in the former log, before the one that `found` is all of began; throws when that can't be told.
-    private static func former(
-        _ found: [WALTransaction], _ log: WALFile, _ map: Map, _ index: WriteAheadIndex,
-        _ events: () -> SideFileEventCounts?
+    /// Returns the transactions of the former WAL that precede the complete content `found` of the present one. Throws
+    /// if they can't be determined.
+    private static func transactionsInFormerLog(
+        before found: [WALTransaction], log: WALFile, map: TrackedMap, index: WriteAheadIndex,
+        events: () -> SideFileEventCounts?
     ) throws -> [WALTransaction] {
-        switch map.link {
+        switch map.continuity {
         case .absent, .unknown: throw Unattributable.gap
         case .following:
             guard Int(index.commitCount) == found.count else { throw Unattributable.gap }
             return []
         case .same:
             guard let commit = map.commit else { throw Unattributable.gap }
-            // Every commit moves this by one, until a program that finds the index damaged, or nobody else there, makes
-            // it anew; that one truncates it.
+            // Each commit increments this count, until a program that finds the index damaged, or nobody else
+            // connected, recreates the index. That program truncates it.
             let missing = Int(index.commitCount &- commit.commitCount) - found.count
             guard missing >= 0 else { throw Unattributable.gap }
-            // It had begun anew, without a frame yet.
+            // The WAL was restarted and had no frame yet.
             if missing == 0, commit.lastFrame == 0, commit.salt == index.salt { return [] }
-            if missing == 0, try log.ended(at: WALPosition(commit), before: index) { return [] }
+            if missing == 0, try log.hasEnded(at: WALPosition(commit), before: index) { return [] }
             guard let session = map.session, events() == session else { throw Unattributable.gap }
             if missing == 0 { return [] }
-            guard commit.lastFrame > 0, WALFile.isNext(index.salt, after: commit.salt) else { throw Unattributable.gap }
-            return try WALFrames.remaining(log, after: commit, count: missing)
+            guard commit.lastFrame > 0, WALFile.isNextSalt(index.salt, after: commit.salt) else {
+                throw Unattributable.gap
+            }
+            return try WALFrames.transactionsInFormerLog(log, after: commit, count: missing)
         }
     }
 
     // MARK: Sessions
 
-    /// The index has lost its name, and another one, or none, has taken its place. `last`: what it said in the end.
-    /// `session`: which one it is now; nil when that can't be told. `changeCounter`: in the database's header now.
+    /// Records that the index has lost its name and that another index or none has taken its place. `last` is the
+    /// former index's final state. `session` identifies the present session, or is nil if unknown. `changeCounter` is
+    /// the one in the database's header now.
     mutating func sessionChanged(
         last: WriteAheadIndex?, hasIndex: Bool, session: SideFileEventCounts?, changeCounter: UInt32?
     ) {
@@ -172,12 +179,12 @@ struct TableTracker {
         lastFailure = Unattributable.gap
         guard current.hasAll(until: last), let former = current.session else { return }
         if hasIndex {
-            // A program that wrote the store in rollback mode meanwhile has moved the counter.
-            let isNext = session?.follows(former) == true && changeCounter == current.owners.changeCounter
-            current.link = isNext ? .following : .unknown
+            // A program that wrote the store in rollback mode meanwhile has incremented the counter.
+            let isNext = session?.follows(former) == true && changeCounter == current.pageMap.changeCounter
+            current.continuity = isNext ? .following : .unknown
             current.session = session
         } else {
-            current.link = .absent
+            current.continuity = .absent
         }
         map = current
     }

@@ -1,11 +1,11 @@
 import SQLiteFormat
 
-/// Which virtual tables show what another table holds. They have no pages of their own.
+/// The virtual tables that show another table's content. They have no pages of their own.
 struct VirtualTables {
     private struct Table {
         let name: String
         let module: String
-        /// Names end at its ends too.
+        /// The lowercased SQL without quotes, so that names end where it ends too.
         let sql: String
     }
 
@@ -19,7 +19,7 @@ struct VirtualTables {
         }
     }
 
-    /// Those that change when `table` does.
+    /// Returns the virtual tables that change when `table` does.
     func dependents(of table: String) -> Set<String> {
         guard !tables.isEmpty else { return [] }
         var found: Set<String> = []
@@ -34,7 +34,8 @@ struct VirtualTables {
         return found
     }
 
-    /// The shadow tables of the modules that SQLite comes with; of any other one, each table with its name in front.
+    /// The shadow tables of SQLite's own modules. For any other module, each table with the virtual table's name as a
+    /// prefix counts.
     private static let shadows: [String: Set<String>] = [
         "fts3": ["content", "segments", "segdir", "docsize", "stat"],
         "fts4": ["content", "segments", "segdir", "docsize", "stat"],
@@ -53,42 +54,42 @@ struct VirtualTables {
             // An external content table (https://sqlite.org/fts5.html, §4.4.3).
             guard let option = contentOption(virtual.sql) else { return false }
             return mentions(option, table)
-        // `fts5vocab`, or a module nobody here knows: what it is given may name a table.
+        // `fts5vocab` or an unknown module: its arguments may name a table.
         default: return mentions(virtual.sql[...], table)
         }
     }
 
     private static func module(_ sql: String) -> String {
         let words = sql.split { $0.isWhitespace || $0 == "(" || $0 == "\"" || $0 == "]" || $0 == "'" || $0 == "`" }
-        // A table may be called "using", too: then nothing is taken for known.
+        // A table may itself be named "using". The module counts as unknown then.
         guard let using = words.firstIndex(of: "using"), words.lastIndex(of: "using") == using,
             using + 1 < words.count
         else { return "" }
         return String(words[using + 1])
     }
 
-    /// From `content =` on.
+    /// Returns the text after `content =`.
     private static func contentOption(_ sql: String) -> Substring? {
-        var rest = sql[...]
-        while let range = rest.firstRange(of: "content") {
-            let behind = rest[range.upperBound...].drop { $0.isWhitespace }
-            if behind.first == "=" { return behind }
-            rest = rest[range.upperBound...]
+        var remaining = sql[...]
+        while let range = remaining.firstRange(of: "content") {
+            let value = remaining[range.upperBound...].drop { $0.isWhitespace }
+            if value.first == "=" { return value }
+            remaining = remaining[range.upperBound...]
         }
         return nil
     }
 
-    /// Quotes may be doubled within a name, and each of four kinds may stand around it.
+    /// Removes the four kinds of quotes, which may be doubled within a name.
     private static func unquoted(_ text: String) -> String { text.filter { !"'\"`[]".contains($0) } }
 
     private static func mentions(_ text: Substring, _ quoted: String) -> Bool {
         let name = unquoted(quoted)
-        var rest = text
-        while let range = rest.firstRange(of: name) {
+        var remaining = text
+        while let range = remaining.firstRange(of: name) {
             let before = range.lowerBound > text.startIndex ? text[text.index(before: range.lowerBound)] : " "
             let after = range.upperBound < text.endIndex ? text[range.upperBound] : " "
             if !isPartOfName(before), !isPartOfName(after) { return true }
-            rest = rest[rest.index(after: range.lowerBound)...]
+            remaining = remaining[remaining.index(after: range.lowerBound)...]
         }
         return false
     }

@@ -1,21 +1,21 @@
 import SQLiteFormat
 
-/// Tells writes that belong to a transaction with a journal from others, by the order of the kernel's events.
+/// Tells writes of a transaction with a journal from other writes, by the order of the kernel's events.
 ///
-/// SQLite writes a database in rollback mode between the journal's beginning and its end. What is written outside of
-/// that was put there by another program, such as a `cp` of a backup, and the change counter need not show it.
+/// In rollback mode SQLite writes a database between the journal's beginning and its end. A write outside of that comes
+/// from another program, such as a `cp` of a backup, and may leave the change counter unchanged.
 struct JournalBracket {
-    /// A journal was begun, and its end wasn't seen.
+    /// True if a journal was begun and its end wasn't seen.
     private var isInside = false
-    /// It will be removed in the end, which raises an event.
+    /// True if the journal was created. Its removal will raise an event.
     private var wasCreated = false
     private var wasWritten = false
-    /// Since the last settled look.
+    /// True if the database was written outside of a transaction since the last settled poll.
     private(set) var wasWrittenOutside = false
-    /// A program that keeps its journal in memory was seen to hold its lock meanwhile.
+    /// True if a program that keeps its journal in memory held its lock meanwhile.
     var wasLocked = false
 
-    mutating func note(_ part: StorePart, created: Bool, modified: Bool, removed: Bool, closed: Bool) {
+    mutating func record(_ part: StorePart, created: Bool, modified: Bool, removed: Bool, closed: Bool) {
         switch part {
         case .journal:
             isInside = !removed
@@ -23,23 +23,24 @@ struct JournalBracket {
         case .database:
             guard modified || closed else { return }
             wasWritten = wasWritten || modified
-            // Where the journal stays, its end can't be told from its beginning. But a copy is closed when it is done.
+            // If the journal file persists, its end can't be told from its beginning. But a copying program closes the
+            // file when done.
             if modified ? !isInside : wasWritten && isInside && !wasCreated { wasWrittenOutside = true }
         case .wal, .sharedMemory, .support: break
         }
     }
 
-    /// A transaction that was begun before may still be rolled back.
-    mutating func sawHotJournal() { isInside = true }
+    /// Records a hot journal: a transaction that began earlier may still be rolled back.
+    mutating func recordHotJournal() { isInside = true }
 
-    /// Events were lost, a journal's end perhaps: what is written from now on is a transaction's only if one is seen to
-    /// be under way.
-    mutating func lostEvents() { (isInside, wasCreated) = (false, false) }
+    /// Records that events were lost, perhaps a journal's end. Later writes belong to a transaction only if its journal
+    /// is seen to begin.
+    mutating func recordLostEvents() { (isInside, wasCreated) = (false, false) }
 
-    /// All that was written until now is judged. `hasJournal`: there is a journal's file, which undoes nothing.
+    /// Records that all writes so far are evaluated. `hasJournal` is true if a journal file exists, which is not hot.
     mutating func settle(hasJournal: Bool) {
         (wasWritten, wasWrittenOutside, wasLocked) = (false, false, false)
-        // One that was created and is gone: the event of its removal is still to come.
+        // If the journal was created and is gone, the event of its removal is still to come.
         if !wasCreated || hasJournal { (isInside, wasCreated) = (false, false) }
     }
 }

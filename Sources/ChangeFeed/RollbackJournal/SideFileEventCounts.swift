@@ -1,43 +1,47 @@
 import SQLiteFormat
 
-/// How often, by all events so far, a store's side files were made and the index was written with write(2).
+/// The number of times a store's side files were created and its WAL index was written with write(2), over all events
+/// so far.
 ///
-/// SQLite makes `-wal` and `-shm` with the first connection and removes them with the last, and the kernel drops no
-/// event without saying so: of two sessions whose numbers follow on each other, one followed on the other.
+/// SQLite creates `-wal` and `-shm` with the first connection and removes them with the last, and the kernel reports
+/// every dropped event. So if the counts of two sessions are consecutive, no session came between them.
 package struct SideFileEventCounts: Equatable, Sendable {
-    package var indexesMade = 0
-    package var logsMade = 0
-    /// SQLite itself writes the index through memory; it is truncated when it is made or recovered, and written to
-    /// grow.
+    /// The number of created `-shm` files.
+    package var indexesCreated = 0
+    /// The number of created `-wal` files.
+    package var walsCreated = 0
+    /// The writes to the index. SQLite itself writes it through mapped memory. It truncates the file to create or
+    /// recover it, and writes it to grow it.
     package var indexWrites = 0
 
     package init() {}
 
-    package mutating func note(_ part: StorePart, created: Bool, modified: Bool) {
+    /// Counts one file event.
+    package mutating func record(_ part: StorePart, created: Bool, modified: Bool) {
         switch part {
         case .sharedMemory:
-            if created { indexesMade += 1 }
+            if created { indexesCreated += 1 }
             if modified { indexWrites += 1 }
-        case .wal: if created { logsMade += 1 }
+        case .wal: if created { walsCreated += 1 }
         case .database, .journal, .support: break
         }
     }
 
     static func + (left: SideFileEventCounts, right: SideFileEventCounts) -> SideFileEventCounts {
         var sum = left
-        sum.indexesMade += right.indexesMade
-        sum.logsMade += right.logsMade
+        sum.indexesCreated += right.indexesCreated
+        sum.walsCreated += right.walsCreated
         sum.indexWrites += right.indexWrites
         return sum
     }
 
-    /// Whether no other session came between this one and `former`.
+    /// True if no other session came between this one and `former`.
     func follows(_ former: SideFileEventCounts) -> Bool {
-        indexesMade == former.indexesMade + 1 && logsMade == former.logsMade + 1
+        indexesCreated == former.indexesCreated + 1 && walsCreated == former.walsCreated + 1
     }
 
-    /// Whether no session began since.
+    /// True if no session began since `former`.
     func isSameSession(as former: SideFileEventCounts) -> Bool {
-        indexesMade == former.indexesMade && logsMade == former.logsMade
+        indexesCreated == former.indexesCreated && walsCreated == former.walsCreated
     }
 }

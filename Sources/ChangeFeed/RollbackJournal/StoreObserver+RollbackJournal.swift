@@ -2,66 +2,67 @@ import CLinux
 import Glibc
 import LinuxSystem
 
-/// Looks at a store in rollback mode, and at locks that stay.
+/// Polls of a store in rollback mode, and of locks that stay.
 extension StoreObserver {
-    /// The change counter is final when no hot journal is left that could undo it.
-    func lookAtRollback(_ files: StoreFiles) throws -> Observation {
-        leaveRest()
-        // Here each commit is a write to the database: none of them was made between two sessions.
-        sessions.observedWrite()
-        forgetTables(Unattributable.gap)
+    /// Polls a store in rollback mode. The change counter is final when no hot journal is left that could undo it.
+    func inspectRollbackMode(_ files: StoreFiles) throws -> Observation {
+        leaveIdle()
+        // In this mode each commit writes the database, so none of the writes was made between two WAL sessions.
+        sessions.recordWrite()
+        discardPageMap(Unattributable.gap)
         lockedCommits = nil
-        // First: what is written after the counter was read has another one.
+        // Must come first: a write after the counter was read has another stamp.
         let stamp = try files.stamp()
         guard try !files.isJournalHot() else {
-            bracket.sawHotJournal()
+            bracket.recordHotJournal()
             return Observation(.unchanged)
         }
-        guard let counter = try files.header()?.changeCounter, counter != known.changeCounter else {
-            return try lookUncounted(files, stamp)
+        guard let counter = try files.header()?.changeCounter, counter != baseline.changeCounter else {
+            return try inspectUncounted(files, at: stamp)
         }
-        // Without a journal on the disk, the database is written before the transaction is over.
+        // Without a journal on disk, the database is written before the transaction is over.
         let isLocked = files.waitForWriter()
-        if isLocked, !usesJournal { return stillLocked() }
+        if isLocked, !usesJournal { return observeLocked() }
         guard try !files.isJournalHot(), try files.header()?.changeCounter == counter else {
-            return Observation(.unchanged, lookAgain: backoff.next())
+            return Observation(.unchanged, nextPollDelay: backoff.next())
         }
-        known.changeCounter = counter
-        // Whatever was written until now is told with this commit: what its transaction wrote since the look began, too.
-        let told = try files.stamp()
-        try settle(at: told, files)
+        baseline.changeCounter = counter
+        // This commit stands for all writes so far, including those its transaction made since the poll began.
+        let publishedStamp = try files.stamp()
+        try settle(at: publishedStamp, files)
         tracker.addUnknown()
-        // Whoever reads now may have to wait: that what comes next isn't counted is noticed by the lock. And what is copied
-        // over a store, without a journal or a lock, may have come in part.
-        let mayGoOn = isLocked || !usesJournal
-        toldUnderLock = mayGoOn ? told : nil
+        // A held lock means that readers may have to wait; it also reveals later commits that aren't counted. A file
+        // copied over a store, without a journal or a lock, may be incomplete.
+        let mayContinue = isLocked || !usesJournal
+        stampPublishedUnderLock = mayContinue ? publishedStamp : nil
         let found = settled(.changed)
-        return mayGoOn ? Observation(found.finding, lookAgain: isLocked ? backoff.next() : Self.settling) : found
+        return mayContinue
+            ? Observation(found.finding, nextPollDelay: isLocked ? backoff.next() : Self.settlingTime) : found
     }
 
-    /// The counter says that nothing was committed. But a program in exclusive mode counts its first commit only, and a store
-    /// that was copied over this one may have counted as far.
-    private func lookUncounted(_ files: StoreFiles, _ stamp: StoreFiles.Stamp) throws -> Observation {
-        let mayBeExclusive = usesJournal || isUnreadable || toldUnderLock != nil
-        if mayBeExclusive, files.waitForWriter() { return stillLocked() }
-        // With its journal in memory, a program writes before it commits, and has written all back when it doesn't.
+    /// Polls a store whose change counter is unchanged. A program in exclusive mode counts only its first commit, and a
+    /// store that was copied over this one may have the same count.
+    private func inspectUncounted(_ files: StoreFiles, at stamp: StoreFiles.Stamp) throws -> Observation {
+        let mayBeExclusive = usesJournal || isUnreadable || stampPublishedUnderLock != nil
+        if mayBeExclusive, files.waitForWriter() { return observeLocked() }
+        // With its journal in memory, a program writes before it commits. If it rolls back, it has restored every page.
         if !mayBeExclusive, bracket.wasWrittenOutside, files.isLockedExclusively() {
             bracket.wasLocked = true
-            return awaitUnlocking()
+            return awaitUnlock()
         }
-        let wasWritten = toldUnderLock.map { $0 != stamp } ?? false
+        let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
         let isCopied = bracket.wasWrittenOutside && !bracket.wasLocked && stamp != settledStamp
-        toldUnderLock = nil
+        stampPublishedUnderLock = nil
         try settle(at: stamp, files)
         guard wasWritten || isCopied else { return settled(.unchanged) }
         tracker.addUnknown()
-        // It may have come in part.
-        if isCopied { toldUnderLock = stamp }
-        return Observation(settled(.changed).finding, lookAgain: isCopied ? Self.settling : nil)
+        // The copy may be incomplete.
+        if isCopied { stampPublishedUnderLock = stamp }
+        return Observation(settled(.changed).finding, nextPollDelay: isCopied ? Self.settlingTime : nil)
     }
 
     private func settle(at stamp: StoreFiles.Stamp, _ files: StoreFiles) throws {
-        // One that a write in the same tick would leave as it is tells nothing.
+        // A stamp that a write in the same clock tick would leave unchanged proves nothing.
         settledStamp = stamp.whenSettled
         bracket.settle(hasJournal: try files.hasJournal())
     }
@@ -74,24 +75,26 @@ extension StoreObserver {
         return Observation(isUnreadable ? .changed : finding)
     }
 
-    /// A commit takes no longer than `patience`; a program in exclusive mode keeps its lock for good, and is noticed again
-    /// when it closes.
-    func stillLocked(patience: Duration = .milliseconds(500)) -> Observation {
-        if !isUnreadable, let again = backoff.nextWithin(patience) { return Observation(.unchanged, lookAgain: again) }
+    /// Returns the observation of a lock that stays. A commit takes no longer than `patience`. A program in exclusive
+    /// mode keeps its lock, and its close raises an event.
+    func observeLocked(patience: Duration = .milliseconds(500)) -> Observation {
+        if !isUnreadable, let again = backoff.nextWithin(patience) {
+            return Observation(.unchanged, nextPollDelay: again)
+        }
         defer { isUnreadable = true }
-        // It may give exclusive mode up without writing or closing: no event would tell.
+        // The program may leave exclusive mode without a write or a close, which raises no event.
         return Observation(
-            isUnreadable ? .unchanged : .discontinued(.unreadable), lookAgain: unlocking.next())
+            isUnreadable ? .unchanged : .discontinued(.unreadable), nextPollDelay: unlockBackoff.next())
     }
 
-    /// No event tells when a lock is released; nothing is told meanwhile.
-    func awaitUnlocking() -> Observation {
-        Observation(.unchanged, lookAgain: backoff.nextWithin(.milliseconds(500)) ?? unlocking.next())
+    /// Returns an observation that waits for a lock's release, which raises no event, and publishes nothing meanwhile.
+    func awaitUnlock() -> Observation {
+        Observation(.unchanged, nextPollDelay: backoff.nextWithin(.milliseconds(500)) ?? unlockBackoff.next())
     }
 
-    /// A program that keeps everybody out for long mostly does so until it closes the store, which is an event; that comes
-    /// before the lock is released.
-    static func unlocking(afterEvent: Bool = false) -> PollDelay {
+    /// Returns the delays between polls for a lock's release. A program that holds it for long mostly does so until it
+    /// closes the store. The close raises an event, which precedes the release.
+    static func makeUnlockBackoff(afterEvent: Bool = false) -> PollDelay {
         PollDelay(first: afterEvent ? .milliseconds(1) : .milliseconds(500), longestStep: .seconds(15))
     }
 }

@@ -1,52 +1,52 @@
 import LinuxSystem
 import SQLiteFormat
 
-/// Commits in a log that no index tells of. A program in exclusive mode keeps its index to itself, and leaves a log
-/// without one when it is killed; whoever opens the store next finds what is in it.
+/// Finds commits in a WAL that no index reports. A program in exclusive mode keeps its index in private memory, and a
+/// killed one leaves a WAL without an index. The next program to open the store recovers its content.
 struct AbandonedWAL {
-    /// Of the log that is known to hold nothing new.
-    var known: StoreFiles.Stamp?
-    /// To read a log again and again while somebody writes it must not become a burden. And one that was written just
-    /// now is read again.
-    private var readAgainAt: ContinuousClock.Instant?
-    private static let restFactor = 20
+    /// The stamp of the WAL that is known to hold nothing new.
+    var inspectedStamp: StoreFiles.Stamp?
+    /// The time of the next read. It limits the cost of re-reading a WAL that is being written, and schedules another
+    /// read of one that was written just now.
+    private var nextRead: ContinuousClock.Instant?
+    private static let cooldownFactor = 20
 
-    /// How long the log is not to be read yet.
-    var rest: Duration? {
-        readAgainAt.map { ContinuousClock.now.duration(to: $0) }.flatMap { $0 > .zero ? $0 : nil }
+    /// The time until the WAL may be read again.
+    var cooldown: Duration? {
+        nextRead.map { ContinuousClock.now.duration(to: $0) }.flatMap { $0 > .zero ? $0 : nil }
     }
 
-    /// The last commit in the log, when it isn't `commit`, and the log isn't the one that is known.
+    /// Returns the last commit in the WAL, or nil if it equals `commit` or the WAL has not changed since it was read.
     mutating func commit(otherThan commit: WALPosition, in files: StoreFiles) throws -> WALPosition? {
-        guard let stamp = try files.logStamp(), stamp.size > 0, stamp != known else { return nil }
+        guard let stamp = try files.walStamp(), stamp.size > 0, stamp != inspectedStamp else { return nil }
         let began = ContinuousClock.now
-        let left = try files.leftCommit()
-        readAgainAt = .now.advanced(by: began.duration(to: .now) * Self.restFactor)
-        if let left, left.checksum != commit.checksum { return left }
-        keep(stamp)
+        let found = try files.abandonedCommit()
+        nextRead = .now.advanced(by: began.duration(to: .now) * Self.cooldownFactor)
+        if let found, found.checksum != commit.checksum { return found }
+        recordNothingNew(stamp)
         return nil
     }
 
-    /// There was nothing new in the log, whose stamp is from before it was read.
-    private mutating func keep(_ stamp: StoreFiles.Stamp) {
-        known = stamp.whenSettled
-        if known == nil { readAgainAt = max(readAgainAt ?? .now, .now.advanced(by: FileTime.resolution)) }
+    /// Records that the WAL holds nothing new. `stamp` was taken before the read.
+    private mutating func recordNothingNew(_ stamp: StoreFiles.Stamp) {
+        inspectedStamp = stamp.whenSettled
+        if inspectedStamp == nil { nextRead = max(nextRead ?? .now, .now.advanced(by: FileTime.resolution)) }
     }
 
-    /// As `commit`, of a log whose index may be an earlier session's.
-    mutating func commit(beyond index: WriteAheadIndex, _ commit: WALPosition, in files: StoreFiles) throws
+    /// Returns the last commit like `commit(otherThan:in:)`, for a WAL whose index may belong to an earlier session.
+    mutating func commit(beyond index: WriteAheadIndex, otherThan commit: WALPosition, in files: StoreFiles) throws
         -> WALPosition?
     {
-        guard let stamp = try files.logStamp(), stamp.size > 0, stamp != known else { return nil }
-        if let left = try files.leftCommit(beyond: index), left.checksum != commit.checksum { return left }
-        keep(stamp)
+        guard let stamp = try files.walStamp(), stamp.size > 0, stamp != inspectedStamp else { return nil }
+        if let found = try files.abandonedCommit(beyond: index), found.checksum != commit.checksum { return found }
+        recordNothingNew(stamp)
         return nil
     }
 }
 
-/// Commits that were found while a program kept everybody else from reading.
+/// The commits found while a program locked out every reader.
 struct LockedCommits {
-    /// When the database was written last, as of the first one.
+    /// The database's stamp at the first of these commits.
     var stamp: StoreFiles.Stamp?
     var count = 1
 }

@@ -1,36 +1,36 @@
 import Glibc
 import Synchronization
 
-/// Memory that frames are read into. One piece is kept for the next time: to have the system make and clear memory anew for
-/// each commit costs more than to read.
+/// Memory for the frames of one read. One piece is reused: letting the kernel map and clear new memory for each commit
+/// costs more than reading the frames.
 struct FrameCache {
-    private enum Kind { case kept, mapped, allocated }
+    private enum Kind { case cached, mapped, allocated }
 
     let bytes: UnsafeMutableRawBufferPointer
     private let kind: Kind
 
-    /// A thousand pages of 4 KiB. What is larger goes back to the system when it isn't needed any more: the allocator would keep it.
-    private static let keptLength = 4 << 20
+    /// A thousand pages of 4 KiB. Larger memory is mapped and unmapped, because the allocator would keep it.
+    private static let cachedLength = 4 << 20
 
-    private struct Kept: @unchecked Sendable {
-        /// Whoever takes it under the lock has it alone until it is given back.
+    private struct Cached: @unchecked Sendable {
+        /// Whoever takes the memory under the lock owns it exclusively until it is released.
         var memory: UnsafeMutableRawPointer?
-        var isMade = false
+        var isMapped = false
     }
 
-    private static let kept = Mutex(Kept())
+    private static let cached = Mutex(Cached())
 
-    /// Exactly so many bytes; nil when there is no memory.
-    static func take(_ count: Int) -> Self? {
-        guard count <= keptLength else { return map(count).map { Self($0, count, .mapped) } }
-        let memory = kept.withLock { kept in
-            if !kept.isMade {
-                kept.memory = map(keptLength)
-                kept.isMade = true
+    /// Returns memory of exactly `count` bytes, or nil if none is available.
+    static func allocate(_ count: Int) -> Self? {
+        guard count <= cachedLength else { return map(count).map { Self($0, count, .mapped) } }
+        let memory = cached.withLock { cached in
+            if !cached.isMapped {
+                cached.memory = map(cachedLength)
+                cached.isMapped = true
             }
-            return kept.memory.take()
+            return cached.memory.take()
         }
-        if let memory { return Self(memory, count, .kept) }
+        if let memory { return Self(memory, count, .cached) }
         return Self(.allocate(byteCount: count, alignment: 8), count, .allocated)
     }
 
@@ -44,10 +44,10 @@ struct FrameCache {
         return mapped.flatMap { Int(bitPattern: $0) == -1 ? nil : $0 }
     }
 
-    /// To be called once.
-    func giveBack() {
+    /// Releases the memory. Call it once.
+    func release() {
         switch kind {
-        case .kept: Self.kept.withLock { $0.memory = bytes.baseAddress }
+        case .cached: Self.cached.withLock { $0.memory = bytes.baseAddress }
         case .mapped: munmap(bytes.baseAddress, bytes.count)
         case .allocated: bytes.deallocate()
         }

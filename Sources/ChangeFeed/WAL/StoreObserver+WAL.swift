@@ -2,150 +2,155 @@ import CLinux
 import Glibc
 import LinuxSystem
 
-/// Looks at a store in WAL mode.
+/// Polls of a store in WAL mode.
 extension StoreObserver {
-    func lookAtWriteAhead(_ files: StoreFiles) throws -> Observation {
-        // The counter counts again when rollback mode comes back.
-        known.changeCounter = try files.header()?.changeCounter
+    func inspectWALMode(_ files: StoreFiles) throws -> Observation {
+        // The counter matters again once the store returns to rollback mode.
+        baseline.changeCounter = try files.header()?.changeCounter
         settledStamp = nil
         bracket = JournalBracket()
-        // A journal in this mode: somebody wrote the store in the other one, and came back before it was looked at.
+        // A journal in WAL mode: somebody switched to rollback mode, wrote the store and switched back between two
+        // polls.
         if usesJournal {
             usesJournal = false
             tracker.addUnknown()
-            forgetTables(Unattributable.gap)
-            let rest = try lookAtOpenWriteAhead(files)
-            guard rest.finding == .unchanged else { return rest }
-            return Observation(.changed, lookAgain: rest.lookAgain).madeSure(after: rest.makeSure)
+            discardPageMap(Unattributable.gap)
+            let observation = try inspectOpenWAL(files)
+            guard observation.finding == .unchanged else { return observation }
+            return Observation(.changed, nextPollDelay: observation.nextPollDelay).withRecheck(
+                after: observation.recheckDelay)
         }
-        return try lookAtOpenWriteAhead(files)
+        return try inspectOpenWAL(files)
     }
 
-    private func lookAtOpenWriteAhead(_ files: StoreFiles) throws -> Observation {
-        guard files.log != nil else { return try lookWithoutIndex(files) }
-        return try lookAtLog(files)
+    private func inspectOpenWAL(_ files: StoreFiles) throws -> Observation {
+        guard files.walIndex != nil else { return try inspectWithoutIndex(files) }
+        return try inspectWAL(files)
     }
 
-    /// A log without an index: nobody has the store open, or one program in exclusive mode, beside which nobody can
-    /// read.
-    private func lookWithoutIndex(_ files: StoreFiles) throws -> Observation {
+    /// Polls a WAL without an index. Either nobody has the store open, or one program has it in exclusive mode and
+    /// nobody else can read it.
+    private func inspectWithoutIndex(_ files: StoreFiles) throws -> Observation {
         guard files.isLockedExclusively() else {
             lockedCommits = nil
-            if let rest = leftLog.rest { return Observation(.unchanged, lookAgain: rest) }
-            let left = try leftLog.commit(otherThan: known.commit, in: files)
-            // Somebody has come since: what was read may be of a transaction that no reader sees yet.
-            if left != nil, try !files.isLogCurrent() || files.isLockedExclusively() {
-                return Observation(.unchanged, lookAgain: backoff.next())
+            if let cooldown = abandonedWAL.cooldown { return Observation(.unchanged, nextPollDelay: cooldown) }
+            let commit = try abandonedWAL.commit(otherThan: baseline.commit, in: files)
+            // Somebody has opened the store since. The frames may belong to a transaction that no reader sees yet.
+            if commit != nil, try !files.isIndexCurrent() || files.isLockedExclusively() {
+                return Observation(.unchanged, nextPollDelay: backoff.next())
             }
             defer { isUnreadable = false }
             backoff = PollDelay()
-            if let left {
-                take(left)
+            if let commit {
+                apply(abandoned: commit)
                 return Observation(.changed)
             }
             guard isUnreadable else {
-                let found = try lookAtRest(files, wasWritten: files.log == nil && sessions.isModified)
-                return found.madeSure(after: leftLog.rest)
+                let found = try inspectIdle(files, wasWritten: files.walIndex == nil && sessions.isModified)
+                return found.withRecheck(after: abandonedWAL.cooldown)
             }
-            leaveRest()
+            leaveIdle()
             tracker.addUnknown()
             return Observation(.changed)
         }
-        // The last program to close a store locks it too, with its log gone already or about to go.
-        if lockedCommits == nil, leftLog.rest == nil,
-            try leftLog.commit(otherThan: known.commit, in: files) != nil
+        // The last program to close a store locks it too, when its WAL is gone or about to go.
+        if lockedCommits == nil, abandonedWAL.cooldown == nil,
+            try abandonedWAL.commit(otherThan: baseline.commit, in: files) != nil
         {
             lockedCommits = LockedCommits(stamp: nil)
         }
-        return lockedCommits == nil ? awaitUnlocking() : stillLocked()
+        return lockedCommits == nil ? awaitUnlock() : observeLocked()
     }
 
-    /// A commit that no index told of.
-    private func take(_ commit: WALPosition) {
-        leaveRest()
-        known.commit = commit
+    /// Applies a commit that no index reports.
+    private func apply(abandoned commit: WALPosition) {
+        leaveIdle()
+        baseline.commit = commit
         // The next session's index begins with it.
         indexHasCommitted = true
         tracker.addUnknown()
-        forgetTables(Unattributable.gap)
+        discardPageMap(Unattributable.gap)
     }
 
-    /// Where nobody has the store open, SQLite writes nothing: somebody has written another store over it, a backup. Or a
-    /// program came and went, and the events that tell of it are still to be read: so it is looked at twice. `wasWritten`:
-    /// since the last session's end, as far as the events are read.
-    func lookAtRest(_ files: StoreFiles, wasWritten: Bool = false) throws -> Observation {
+    /// Polls a store that nobody has open. SQLite writes nothing then, so a write means that another store, such as a
+    /// backup, was copied over it. Or a program opened and closed the store and its events are still queued, so the
+    /// finding needs a second poll. `wasWritten` is true if the events so far show a write since the last session's
+    /// end.
+    func inspectIdle(_ files: StoreFiles, wasWritten: Bool = false) throws -> Observation {
         let now = try files.stamp()
-        guard wasWritten || atRest.map({ $0 != now }) == true else {
-            self.atRest = files.log == nil ? now : nil
-            restDoubtedUntil = nil
+        guard wasWritten || idleStamp.map({ $0 != now }) == true else {
+            self.idleStamp = files.walIndex == nil ? now : nil
+            idleDoubtDeadline = nil
             return Observation(.unchanged)
         }
-        guard let until = restDoubtedUntil, until <= .now else {
-            restDoubtedUntil = restDoubtedUntil ?? .now.advanced(by: Self.settling)
-            return Observation(.unchanged, lookAgain: Self.settling)
+        guard let until = idleDoubtDeadline, until <= .now else {
+            idleDoubtDeadline = idleDoubtDeadline ?? .now.advanced(by: Self.settlingTime)
+            return Observation(.unchanged, nextPollDelay: Self.settlingTime)
         }
-        sessions.observedWrite()
-        self.atRest = now
-        restDoubtedUntil = nil
+        sessions.recordWrite()
+        self.idleStamp = now
+        idleDoubtDeadline = nil
         tracker.addUnknown()
-        forgetTables(Unattributable.gap)
+        discardPageMap(Unattributable.gap)
         return Observation(.changed)
     }
 
-    /// A program has it open, or what was written is told.
-    func leaveRest() {
-        atRest = nil
-        restDoubtedUntil = nil
+    /// Ends the idle state: a program has the store open, or the write is published.
+    func leaveIdle() {
+        idleStamp = nil
+        idleDoubtDeadline = nil
     }
 
-    /// Longer than from a program's write to the removal of its index, where neither lock is held.
-    static let settling = Duration.milliseconds(5)
+    /// The time a poll allows for queued events. It is longer than a program takes from its write to the removal of its
+    /// index, when it holds neither lock.
+    static let settlingTime = Duration.milliseconds(5)
 
-    /// The event of a write to the log comes before its commit can be seen. So the index is read again for some
-    /// microseconds, and then for as long as somebody holds the log's write lock.
-    func lookAtLog(_ files: StoreFiles) throws -> Observation {
-        leaveRest()
-        // Once for each transaction: a long one is looked for at the backoff's pace.
-        let waits = ahead == .not && backoff.isFresh
-        var hasChanged = try waits ? awaitCommit(files) : hasCommitted(files)
-        let isNew = hasChanged || ahead == .told
-        if files.isLogBeingWritten() {
+    /// Polls the WAL through its index. The event of a write to the WAL precedes the commit's visibility, so the index
+    /// is re-read for some microseconds, and then for as long as somebody holds the WAL's write lock.
+    func inspectWAL(_ files: StoreFiles) throws -> Observation {
+        leaveIdle()
+        // Spins once per transaction. A long transaction is polled at the backoff's pace.
+        let spins = fastPath == .notPolled && backoff.isFresh
+        var hasChanged = try spins ? awaitCommit(files) : hasCommitted(files)
+        let isNew = hasChanged || fastPath == .published
+        if files.isWALWriteLocked() {
             if isNew { backoff = PollDelay() }
-            return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
+            return Observation(hasChanged ? .changed : .unchanged, nextPollDelay: backoff.next())
         }
-        // In exclusive mode nobody takes the log's lock, and nobody else can read.
+        // In exclusive mode nobody takes the WAL's lock, and nobody else can read.
         if files.isLockedExclusively() {
-            guard isNew, !isUnreadable else { return try stillExclusive(files) }
+            guard isNew, !isUnreadable else { return try inspectExclusive(files) }
             lockedCommits = LockedCommits(stamp: try files.stamp(), count: (lockedCommits?.count ?? 0) + 1)
             backoff = PollDelay()
-            return Observation(hasChanged ? .changed : .unchanged, lookAgain: backoff.next())
+            return Observation(hasChanged ? .changed : .unchanged, nextPollDelay: backoff.next())
         }
         lockedCommits = nil
-        // It may have been committed between the last look and the lock's release.
+        // A commit may have come between the last read and the lock's release.
         if try hasCommitted(files) { hasChanged = true }
-        if !hasChanged, !isNew, let index = try files.index(),
-            let left = try leftLog.commit(beyond: index, known.commit, in: files)
+        if !hasChanged, !isNew, let index = try files.readIndex(),
+            let commit = try abandonedWAL.commit(beyond: index, otherThan: baseline.commit, in: files)
         {
-            // A writer that has come since writes its last frame before any reader sees it.
-            if files.isLogBeingWritten() { return Observation(.unchanged, lookAgain: backoff.next()) }
-            // And one that has gone since has said in the index what it committed.
-            if try !hasCommitted(files) { take(left) }
+            // A writer that has started since writes its last frame before any reader sees the commit.
+            if files.isWALWriteLocked() { return Observation(.unchanged, nextPollDelay: backoff.next()) }
+            // A writer that has finished since has recorded its commit in the index.
+            if try !hasCommitted(files) { apply(abandoned: commit) }
             hasChanged = true
         }
         backoff = PollDelay()
         defer { isUnreadable = false }
-        return Observation(hasChanged || isUnreadable ? .changed : .unchanged).madeSure(after: leftLog.rest)
+        return Observation(hasChanged || isUnreadable ? .changed : .unchanged).withRecheck(after: abandonedWAL.cooldown)
     }
 
-    /// Each commit is seen in the index, so nothing is unknown as long as none comes: the last program to close a store
-    /// keeps everybody out while it checkpoints, which takes a slow disk seconds.
-    private func stillExclusive(_ files: StoreFiles) throws -> Observation {
+    /// Polls a store whose exclusive lock stays. The index shows each commit, so the store stays known while no commit
+    /// comes. The last program to close a store locks out everybody while it checkpoints, which takes seconds on a slow
+    /// disk.
+    private func inspectExclusive(_ files: StoreFiles) throws -> Observation {
         guard let commits = lockedCommits, !isUnreadable else {
-            return isUnreadable ? stillLocked() : awaitUnlocking()
+            return isUnreadable ? observeLocked() : awaitUnlock()
         }
-        if commits.count > 1 { return stillLocked() }
-        // Committed just before that, perhaps. The database is written by a checkpoint.
-        return try commits.stamp == files.stamp() ? stillLocked(patience: .seconds(2)) : awaitUnlocking()
+        if commits.count > 1 { return observeLocked() }
+        // The commit may directly precede such a checkpoint. A checkpoint writes the database.
+        return try commits.stamp == files.stamp() ? observeLocked(patience: .seconds(2)) : awaitUnlock()
     }
 
     func awaitCommit(_ files: StoreFiles) throws -> Bool {
@@ -161,11 +166,11 @@ extension StoreObserver {
     private static let spin = Duration.microseconds(120)
 
     func hasCommitted(_ files: StoreFiles) throws -> Bool {
-        guard let index = try files.index(), known.isBefore(index) else { return false }
-        known.commit = WALPosition(index)
-        known.commitCount = index.commitCount
+        guard let index = try files.readIndex(), baseline.isBefore(index) else { return false }
+        baseline.commit = WALPosition(index)
+        baseline.commitCount = index.commitCount
         indexHasCommitted = true
-        tracker.advance(to: index, files) { sideFileEvents(files) }
+        tracker.advance(to: index, in: files) { sideFileEvents(files) }
         return true
     }
 }

@@ -3,7 +3,7 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// How far a log was read: the last frame of a commit, counted from 1; 0 before the first.
+/// A position in a WAL: the last frame of a commit, counted from 1, or 0 before the first.
 struct WALPosition: Equatable, Sendable {
     let salt: UInt64
     let frame: UInt32
@@ -22,14 +22,14 @@ struct WALPosition: Equatable, Sendable {
     }
 }
 
-/// An open write-ahead log (https://sqlite.org/fileformat2.html, §4.1). It can be read to its end after it has lost its
-/// name. Reading with `pread` moves nothing, so threads may share it.
+/// An open write-ahead log (https://sqlite.org/fileformat2.html, §4.1). It stays readable after the file has lost its
+/// name. `pread` moves no file offset, so threads may share it.
 final class WALFile: Sendable {
     static let headerLength = 32
     static let frameHeaderLength = 24
     private let descriptor: Descriptor
 
-    /// Nil when there is none.
+    /// Opens the file. Returns nil if it does not exist.
     init?(_ name: FilePath.Component, in directory: Directory) throws {
         do throws(SystemError) {
             descriptor = try directory.open(name, flags: O_RDONLY)
@@ -51,33 +51,35 @@ final class WALFile: Sendable {
         try descriptor.read(count: count, at: offset)
     }
 
-    /// Whether the log, which began anew once since, had got no frame behind `last` before: the frame still stands
-    /// there, unlike those that the new log has overwritten, and none of the old log's behind it.
-    func ended(at last: WALPosition, before index: WriteAheadIndex) throws(SystemError) -> Bool {
-        guard last.frame > index.lastFrame, Self.isNext(index.salt, after: last.salt) else { return false }
+    /// True if the former WAL ended at `last` and was restarted exactly once since. Then that frame is not overwritten
+    /// yet, and no frame of the former WAL follows it.
+    func hasEnded(at last: WALPosition, before index: WriteAheadIndex) throws(SystemError) -> Bool {
+        guard last.frame > index.lastFrame, Self.isNextSalt(index.salt, after: last.salt) else { return false }
         let frame = try read(count: Self.frameHeaderLength, at: Self.offset(ofFrame: last.frame, index.pageSize))
-        let behind = try read(count: Self.frameHeaderLength, at: Self.offset(ofFrame: last.frame + 1, index.pageSize))
+        let next = try read(count: Self.frameHeaderLength, at: Self.offset(ofFrame: last.frame + 1, index.pageSize))
         guard frame.count == Self.frameHeaderLength else { return false }
-        let stands = frame.withUnsafeBytes {
+        let isIntact = frame.withUnsafeBytes {
             $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == last.salt
                 && FrameChecksum($0.word(16), $0.word(20)) == last.checksum
         }
-        // One without a salt may be of any log: SQLite before 3.46 leaves such ones, see `WALFrames.transactions`.
-        let goesOn = behind.withUnsafeBytes { header in
+        // A frame without a salt may belong to any WAL. SQLite before 3.46 leaves such frames, see
+        // `WALFrames.transactions`.
+        let continues = next.withUnsafeBytes { header in
             guard header.count == Self.frameHeaderLength else { return false }
             let salt = header.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
             return salt == last.salt || salt == 0
         }
-        return stands && !goesOn
+        return isIntact && !continues
     }
 
-    /// Each time a log begins anew, the first half of its salt is one more, and the second is random.
-    static func isNext(_ salt: UInt64, after former: UInt64) -> Bool {
+    /// True if `salt` follows `former`. Each restart of a WAL increments the first half of its salt; the second half is
+    /// random.
+    static func isNextSalt(_ salt: UInt64, after former: UInt64) -> Bool {
         func count(_ salt: UInt64) -> UInt32 { withUnsafeBytes(of: salt) { $0.word(0) } }
         return count(salt) == count(former) &+ 1
     }
 
-    /// Whether it is the log of that commit's index, which has the salt of its header.
+    /// True if this file's header has the salt of that commit's index.
     func belongs(to commit: WriteAheadIndex) throws(SystemError) -> Bool {
         let header = try read(count: Self.headerLength, at: 0)
         return header.withUnsafeBytes { bytes in

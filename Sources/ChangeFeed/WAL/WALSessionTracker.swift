@@ -1,10 +1,12 @@
 import SQLiteFormat
 
-/// Programs that open a store in WAL mode make its side files, and the last one to close it removes them: a session.
-/// When one came and went between two looks, only the events tell of it: the database was written, and the index
-/// removed. Events come late: those of a session whose index was read to its end are owed, and don't count.
+/// Counts sessions of a store in WAL mode. The first program to open the store creates its side files and the last one
+/// to close it removes them.
+///
+/// A session that began and ended between two polls shows in the events alone: the database was written and the index
+/// removed. Events arrive late. Those of a session whose index was read to its end are still owed, and don't count.
 struct WALSessionTracker {
-    /// How many sessions ended, and in how many of them something was written.
+    /// The number of ended sessions, and of those that wrote something.
     private struct Count {
         var all = 0
         var written = 0
@@ -15,16 +17,16 @@ struct WALSessionTracker {
         }
     }
 
-    /// The database was written since the last session's end.
+    /// True if the database was written since the last session's end.
     private(set) var isModified = false
-    /// And then a session began: what was written had been in no log.
+    /// True if a session began after such a write, so that the written content was in no WAL.
     private var isModifiedBetween = false
-    /// By the events since the last look.
+    /// The sessions that ended since the last poll, by their events.
     private var ended = Count()
-    /// Observed ones whose events are still to come.
+    /// The observed sessions whose events are still to come.
     private var owed = Count()
 
-    mutating func note(_ part: StorePart, created: Bool, modified: Bool, removed: Bool) {
+    mutating func record(_ part: StorePart, created: Bool, modified: Bool, removed: Bool) {
         switch part {
         case .database: if modified { isModified = true }
         case .sharedMemory:
@@ -32,34 +34,34 @@ struct WALSessionTracker {
                 isModified = false
                 isModifiedBetween = true
             }
-            if removed { end() }
-        // The index goes first. Without one, in exclusive mode, the log's going is the session's end.
-        case .wal: if removed, isModified { end() }
+            if removed { recordEnd() }
+        // The index goes first. Without an index, in exclusive mode, the WAL's removal ends the session.
+        case .wal: if removed, isModified { recordEnd() }
         case .journal, .support: break
         }
     }
 
-    private mutating func end() {
+    private mutating func recordEnd() {
         ended.add(written: isModified)
         isModified = false
     }
 
-    /// What was noted of the database until now was seen: only what comes is still to be told.
-    mutating func observedWrite() { isModified = false }
+    /// Records that the writes so far were observed. Only later ones need publishing.
+    mutating func recordWrite() { isModified = false }
 
-    /// Whether the database was written between two sessions since the last look, by a copy over it.
+    /// Returns true if a copy overwrote the database between two sessions since the last poll.
     mutating func takeModifiedBetween() -> Bool {
         defer { isModifiedBetween = false }
         return isModifiedBetween
     }
 
-    mutating func observedOneEnded(hasCommitted: Bool) { owed.add(written: hasCommitted) }
+    mutating func recordObservedEnd(hasCommitted: Bool) { owed.add(written: hasCommitted) }
 
-    /// Whether a session that nobody saw wrote the database since the last look.
+    /// Returns true if an unobserved session wrote the database since the last poll.
     mutating func takeMissed() -> Bool {
         defer { ended = Count() }
         let isMissed = ended.written > owed.written
-        // Once there were as many ends as are owed, none of them is still to come.
+        // When as many ends arrived as are owed, none of the owed ones is outstanding.
         if ended.all >= owed.all {
             owed = Count()
         } else {

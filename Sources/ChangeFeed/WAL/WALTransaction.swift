@@ -1,21 +1,21 @@
 import LinuxSystem
 import SQLiteFormat
 
-/// The frames that one commit wrote.
+/// The frames of one commit.
 struct WALTransaction {
-    /// Pages of the database at its end.
+    /// The database's size in pages after the commit.
     let pageCount: UInt32
     private let frames: WALFrames
-    /// In the frames' bytes.
+    /// The transaction's bytes within those of the frames.
     private let range: Range<Int>
 
-    fileprivate init(pageCount: UInt32, _ frames: WALFrames, _ range: Range<Int>) {
+    fileprivate init(pageCount: UInt32, frames: WALFrames, range: Range<Int>) {
         self.pageCount = pageCount
         self.frames = frames
         self.range = range
     }
 
-    /// Calls `body` with each frame's page until it returns false; false then. A page may come twice.
+    /// Calls `body` with each frame's page. Returns false as soon as `body` does. A page may occur twice.
     func allSatisfy(_ body: (_ page: UInt32, _ content: UnsafeRawBufferPointer) -> Bool) -> Bool {
         let bytes = frames.bytes
         var offset = range.lowerBound
@@ -28,27 +28,27 @@ struct WALTransaction {
         return true
     }
 
-    /// By number.
+    /// Returns the pages by number.
     func pages() -> WALPages {
         var offsets: [UInt32: Int] = [:]
         let length = WALFile.frameHeaderLength + frames.pageSize
         for offset in stride(from: range.lowerBound, to: range.upperBound, by: length) {
             offsets[frames.bytes.word(offset)] = offset + WALFile.frameHeaderLength
         }
-        return WALPages(pageCount: pageCount, frames, offsets)
+        return WALPages(pageCount: pageCount, frames: frames, offsets: offsets)
     }
 }
 
-/// The pages that one commit wrote; of a page that was written twice, the last.
+/// The pages that one commit wrote. If a page was written twice, its last content counts.
 final class WALPages: PageSource {
     let pageCount: UInt32
     private let frames: WALFrames
     private let offsets: [UInt32: Int]
 
-    fileprivate init(pageCount: UInt32, _ frames: WALFrames, _ offsets: [UInt32: Int]) {
+    fileprivate init(pageCount: UInt32, frames: WALFrames, offsets: [UInt32: Int]) {
         self.pageCount = pageCount
         self.frames = frames
-        // A page that had been written before the transaction gave it up lies behind the database's end.
+        // A page that was spilled before the transaction freed it lies beyond the database's end.
         self.offsets = offsets.keys.allSatisfy { $0 <= pageCount } ? offsets : offsets.filter { $0.key <= pageCount }
     }
 
@@ -61,48 +61,48 @@ final class WALPages: PageSource {
     }
 }
 
-/// Frames of a log, read in one go.
+/// Frames of a WAL that were read in one call.
 final class WALFrames {
     let pageSize: Int
     private let memory: FrameCache
     private var count = 0
 
-    /// Bytes that are read at once: what a larger backlog changed isn't told table by table.
-    private static let mostBytes = 64 << 20
+    /// The most bytes to read at once. A larger backlog isn't attributed to tables.
+    private static let maxBytes = 64 << 20
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory.bytes[..<(count * frameLength)]) }
     private var frameLength: Int { WALFile.frameHeaderLength + pageSize }
 
-    /// `count` frames behind `frame`.
-    private convenience init(_ log: WALFile, after frame: UInt32, count: Int, _ pageSize: Int) throws {
-        try self.init(log, after: frame, upTo: count, pageSize)
+    /// Reads exactly `count` frames after `frame`.
+    private convenience init(_ log: WALFile, after frame: UInt32, count: Int, pageSize: Int) throws {
+        try self.init(log, after: frame, upTo: count, pageSize: pageSize)
         guard bytes.count == count * frameLength else { throw Unattributable.gap }
     }
 
-    /// As many whole frames as there are behind `frame`, `most` at most.
-    private init(_ log: WALFile, after frame: UInt32, upTo most: Int, _ pageSize: Int) throws {
+    /// Reads the whole frames after `frame`, at limit `limit`.
+    private init(_ log: WALFile, after frame: UInt32, upTo limit: Int, pageSize: Int) throws {
         self.pageSize = pageSize
         let length = WALFile.frameHeaderLength + pageSize
-        guard most <= Self.mostBytes / length, let memory = FrameCache.take(most * length) else {
+        guard limit <= Self.maxBytes / length, let memory = FrameCache.allocate(limit * length) else {
             throw Unattributable.tooLarge
         }
         self.memory = memory
         count = try log.read(into: memory.bytes, at: WALFile.offset(ofFrame: frame + 1, pageSize)) / length
     }
 
-    deinit { memory.giveBack() }
+    deinit { memory.release() }
 
-    /// The transactions behind `frame` up to the last of `commit`. Throws `Unattributable`, `SystemError`.
+    /// Returns the transactions after `frame`, up to and including `commit`. Throws `Unattributable` or `SystemError`.
     ///
-    /// Committed frames stay as they are until the log begins anew, and the index says so first: while it has the same
-    /// salt after reading, they are what was committed. Their checksums prove less: where a savepoint was rolled back
-    /// to after the transaction had been written in part, SQLite before 3.46 leaves committed frames without theirs.
+    /// Committed frames stay as they are until the WAL is restarted, and the index shows a restart first. If its salt
+    /// is unchanged after reading, the frames are the committed ones. Their checksums prove less: if a transaction was
+    /// spilled and then rolled back to a savepoint, SQLite before 3.46 commits frames without checksums.
     static func transactions(
-        _ log: WALFile, after frame: UInt32, to commit: WriteAheadIndex, _ index: WALIndexFile
+        _ log: WALFile, after frame: UInt32, to commit: WriteAheadIndex, index: WALIndexFile
     ) throws -> [WALTransaction] {
         guard commit.lastFrame > frame else { throw Unattributable.gap }
-        let frames = try WALFrames(log, after: frame, count: Int(commit.lastFrame - frame), commit.pageSize)
-        guard try index.stillHas(commit) else { throw Unattributable.gap }
+        let frames = try WALFrames(log, after: frame, count: Int(commit.lastFrame - frame), pageSize: commit.pageSize)
+        guard try index.contains(commit) else { throw Unattributable.gap }
         return try frames.split()
     }
 
@@ -112,27 +112,30 @@ final class WALFrames {
         for offset in stride(from: 0, to: bytes.count, by: frameLength) {
             let pageCount = bytes.word(offset + 4)
             guard pageCount != 0 else { continue }
-            found.append(WALTransaction(pageCount: pageCount, self, start..<offset + frameLength))
+            found.append(WALTransaction(pageCount: pageCount, frames: self, range: start..<offset + frameLength))
             start = offset + frameLength
         }
         guard start == bytes.count else { throw .gap }
         return found
     }
 
-    /// The `count` transactions behind `commit` in a log that has begun anew since and is not yet as long as it was: they
-    /// are there still, and the checksum that goes through all of a log's frames proves it of the bytes that were read.
-    static func remaining(_ log: WALFile, after commit: WriteAheadIndex, count: Int) throws -> [WALTransaction] {
-        var most = count + count / 2 + 8
+    /// Returns the `count` transactions after `commit` in a WAL that was restarted since and has not grown to its
+    /// former length. Their frames still stand, and the checksum that runs through all frames of a WAL proves it of the
+    /// bytes read.
+    static func transactionsInFormerLog(_ log: WALFile, after commit: WriteAheadIndex, count: Int) throws
+        -> [WALTransaction]
+    {
+        var limit = count + count / 2 + 8
         while true {
-            let frames = try WALFrames(log, after: commit.lastFrame, upTo: most, commit.pageSize)
+            let frames = try WALFrames(log, after: commit.lastFrame, upTo: limit, pageSize: commit.pageSize)
             if let found = try frames.transactions(after: commit, count: count) { return found }
-            guard frames.bytes.count == most * frames.frameLength else { throw Unattributable.gap }
-            most *= 2
+            guard frames.bytes.count == limit * frames.frameLength else { throw Unattributable.gap }
+            limit *= 2
         }
     }
 
-    /// So many whole transactions at the beginning; nil when there are fewer. Throws when a frame before the last one's end
-    /// is not of that log, or damaged.
+    /// Returns the first `count` whole transactions, or nil if there are fewer. Throws if a frame before the end of the
+    /// last one is damaged or belongs to another WAL.
     private func transactions(
         after commit: WriteAheadIndex, count: Int
     ) throws(Unattributable) -> [WALTransaction]? {
@@ -148,7 +151,7 @@ final class WALFrames {
             guard running == FrameChecksum(frame.word(16), frame.word(20)) else { throw .gap }
             let pageCount = frame.word(4)
             guard pageCount != 0 else { continue }
-            found.append(WALTransaction(pageCount: pageCount, self, start..<offset + frameLength))
+            found.append(WALTransaction(pageCount: pageCount, frames: self, range: start..<offset + frameLength))
             start = offset + frameLength
         }
         return found.count == count ? found : nil

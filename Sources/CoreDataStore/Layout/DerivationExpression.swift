@@ -1,12 +1,12 @@
 import ManagedObjectModels
 
-/// What a derived attribute's value is made of, as far as Core Data makes triggers for it (NSDerivedAttributeDescription;
-/// a path has one step, or two from a relationship to an attribute).
+/// The derivation of an attribute in a form for which Core Data creates triggers (NSDerivedAttributeDescription). A path
+/// has one step, or two from a relationship to an attribute.
 enum DerivationExpression: Equatable {
     enum Function: String {
         case canonical, uppercase, lowercase
 
-        /// Core Data's, which SQLite itself doesn't have.
+        /// The SQL function that Core Data registers. SQLite itself doesn't have it.
         var sqlName: String {
             switch self {
             case .canonical: "NSCoreDataCanonical"
@@ -20,9 +20,9 @@ enum DerivationExpression: Equatable {
         case count, sum, min, max
     }
 
-    /// `now()`: when the object was saved.
+    /// `now()`: the time of the save.
     case now
-    /// `name`, `author.name`, or a function of it.
+    /// `name`, `author.name`, or a function of one.
     case value(path: [String], Function?)
     /// `count:(pages)`, `pages.@count`, `sum:(pages.words)`, `pages.words.@sum`, `pages.@sum.words`.
     case aggregate(Aggregate, path: [String])
@@ -34,7 +34,7 @@ enum DerivationExpression: Equatable {
         }
     }
 
-    /// Nil for what Core Data makes no triggers for.
+    /// Returns nil for a derivation for which Core Data creates no triggers.
     init?(_ derivation: AttributeDescription.Derivation) {
         guard derivation.filteringPredicate == nil else { return nil }
         let text = derivation.expression.filter { !$0.isWhitespace }
@@ -49,8 +49,8 @@ enum DerivationExpression: Equatable {
             path = String(text[end.upperBound...].dropLast())
         }
         var keys = path.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
-        if function == nil, let place = keys.firstIndex(where: { $0.hasPrefix("@") }) {
-            function = String(keys.remove(at: place).dropFirst())
+        if function == nil, let index = keys.firstIndex(where: { $0.hasPrefix("@") }) {
+            function = String(keys.remove(at: index).dropFirst())
             guard function.flatMap(Aggregate.init) != nil else { return nil }
         }
         guard (1...2).contains(keys.count), keys.allSatisfy(\.isKey) else { return nil }

@@ -1,19 +1,19 @@
 import ManagedObjectModels
 
-/// The triggers by which Core Data keeps a derived attribute up to date, as it writes them. They call functions that only
-/// Core Data has. Those that count the objects of a to-many relationship with a to-one inverse were seen in stores; the
-/// others are reported.
+/// The triggers that Core Data creates to keep a derived attribute up to date, character for character. They call functions
+/// that only Core Data has. Those that count the objects of a to-many relationship with a to-one inverse were seen in
+/// stores; the others are reported.
 package struct DerivedAttributeTriggers: Sendable {
     package let entity: String
     package let attribute: String
     /// The table and column of the derived value.
     package let table: String
     package let column: String
-    /// The expression that gives each row's value anew, the row's table being called `t`. It may call Core Data's functions.
+    /// The SQL expression that recomputes a row's value, with `t` as the row's table. It may call Core Data's functions.
     package let value: String
-    /// Whether the value is of the moment when it is made, so that it isn't made again.
-    package let isOfItsMoment: Bool
-    /// What the value is made of.
+    /// True if the value is the time of the save, which can't be recomputed.
+    package let isSaveTime: Bool
+    /// The properties that the value is derived from.
     package let sources: [Source]
     package let triggers: [Trigger]
 
@@ -27,10 +27,10 @@ package struct DerivedAttributeTriggers: Sendable {
         package let property: String
     }
 
-    /// `Entity.attribute`
+    /// The name of the attribute as `Entity.attribute`.
     package var name: String { entity + "." + attribute }
 
-    /// Nil for a derivation that Core Data makes no triggers for.
+    /// Returns nil for a derivation for which Core Data creates no triggers.
     fileprivate init?(_ attribute: AttributeDescription, of entity: EntityDescription, _ layout: StoreLayout) {
         guard !attribute.isTransient, let expression = attribute.derivation.flatMap(DerivationExpression.init),
             let target = DerivedValue(attribute, of: entity, layout), let found = target.derived(as: expression)
@@ -40,15 +40,15 @@ package struct DerivedAttributeTriggers: Sendable {
         table = target.table
         column = target.column
         value = found.value
-        isOfItsMoment = expression == .now
+        isSaveTime = expression == .now
         sources = target.sources(of: expression.path)
-        // As they are made: where there is one of the name, the next isn't made.
+        // Core Data skips a trigger whose name is taken.
         var names: Set<String> = []
         triggers = found.triggers.filter { names.insert($0.name.lowercased()).inserted }
     }
 }
 
-/// The place of a derived value, and the statements that are about it.
+/// The column of a derived value and its statements.
 struct DerivedValue {
     typealias Trigger = DerivedAttributeTriggers.Trigger
 
@@ -68,27 +68,31 @@ struct DerivedValue {
         self.column = column.name
     }
 
+    /// Returns the SQL expression of the value and its triggers; nil if the model doesn't fit the derivation.
     func derived(as expression: DerivationExpression) -> (value: String, triggers: [Trigger])? {
         switch expression {
-        case .now: return own(watching: "Z_OPT", "NSCoreDataNow()", "NSCoreDataNow()")
+        case .now: return fromOwnRow(watching: "Z_OPT", "NSCoreDataNow()", "NSCoreDataNow()")
         case .value(let path, let function):
             if path.count == 1 {
                 guard let source = attributeColumn(path[0], of: entity.name) else { return nil }
-                return own(watching: source, function.of("NEW." + source), function.of("t." + source))
+                return fromOwnRow(
+                    watching: source, function.applied(to: "NEW." + source), function.applied(to: "t." + source))
             }
             guard let relationship = relationship(path[0]), !relationship.isToMany,
                 let reference = layout.column(of: path[0], of: entity.name)?.name,
-                let other = layout.table(of: relationship.destinationEntityName)?.name,
+                let target = layout.table(of: relationship.destinationEntityName)?.name,
                 let source = attributeColumn(path[1], of: relationship.destinationEntityName)
             else { return nil }
-            return followed(reference, other, source, function)
+            return fromToOne(reference, target: target, source: source, function)
         case .aggregate(let aggregate, let path):
             guard let relationship = relationship(path[0]), relationship.isToMany else { return nil }
-            if let collection = DerivedCollection(relationship, path.dropFirst().first, aggregate, of: self) {
+            if let collection = DerivedCollection(
+                relationship, attribute: path.dropFirst().first, aggregate: aggregate, of: self)
+            {
                 return aggregate == .count || aggregate == .sum
                     ? collection.total(of: self) : collection.extreme(of: self)
             }
-            return aggregate == .count && path.count == 1 ? joined(path[0]) : nil
+            return aggregate == .count && path.count == 1 ? countOfManyToMany(path[0]) : nil
         }
     }
 
@@ -104,7 +108,7 @@ struct DerivedValue {
         return layout.column(of: name, of: entity.name)?.name
     }
 
-    /// The properties on a path of one step or two.
+    /// Returns the properties on a path of one or two steps.
     func sources(of path: [String]) -> [DerivedAttributeTriggers.Source] {
         guard let first = path.first else { return [] }
         var found = [DerivedAttributeTriggers.Source(entity: entity.name, property: first)]
@@ -116,7 +120,7 @@ struct DerivedValue {
 
     // MARK: Statements
 
-    /// Which rows of the table have the attribute, where others inherit from the same entity: those with these numbers.
+    /// Returns an SQL condition on the entity number for the rows that have the attribute; nil if the entity is a root.
     func range(_ row: String = "") -> String? {
         guard entity.superentityName != nil else { return nil }
         let numbers = layout.numbers.family(of: entity.name).map(layout.numbers.number)
@@ -131,7 +135,8 @@ struct DerivedValue {
         " UPDATE \(table) SET \(column) = \(value) WHERE \(condition);"
     }
 
-    func tell(_ kind: String = "Updated", where condition: String) -> String {
+    /// Returns a statement that notifies Core Data of the changed value.
+    func notify(_ kind: String = "Updated", where condition: String) -> String {
         " SELECT NSCoreDataDATrigger\(kind)AffectedObjectValue('\(table)', Z_ENT, Z_PK, '\(attribute)', \(column)) "
             + "FROM \(table) WHERE \(condition);"
     }
@@ -147,10 +152,12 @@ struct DerivedValue {
 
     func prefix(_ table: String, _ part: String = "") -> String { "Z_DA_\(table)_\(entity.name)_\(attribute)\(part)" }
 
-    // MARK: Of the object itself, and of one other
+    // MARK: From the same object, or from the object of a to-one relationship
 
-    /// Of another attribute of the same object, or of the moment.
-    private func own(watching source: String, _ new: String, _ value: String) -> (value: String, triggers: [Trigger]) {
+    /// Derives the value from another attribute of the same object, or from the time of the save.
+    private func fromOwnRow(
+        watching source: String, _ new: String, _ value: String
+    ) -> (value: String, triggers: [Trigger]) {
         let name = prefix(table)
         let key = "Z_PK = NEW.Z_PK"
         return (
@@ -158,83 +165,89 @@ struct DerivedValue {
             [
                 trigger(
                     name + "_INSERT", "INSERT", on: table, when: " WHEN (NEW.\(source) NOT NULL)",
-                    set(new, where: key), tell("InsertUpdated", where: key)),
+                    set(new, where: key), notify("InsertUpdated", where: key)),
                 trigger(
-                    name + "_UPDATE", "UPDATE OF \(source)", on: table, set(new, where: key), tell(where: key)),
+                    name + "_UPDATE", "UPDATE OF \(source)", on: table, set(new, where: key), notify(where: key)),
             ]
         )
     }
 
-    /// Of an attribute of the object that a to-one relationship leads to.
-    private func followed(
-        _ reference: String, _ other: String, _ source: String, _ function: DerivationExpression.Function?
+    /// Derives the value from an attribute of a to-one relationship's object.
+    private func fromToOne(
+        _ reference: String, target: String, source: String, _ function: DerivationExpression.Function?
     ) -> (value: String, triggers: [Trigger]) {
-        let selected = "(SELECT \(function.of(source)) FROM \(other) WHERE Z_PK = NEW.\(reference))"
-        let new = function.of("NEW." + source)
-        let own = "Z_PK = NEW.Z_PK"
-        let ownInRange = own + (range("NEW.").map { " AND " + $0 } ?? "")
-        let leading = "\(reference) = NEW.Z_PK" + inRange
-        let (here, there) = (prefix(table, "_SOURCE"), prefix(other, "_PARAMETER"))
+        let selected = "(SELECT \(function.applied(to: source)) FROM \(target) WHERE Z_PK = NEW.\(reference))"
+        let new = function.applied(to: "NEW." + source)
+        let row = "Z_PK = NEW.Z_PK"
+        let rowInRange = row + (range("NEW.").map { " AND " + $0 } ?? "")
+        let referring = "\(reference) = NEW.Z_PK" + inRange
+        let (here, there) = (prefix(table, "_SOURCE"), prefix(target, "_PARAMETER"))
         return (
-            "(SELECT \(function.of("d." + source)) FROM \(other) AS d WHERE d.Z_PK = t.\(reference))",
+            "(SELECT \(function.applied(to: "d." + source)) FROM \(target) AS d WHERE d.Z_PK = t.\(reference))",
             [
                 trigger(
-                    here + "_INSERT", "INSERT", on: table, set(selected, where: ownInRange),
-                    tell("InsertUpdated", where: ownInRange)),
+                    here + "_INSERT", "INSERT", on: table, set(selected, where: rowInRange),
+                    notify("InsertUpdated", where: rowInRange)),
                 trigger(
-                    here + "_UPDATE", "UPDATE OF \(reference)", on: table, when: whenInRange, set(selected, where: own),
-                    tell(where: own)),
+                    here + "_UPDATE", "UPDATE OF \(reference)", on: table, when: whenInRange, set(selected, where: row),
+                    notify(where: row)),
                 trigger(
-                    there + "_INSERT", "INSERT", on: other, set(new, where: leading),
-                    tell("InsertUpdated", where: leading)),
+                    there + "_INSERT", "INSERT", on: target, set(new, where: referring),
+                    notify("InsertUpdated", where: referring)),
                 trigger(
-                    there + "_UPDATE", "UPDATE OF \(source)", on: other, set(new, where: leading), tell(where: leading)),
+                    there + "_UPDATE", "UPDATE OF \(source)", on: target, set(new, where: referring),
+                    notify(where: referring)),
             ]
         )
     }
 
-    // MARK: Of a many-to-many relationship
+    // MARK: From a many-to-many relationship
 
-    private func joined(_ relationship: String) -> (value: String, triggers: [Trigger])? {
+    private func countOfManyToMany(_ relationship: String) -> (value: String, triggers: [Trigger])? {
         let declaring = layout.declaringEntity(of: relationship, of: entity.name)?.name
-        func has(_ side: JoinTableLayout.Side) -> Bool { side.entity == declaring && side.relationship == relationship }
-        guard let join = layout.joinTables.first(where: { has($0.owner) || has($0.inverse) }) else { return nil }
-        let key = has(join.owner) ? join.owner.column : join.inverse.column
+        func isSource(_ side: JoinTableLayout.Side) -> Bool {
+            side.entity == declaring && side.relationship == relationship
+        }
+        guard let join = layout.joinTables.first(where: { isSource($0.owner) || isSource($0.inverse) }) else {
+            return nil
+        }
+        let key = isSource(join.owner) ? join.owner.column : join.inverse.column
         let (here, there) = (prefix(table, "_SOURCE"), prefix(join.name, "_PARAMETER"))
-        func changing(_ value: String, _ row: String) -> String {
+        func update(_ value: String, _ row: String) -> String {
             let condition = "Z_PK = \(row).\(key)" + inRange
-            return set(value, where: condition) + tell(where: condition)
+            return set(value, where: condition) + notify(where: condition)
         }
         let count = "(SELECT IFNULL(COUNT(\(key)), 0) FROM \(join.name) WHERE \(key) = NEW.Z_PK)"
         return (
             "(SELECT IFNULL(COUNT(d.\(key)), 0) FROM \(join.name) AS d WHERE d.\(key) = t.Z_PK)",
             [
-                trigger(there + "_INSERT", "INSERT", on: join.name, changing("IFNULL(\(column), 0) + 1", "NEW")),
-                trigger(there + "_DELETE", "DELETE", on: join.name, changing("\(column) - 1", "OLD")),
+                trigger(there + "_INSERT", "INSERT", on: join.name, update("IFNULL(\(column), 0) + 1", "NEW")),
+                trigger(there + "_DELETE", "DELETE", on: join.name, update("\(column) - 1", "OLD")),
                 trigger(
                     here + "_INSERT", "INSERT", on: table, when: whenInRange,
-                    set(count, where: "Z_PK = NEW.Z_PK"), tell(where: "Z_PK = NEW.Z_PK")),
+                    set(count, where: "Z_PK = NEW.Z_PK"), notify(where: "Z_PK = NEW.Z_PK")),
             ]
         )
     }
 }
 
 extension DerivationExpression.Function? {
-    fileprivate func of(_ value: String) -> String { map { "\($0.sqlName)(\(value))" } ?? value }
+    fileprivate func applied(to value: String) -> String { map { "\($0.sqlName)(\(value))" } ?? value }
 }
 
 extension StoreLayout {
+    /// The triggers of all derived attributes, by entity number.
     package var derivedAttributeTriggers: [DerivedAttributeTriggers] {
         numbers.entities.flatMap { entity in
             entity.attributes.compactMap { DerivedAttributeTriggers($0, of: entity, self) }
         }
     }
 
-    /// The stored derived attributes that no triggers are known for.
-    package var unknownDerivations: [String] {
-        let known = Set(derivedAttributeTriggers.map(\.name))
+    /// The stored derived attributes whose triggers are unknown, as `Entity.attribute`.
+    package var unsupportedDerivations: [String] {
+        let supported = Set(derivedAttributeTriggers.map(\.name))
         return numbers.entities.flatMap { entity in
             entity.attributes.filter { $0.derivation != nil && !$0.isTransient }.map { entity.name + "." + $0.name }
-        }.filter { !known.contains($0) }
+        }.filter { !supported.contains($0) }
     }
 }

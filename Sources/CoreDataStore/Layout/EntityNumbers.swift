@@ -1,9 +1,9 @@
 import ManagedObjectModels
 
-/// The numbers that Core Data gives a model's entities (`Z_ENT`): roots in the order of their names, case not looked
-/// at, each followed by all that inherit from it, from 1.
+/// The numbers that Core Data assigns to a model's entities (`Z_ENT`), from 1: root entities by name without regard to case,
+/// each followed by its descendants.
 package struct EntityNumbers: Sendable {
-    /// In the order of their numbers.
+    /// The entities in the order of their numbers.
     package let entities: [EntityDescription]
     private let numbers: [String: Int64]
     private let parents: Set<String>
@@ -11,10 +11,10 @@ package struct EntityNumbers: Sendable {
     package init(_ model: ManagedObjectModel) {
         let children = Dictionary(grouping: model.entities, by: \.superentityName)
         var found: [EntityDescription] = []
-        var waiting = Self.sorted(children[nil] ?? [])
-        while let next = waiting.popLast() {
+        var stack = Self.sorted(children[nil] ?? [])
+        while let next = stack.popLast() {
             found.append(next)
-            waiting += Self.sorted(children[next.name] ?? [])
+            stack += Self.sorted(children[next.name] ?? [])
         }
         entities = found
         numbers = Dictionary(
@@ -22,27 +22,30 @@ package struct EntityNumbers: Sendable {
         parents = Set(model.entities.compactMap(\.superentityName))
     }
 
-    /// In the order of their names, case not looked at.
+    /// The entities by name without regard to case.
     package var entitiesByName: [EntityDescription] { Self.sorted(entities).reversed() }
 
-    /// The last one first, to be taken from the end.
+    /// Sorts entities by name in descending order, so that a stack yields them in ascending order.
     private static func sorted(_ entities: [EntityDescription]) -> [EntityDescription] {
-        entities.sorted { one, other in
-            let (first, second) = (one.name.lowercased(), other.name.lowercased())
-            return first == second ? other.name.precedes(one.name) : second.precedes(first)
+        entities.sorted { lhs, rhs in
+            let (first, second) = (lhs.name.lowercased(), rhs.name.lowercased())
+            return first == second ? rhs.name.precedes(lhs.name) : second.precedes(first)
         }
     }
 
-    /// 0 for an entity that the model doesn't have.
+    /// Returns the number of an entity; 0 if the model doesn't have it.
     package func number(of entity: String) -> Int64 { numbers[entity] ?? 0 }
 
-    /// The entity and all that inherit from it, directly or not, by number.
+    /// Returns the entity and its descendants, by number.
     package func family(of entity: String) -> [String] {
         var found: Set<String> = [entity]
-        // Each comes after what it inherits from.
-        for one in entities where one.superentityName.map(found.contains) ?? false { found.insert(one.name) }
+        // A parent precedes its subentities.
+        for descendant in entities where descendant.superentityName.map(found.contains) ?? false {
+            found.insert(descendant.name)
+        }
         return entities.map(\.name).filter(found.contains)
     }
 
+    /// Returns true if other entities inherit from the entity.
     package func hasSubentities(_ entity: String) -> Bool { parents.contains(entity) }
 }

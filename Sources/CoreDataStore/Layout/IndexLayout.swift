@@ -1,44 +1,44 @@
 import ManagedObjectModels
 
-/// An index that Core Data makes, named and written as it does.
+/// An index with the name and statement that Core Data uses.
 package struct IndexLayout: Equatable, Sendable {
     package let name: String
     package let table: String
     package let isUnique: Bool
-    /// Each as it stands in the statement: a name, or a name with collation and direction.
+    /// The columns as written in the statement: a name, or a name with collation and direction.
     package let columns: [String]
-    /// Of which rows it is, as it stands behind the columns; empty for all.
+    /// The `WHERE` clause of a partial index with a leading space; empty for all rows.
     var condition = ""
 
     package var columnNames: [String] { columns.map { String($0.prefix { $0 != " " }) } }
 
-    /// The statement, character for character.
+    /// The `CREATE INDEX` statement, character for character.
     package var creation: String {
         "CREATE \(isUnique ? "UNIQUE " : "")INDEX \(name) ON \(table) (\(columns.joined(separator: ", ")))\(condition)"
     }
 }
 
 extension IndexLayout {
-    fileprivate func named(_ name: String) -> IndexLayout {
+    fileprivate func renamed(_ name: String) -> IndexLayout {
         IndexLayout(name: name, table: table, isUnique: isUnique, columns: columns, condition: condition)
     }
 
-    /// Whether the two find the same rows in the same order.
+    /// Returns true if both indexes contain the same rows in the same order.
     fileprivate func hasSameRows(as other: IndexLayout) -> Bool {
         table == other.table && columns == other.columns && condition == other.condition
     }
 }
 
 extension StoreLayout {
-    /// From this version of Core Data on (iOS 11, macOS 10.13) an index goes by its entity's name, not by its table's.
+    /// The first version of Core Data (iOS 11, macOS 10.13) that names indexes after the entity rather than the table.
     private static let firstWithFetchIndexes: Int64 = 847
 
-    /// As current systems make them.
+    /// The indexes as current systems create them.
     package var indexes: [IndexLayout] { indexes(ofFramework: StoreProperties.frameworkVersion) }
 
-    /// Those of references, of hierarchies and of join tables, then those that the model asks for.
+    /// Returns the indexes of references, hierarchies and join tables, then those that the model requests.
     ///
-    /// - Parameter version: Core Data's own, as the store's metadata have it.
+    /// - Parameter version: The version of Core Data in the store's metadata.
     package func indexes(ofFramework version: Int64) -> [IndexLayout] {
         var found: [IndexLayout] = []
         for table in tables { found += structuralIndexes(of: table) }
@@ -47,14 +47,14 @@ extension StoreLayout {
                 name: "\(table.name)_\(table.inverse.column)_INDEX", table: table.name, isUnique: false,
                 columns: [table.inverse.column, table.owner.column])
         }
-        let isOld = version < Self.firstWithFetchIndexes
-        for entity in numbers.entities { found += requestedIndexes(of: entity).map { isOld ? $0.asBefore : $0.index } }
+        let isLegacy = version < Self.firstWithFetchIndexes
+        for entity in numbers.entities { found += requestedIndexes(of: entity).map { isLegacy ? $0.legacy : $0.index } }
         return Self.unique(found, besides: tables.map(\.name) + joinTables.map(\.name))
     }
 
-    /// A model's index may have the name that an attribute's own gets: then it is the same one. The constraints (a, b) and
-    /// (a_b) give one name to two indexes: the second one gets a number, as columns do. SQLite's names differ by more than
-    /// case.
+    /// Returns the indexes with unique names. A requested index with the name and content of an attribute's own index is the
+    /// same index. The constraints (a, b) and (a_b) give two indexes one name, and the second gets a number, as columns do.
+    /// SQLite compares names without regard to case.
     private static func unique(_ indexes: [IndexLayout], besides tables: [String]) -> [IndexLayout] {
         var made: [String: IndexLayout] = [:]
         var names = Set(tables.map { $0.lowercased() })
@@ -68,7 +68,7 @@ extension StoreLayout {
                 name = index.name + String(number)
                 number += 1
             }
-            let found = index.named(name)
+            let found = index.renamed(name)
             made[name.lowercased()] = found
             return found
         }
@@ -96,14 +96,14 @@ extension StoreLayout {
             return RequestedIndex(index: index, names: names)
         }
         let binary = entity.indexes.filter { $0.elements.first?.kind == .binary }
-        // Xcode marks an attribute as indexed that has an ascending index for itself, be it of some objects only.
-        let alone = Set(binary.compactMap { $0.isAscendingOfOne ? $0.elements[0].property : nil })
-        let marked = entity.attributes.filter { $0.isIndexed || alone.contains($0.name) }.map(\.name)
-        let single = marked.map { index($0, [($0, true)]) }
-        let fetch = binary.filter { !isForeignKeys($0, of: entity) }.map { one -> RequestedIndex? in
-            let columns = one.elements.map { ($0.property, $0.isAscending) }
-            guard one.partialIndexPredicate != nil else { return index(one.name, columns) }
-            return condition(of: one, entity).flatMap { index(one.name, columns, condition: $0) }
+        // Xcode marks an attribute as indexed if it has an ascending index of its own, even a partial one.
+        let singleAscending = Set(binary.compactMap { $0.isSingleAscending ? $0.elements[0].property : nil })
+        let indexed = entity.attributes.filter { $0.isIndexed || singleAscending.contains($0.name) }.map(\.name)
+        let single = indexed.map { index($0, [($0, true)]) }
+        let fetch = binary.filter { !isReferenceIndex($0, of: entity) }.map { request -> RequestedIndex? in
+            let columns = request.elements.map { ($0.property, $0.isAscending) }
+            guard request.partialIndexPredicate != nil else { return index(request.name, columns) }
+            return condition(of: request, entity).flatMap { index(request.name, columns, condition: $0) }
         }
         let compound = entity.compoundIndexes.map { names in
             index(names.joined(separator: "_"), names.map { ($0, true) })
@@ -118,15 +118,15 @@ extension StoreLayout {
 }
 
 extension StoreLayout {
-    /// Nil where it isn't known how Core Data writes it.
+    /// Returns the `WHERE` clause of a partial index; nil if it is unknown how Core Data writes it.
     func condition(of index: FetchIndexDescription, _ entity: EntityDescription) -> String? {
         guard let condition = index.partialIndexPredicate.flatMap(PartialIndexCondition.init) else { return nil }
-        return column(of: condition.property, of: entity.name).map { condition.text($0.name) }
+        return column(of: condition.property, of: entity.name).map { condition.clause($0.name) }
     }
 
-    /// A to-one relationship has an index already.
-    private func isForeignKeys(_ index: FetchIndexDescription, of entity: EntityDescription) -> Bool {
-        guard index.isAscendingOfOne, index.partialIndexPredicate == nil,
+    /// Returns true for an index on a to-one relationship alone. The reference already has that index.
+    private func isReferenceIndex(_ index: FetchIndexDescription, of entity: EntityDescription) -> Bool {
+        guard index.isSingleAscending, index.partialIndexPredicate == nil,
             case .relationship? = model.property(named: index.elements[0].property, of: entity)
         else { return false }
         return true
@@ -134,18 +134,18 @@ extension StoreLayout {
 }
 
 extension FetchIndexDescription {
-    fileprivate var isAscendingOfOne: Bool { elements.count == 1 && elements[0].isAscending }
+    fileprivate var isSingleAscending: Bool { elements.count == 1 && elements[0].isAscending }
 }
 
-/// An index that the model asks for.
+/// An index that the model requests.
 private struct RequestedIndex {
     let index: IndexLayout
-    /// The columns'.
+    /// The names of the columns.
     let names: [String]
 
-    /// As Core Data made it before fetch indexes: named after the table, in no other order than SQLite's.
-    var asBefore: IndexLayout {
-        // Indexes of some objects only came with fetch indexes.
+    /// The index as Core Data created it before fetch indexes: named after the table, in SQLite's default order.
+    var legacy: IndexLayout {
+        // Partial indexes came with fetch indexes.
         guard !index.isUnique, index.condition.isEmpty else { return index }
         let suffix = names.count == 1 ? "_INDEX" : ""
         return IndexLayout(

@@ -1,24 +1,25 @@
 import ManagedObjectModels
 
-/// The table of one many-to-many relationship and its inverse.
+/// The table of a many-to-many relationship and its inverse.
 package struct JoinTableLayout: Equatable, Sendable {
+    /// One of the two relationships.
     package struct Side: Equatable, Sendable {
         package let entity: String
         package let relationship: String
-        /// Holds the `Z_PK` of the objects that have the relationship; it is named after the one that leads to them.
+        /// The column with the `Z_PK` of the objects that have the relationship. It is named after the inverse.
         package let column: String
-        /// Holds their places, where the relationship that leads to them is ordered.
+        /// The column with their positions if the inverse is ordered; otherwise nil.
         package let orderColumn: String?
     }
 
     package let name: String
-    /// The side that was met first, and its inverse.
+    /// The side that Core Data enumerates first.
     package let owner: Side
     package let inverse: Side
 
     func renamed(_ name: String) -> JoinTableLayout { JoinTableLayout(name: name, owner: owner, inverse: inverse) }
 
-    /// The statement, character for character.
+    /// The `CREATE TABLE` statement, character for character.
     package var creation: String { creation(as: name) }
 
     package func creation(as name: String) -> String {
@@ -29,15 +30,15 @@ package struct JoinTableLayout: Equatable, Sendable {
     }
 }
 
-/// Gives out the names of join tables: entities are met in the order of their names, whatever they inherit from. (Apple's
-/// Notes: `Z_12NOTES` is of folders, number 12, whose parent's name comes after that of notes, number 9.)
+/// The naming of join tables. Core Data enumerates entities by name, whatever they inherit from. (In Apple's Notes,
+/// `Z_12NOTES` belongs to folders, number 12, whose parent's name comes after that of notes, number 9.)
 struct JoinTableNaming {
     private let model: ManagedObjectModel
     private let numbers: EntityNumbers
     private var tables: [JoinTableLayout] = []
-    private var done: Set<[String]> = []
-    /// By root entity: a column's name is used once in a hierarchy.
-    private var taken: [String: Set<String>] = [:]
+    private var handled: Set<[String]> = []
+    /// The used column names by root entity. A name is used once in a hierarchy.
+    private var usedNames: [String: Set<String>] = [:]
 
     init(_ model: ManagedObjectModel, _ numbers: EntityNumbers) {
         self.model = model
@@ -46,7 +47,7 @@ struct JoinTableNaming {
 
     mutating func layout() -> [JoinTableLayout] {
         for entity in numbers.entitiesByName {
-            for relationship in PropertyOrder(entity, model, numbers).declaredRelationships {
+            for relationship in PropertyOrder(entity, in: model, numbers: numbers).declaredRelationships {
                 add(relationship, of: entity)
             }
         }
@@ -55,11 +56,11 @@ struct JoinTableNaming {
 
     private mutating func add(_ relationship: RelationshipDescription, of entity: EntityDescription) {
         guard relationship.isToMany, !relationship.isTransient, let inverse = model.inverse(of: relationship),
-            inverse.isToMany, let other = declaring(inverse, relationship.destinationEntityName),
-            !done.contains([entity.name, relationship.name])
+            inverse.isToMany, let other = declaringEntity(of: inverse, relationship.destinationEntityName),
+            !handled.contains([entity.name, relationship.name])
         else { return }
-        done.insert([entity.name, relationship.name])
-        done.insert([other.name, inverse.name])
+        handled.insert([entity.name, relationship.name])
+        handled.insert([other.name, inverse.name])
         let isReflexive = entity.name == other.name && relationship.name == inverse.name
         let number = numbers.number(of: entity.name)
         let otherNumber = numbers.number(of: other.name)
@@ -76,7 +77,7 @@ struct JoinTableNaming {
         tables.append(JoinTableLayout(name: "Z_\(number)\(upper)", owner: owner, inverse: destination))
     }
 
-    private func declaring(_ relationship: RelationshipDescription, _ entity: String) -> EntityDescription? {
+    private func declaringEntity(of relationship: RelationshipDescription, _ entity: String) -> EntityDescription? {
         guard let entity = model.entity(named: entity) else { return nil }
         return ([entity] + model.superentities(of: entity)).first { $0.relationships.contains(relationship) }
     }
@@ -85,7 +86,7 @@ struct JoinTableNaming {
         let root = model.rootEntity(of: entity).name
         var candidate = name
         var number = 1
-        while !taken[root, default: []].insert(candidate).inserted {
+        while !usedNames[root, default: []].insert(candidate).inserted {
             candidate = name + String(number)
             number += 1
         }

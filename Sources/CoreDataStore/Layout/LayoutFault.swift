@@ -1,36 +1,36 @@
 import ManagedObjectModels
 
 extension StoreLayout {
-    /// SQLite's limit (https://sqlite.org/limits.html).
-    private static let mostColumns = 2000
+    /// SQLite's limit of columns in a table (https://sqlite.org/limits.html).
+    private static let maximumColumnCount = 2000
     private static let reservedTables: Set<String> = ["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"]
 
-    /// Throws `ModelFault` where SQLite would refuse a table: Core Data writes names in capitals and without quotes, so that
-    /// two may be the same, and a sign may be none of a name's. (Of two columns, the second one gets a number.)
-    package func check() throws(ModelFault) {
-        try checkNames()
+    /// Validates the layout. Throws `ModelFault` if SQLite would reject a table. Core Data writes names in capitals and
+    /// without quotes, so two names may collide and a character may be invalid. (Of two columns, the second gets a number.)
+    package func validate() throws(ModelFault) {
+        try validateNames()
         for table in tables {
             let columns = table.columnNames.count
-            if columns > Self.mostColumns {
+            if columns > Self.maximumColumnCount {
                 throw ModelFault(
                     entity: table.rootEntity,
-                    "its table needs \(columns) columns, and SQLite has \(Self.mostColumns) at most",
-                    remedy: "let fewer entities inherit from it, or give it fewer attributes")
+                    "its table needs \(columns) columns; SQLite allows \(Self.maximumColumnCount)",
+                    remedy: "reduce the entities that inherit from it, or its attributes")
             }
             if Self.reservedTables.contains(table.name) {
                 throw ModelFault(
-                    entity: table.rootEntity, "its table is \(table.name), which is Core Data's own",
+                    entity: table.rootEntity, "its table would be \(table.name), which Core Data reserves",
                     remedy: "rename the entity")
             }
         }
-        try checkTables()
-        try checkLinkColumns()
-        try checkTriggers()
+        try validateTables()
+        try validateLinkColumns()
+        try validateTriggers()
     }
 
-    /// Both ends of a many-to-many relationship may be of one entity. Which of two columns then gets the number where their
-    /// names are one in capitals isn't known of Core Data: links could be read the wrong way round.
-    private func checkLinkColumns() throws(ModelFault) {
+    /// Rejects a many-to-many relationship within one entity whose two column names are equal in capitals. It is unknown
+    /// which column Core Data numbers then, so links could be read in the wrong direction.
+    private func validateLinkColumns() throws(ModelFault) {
         for table in joinTables {
             let (owner, inverse) = (table.owner, table.inverse)
             if owner.entity == inverse.entity, owner.relationship != inverse.relationship,
@@ -38,20 +38,20 @@ extension StoreLayout {
             {
                 throw ModelFault(
                     entity: owner.entity, property: owner.relationship,
-                    "its columns can't be told from those of its inverse \(inverse.relationship): the names differ in case "
-                        + "only",
+                    "its columns can't be distinguished from those of its inverse \(inverse.relationship): the names "
+                        + "differ only in case",
                     remedy: "rename one of the two relationships")
             }
             guard let column = table.owner.orderColumn, column == table.inverse.orderColumn else { continue }
             throw ModelFault(
                 entity: table.owner.entity, property: table.owner.relationship,
-                "its column of places is \(column), which is that of \(table.inverse.entity)."
-                    + "\(table.inverse.relationship) too: the names differ in case only",
+                "its order column \(column) is also that of \(table.inverse.entity)."
+                    + "\(table.inverse.relationship): the names differ only in case",
                 remedy: "rename one of the two relationships")
         }
     }
 
-    private func checkTriggers() throws(ModelFault) {
+    private func validateTriggers() throws(ModelFault) {
         var attributes: [String: String] = [:]
         for derived in derivedAttributeTriggers {
             for trigger in derived.triggers {
@@ -59,37 +59,37 @@ extension StoreLayout {
                 guard let other, other != derived.name else { continue }
                 throw ModelFault(
                     entity: derived.entity, property: derived.attribute,
-                    "its trigger is \(trigger.name), which is that of \(other) too",
+                    "its trigger \(trigger.name) is also that of \(other)",
                     remedy: "rename one of the two derived attributes")
             }
         }
     }
 
-    private func checkNames() throws(ModelFault) {
+    private func validateNames() throws(ModelFault) {
         for entity in model.entities {
-            if let sign = entity.name.signOfNoName {
+            if let character = entity.name.firstInvalidNameCharacter {
                 throw ModelFault(
-                    entity: entity.name, "its table can't be named after it: “\(sign)” is no part of a name",
-                    remedy: "rename the entity: letters, digits and underscores will do")
+                    entity: entity.name, "its table can't be named after it: “\(character)” is not valid in a name",
+                    remedy: "rename the entity: use letters, digits and underscores")
             }
             for property in entity.declaredProperties where !property.isTransient {
-                guard let sign = property.name.signOfNoName else { continue }
+                guard let character = property.name.firstInvalidNameCharacter else { continue }
                 throw ModelFault(
                     entity: entity.name, property: property.name,
-                    "no column can be named after it: “\(sign)” is no part of a name",
-                    remedy: "rename the property: letters, digits and underscores will do")
+                    "no column can be named after it: “\(character)” is not valid in a name",
+                    remedy: "rename the property: use letters, digits and underscores")
             }
         }
     }
 
-    private func checkTables() throws(ModelFault) {
+    private func validateTables() throws(ModelFault) {
         var entities: [String: String] = [:]
         for table in tables {
             if let other = entities.updateValue(table.rootEntity, forKey: table.name) {
                 throw ModelFault(
                     entity: table.rootEntity,
-                    "its table is \(table.name), which is that of \(other) too: the names differ in case only",
-                    remedy: "rename one of the two entities, with a renaming identifier where there are stores")
+                    "its table \(table.name) is also that of \(other): the names differ only in case",
+                    remedy: "rename one of the two entities; set its renaming identifier if stores exist")
             }
         }
         var sides: [String: JoinTableLayout.Side] = [:]
@@ -98,14 +98,14 @@ extension StoreLayout {
             if let other = sides.updateValue(side, forKey: table.name) {
                 throw ModelFault(
                     entity: side.entity, property: side.relationship,
-                    "its table is \(table.name), which is that of \(other.entity).\(other.relationship) too: the names "
-                        + "differ in case only",
+                    "its table \(table.name) is also that of \(other.entity).\(other.relationship): the names "
+                        + "differ only in case",
                     remedy: "rename one of the two relationships")
             }
             if let entity = entities[table.name] {
                 throw ModelFault(
                     entity: side.entity, property: side.relationship,
-                    "its table is \(table.name), which is that of the entity \(entity) too",
+                    "its table \(table.name) is also that of the entity \(entity)",
                     remedy: "rename the relationship or the entity")
             }
         }
@@ -113,8 +113,8 @@ extension StoreLayout {
 }
 
 extension String {
-    /// The first character that SQLite doesn't take in a name without quotes (https://sqlite.org/draft/tokenreq.html).
-    fileprivate var signOfNoName: Character? {
+    /// The first character that SQLite rejects in an unquoted name (https://sqlite.org/draft/tokenreq.html).
+    fileprivate var firstInvalidNameCharacter: Character? {
         first { character in
             character.unicodeScalars.contains { scalar in
                 guard scalar.isASCII else { return false }

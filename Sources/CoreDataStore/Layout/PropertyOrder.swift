@@ -1,10 +1,10 @@
 import ManagedObjectModels
 
-/// The order in which Core Data meets an entity's properties: that of a hash table, CoreFoundation's `CFDictionary` as it
-/// was in Mac OS X 10.4 (CFDictionary.c and CFString.c of CF-368, opensource.apple.com). Which side of a many-to-many
-/// relationship names the table depends on it, and so on every property that the entity has.
+/// The order in which Core Data enumerates an entity's properties. It is that of a hash table: CoreFoundation's
+/// `CFDictionary` of Mac OS X 10.4 (CFDictionary.c and CFString.c of CF-368, opensource.apple.com). The order determines which
+/// side of a many-to-many relationship names the table, so the name depends on every property of the entity.
 struct PropertyOrder {
-    /// How many keys fit, and how many buckets there are then.
+    /// The capacity and bucket count of each table size.
     private static let sizes = [
         (4, 5), (8, 11), (17, 23), (29, 41), (47, 67), (76, 113), (123, 199), (199, 317), (322, 521), (521, 839),
         (843, 1361), (1364, 2207), (2207, 3571), (3571, 5779), (5778, 9349),
@@ -13,12 +13,12 @@ struct PropertyOrder {
     private let entity: EntityDescription
     private let keys: [String]
 
-    init(_ entity: EntityDescription, _ model: ManagedObjectModel, _ numbers: EntityNumbers) {
+    init(_ entity: EntityDescription, in model: ManagedObjectModel, numbers: EntityNumbers) {
         self.entity = entity
         var keys = ["_ent", "_pk", "_opt"]
-        for one in ([entity] + model.superentities(of: entity)).reversed() {
-            keys += one.attributes.filter { !$0.isTransient }.map(\.name).sorted { $0.precedes($1) }
-            for relationship in one.relationships.sorted(by: { $0.name.precedes($1.name) }) {
+        for member in ([entity] + model.superentities(of: entity)).reversed() {
+            keys += member.attributes.filter { !$0.isTransient }.map(\.name).sorted { $0.precedes($1) }
+            for relationship in member.relationships.sorted(by: { $0.name.precedes($1.name) }) {
                 if !relationship.isToMany {
                     keys.append("_Z" + relationship.name.uppercased())
                     if numbers.hasSubentities(relationship.destinationEntityName) {
@@ -32,7 +32,7 @@ struct PropertyOrder {
         self.keys = keys
     }
 
-    /// The relationships that the entity declares itself, in that order.
+    /// The relationships that the entity itself declares, in that order.
     var declaredRelationships: [RelationshipDescription] {
         let declared = Dictionary(entity.relationships.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
         return buckets.compactMap { key in key.flatMap { declared[$0] } }
@@ -42,14 +42,14 @@ struct PropertyOrder {
         let count = Self.sizes.first { $0.0 >= keys.count }?.1 ?? keys.count * 2 + 1
         var buckets = [String?](repeating: nil, count: count)
         for key in keys {
-            var place = Int(Self.hash(key) % UInt32(count))
-            while buckets[place] != nil, buckets[place] != key { place = (place + 1) % count }
-            buckets[place] = key
+            var bucket = Int(Self.hash(key) % UInt32(count))
+            while buckets[bucket] != nil, buckets[bucket] != key { bucket = (bucket + 1) % count }
+            buckets[bucket] = key
         }
         return buckets
     }
 
-    /// Of a long name, the first 8 and the last 16 characters count.
+    /// Returns the hash of a key. Only the first 8 and the last 16 characters of a long key count.
     static func hash(_ key: String) -> UInt32 {
         let units = Array(key.utf16)
         let counted = units.count > 23 ? Array(units.prefix(8) + units.suffix(16)) : units

@@ -1,25 +1,26 @@
 import ManagedObjectModels
 
-/// A fetch index of type R-tree: a virtual table of SQLite's R*Tree module (https://sqlite.org/rtree.html) that holds each
-/// object's values, as bounds, and triggers that keep it so. (Reported; no such store was seen.)
+/// A fetch index of type R-tree: a virtual table of SQLite's R*Tree module (https://sqlite.org/rtree.html) with each
+/// object's values as bounds, and triggers that keep it up to date. (Reported; no such store was seen.)
 package struct SpatialIndexLayout: Equatable, Sendable {
     package struct Trigger: Equatable, Sendable {
         package let name: String
         package let creation: String
     }
 
-    /// `Z_Entity_index`: the virtual table's name.
+    /// The name of the virtual table: `Z_Entity_index`.
     package let name: String
-    /// The table whose objects are in it.
+    /// The table of the indexed objects.
     package let table: String
     package let columns: [String]
 
-    /// The tables that the R*Tree module keeps its content in.
+    /// The tables in which the R*Tree module stores its content.
     package var shadowTables: [String] { ["_node", "_parent", "_rowid"].map { name + $0 } }
 
-    /// The statement, character for character.
+    /// The `CREATE VIRTUAL TABLE` statement, character for character.
     package var creation: String { "CREATE VIRTUAL TABLE \(name) USING RTREE (Z_PK INTEGER PRIMARY KEY, \(bounds))" }
 
+    /// The triggers that keep the index up to date.
     package var triggers: [Trigger] {
         let values = columns.map { "NEW.\($0), NEW.\($0)" }.joined(separator: ", ")
         let insertion = "INTO \(name) (Z_PK, \(bounds)) VALUES (NEW.Z_PK, \(values)) ; END"
@@ -35,8 +36,8 @@ package struct SpatialIndexLayout: Equatable, Sendable {
         return Trigger(name: name, creation: "CREATE TRIGGER \(name) AFTER \(event) ON \(table) FOR EACH ROW \(body)")
     }
 
-    /// Puts in the objects that are there.
-    package var filling: String {
+    /// The statement that adds all existing objects.
+    package var populateStatement: String {
         let values = columns.map { "\($0), \($0)" }.joined(separator: ", ")
         let condition = columns.map { $0 + " NOT NULL" }.joined(separator: " AND ")
         return
@@ -47,7 +48,7 @@ package struct SpatialIndexLayout: Equatable, Sendable {
 }
 
 extension StoreLayout {
-    /// Those that the model asks for, by entity number.
+    /// The spatial indexes that the model requests, by entity number.
     package var spatialIndexes: [SpatialIndexLayout] {
         var names: Set<String> = []
         return numbers.entities.flatMap { entity in entity.indexes.compactMap { spatialIndex($0, of: entity) } }
@@ -59,7 +60,7 @@ extension StoreLayout {
             let table = table(of: entity.name)
         else { return nil }
         let columns = index.elements.compactMap { column(of: $0.property, of: entity.name) }.filter(\.isAttribute)
-        // SQLite takes one to five dimensions.
+        // SQLite supports one to five dimensions.
         guard columns.count == index.elements.count, (1...5).contains(columns.count) else { return nil }
         return SpatialIndexLayout(
             name: "Z_\(entity.name)_\(index.name)", table: table.name, columns: columns.map(\.name))

@@ -1,11 +1,11 @@
 import ManagedObjectModels
 
-/// A model laid out in SQLite as Core Data does it: which tables and columns a store of this model has. Apple documents
-/// nothing of it; the rules were found on stores, and predict those exactly.
+/// The tables and columns that Core Data creates in SQLite for a model. Apple doesn't document them; the rules were derived
+/// from stores and predict those exactly.
 package struct StoreLayout: Sendable {
     package let model: ManagedObjectModel
     package let numbers: EntityNumbers
-    /// One for each root entity, by entity number.
+    /// The tables of the root entities, by entity number.
     package let tables: [TableLayout]
     package private(set) var joinTables: [JoinTableLayout]
 
@@ -32,6 +32,7 @@ package struct StoreLayout: Sendable {
         joinTables = joins.layout()
     }
 
+    /// Returns the layout with other join tables.
     func replacing(_ joinTables: [JoinTableLayout]) -> StoreLayout {
         var layout = self
         layout.joinTables = joinTables
@@ -51,21 +52,21 @@ package struct StoreLayout: Sendable {
         }
     }
 
-    /// The table that the entity's objects are in; nil for an entity that the model doesn't have.
+    /// Returns the table of an entity's objects; nil if the model doesn't have the entity.
     package func table(of entity: String) -> TableLayout? {
         guard let entity = model.entity(named: entity) else { return nil }
         let root = model.rootEntity(of: entity).name
         return tables.first { $0.rootEntity == root }
     }
 
-    /// The entity that declares what `entity` has under this name: itself or an ancestor; nil when it has none.
+    /// Returns the entity that declares a property of `entity`: the entity itself or an ancestor; nil if none does.
     package func declaringEntity(of property: String, of entity: String) -> EntityDescription? {
         guard let entity = model.entity(named: entity) else { return nil }
         return ([entity] + model.superentities(of: entity)).first { $0.declares(property) }
     }
 
-    /// The column of an attribute's values, or of a to-one relationship's keys; nil for what has none of its own. Of a
-    /// composite attribute a key path names the element: `place.latitude`.
+    /// Returns the column of an attribute or a to-one relationship; nil for a property without a column of its own. A key path
+    /// names an element of a composite attribute: `place.latitude`.
     package func column(of property: String, of entity: String) -> ColumnLayout? {
         let path = property.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         if path.count > 1 {

@@ -1,28 +1,28 @@
 import ManagedObjectModels
 
-/// One table of a store: a hierarchy's objects, in columns that its attributes and to-one relationships have.
+/// The table of an entity hierarchy, with columns for its attributes and to-one relationships.
 package struct TableLayout: Sendable {
-    /// The columns that each table has, before those of its properties: key, entity number, count of saves.
+    /// The columns that every table begins with: key, entity number, number of saves.
     package static let ownColumns = ["Z_PK", "Z_ENT", "Z_OPT"]
 
-    /// `Z` and the root entity's name in capitals.
+    /// The name of the table: `Z` and the root entity's name in capitals.
     package let name: String
     package let rootEntity: String
-    /// Those of all entities in the hierarchy, in the order in which names are given out.
+    /// The columns of all entities in the hierarchy, in the order in which Core Data assigns names.
     package let columns: [ColumnLayout]
-    /// Whether other entities inherit from the root.
+    /// True if other entities inherit from the root.
     package let isHierarchy: Bool
 
-    /// All that the table has, by the model.
+    /// The names of all columns, including ``ownColumns``.
     package var columnNames: [String] { Self.ownColumns + columns.map(\.name) }
 
-    /// As Core Data writes them in a new table: numbers and references, then times and fractions, decimals, text, UUIDs,
-    /// other data; within each as names are given out.
+    /// The columns in the order of a new table: integers and references, then dates and floating-point numbers, decimals,
+    /// text, UUIDs, other data. Each group keeps the order of ``columns``.
     package var orderedColumns: [ColumnLayout] {
         columns.enumerated().sorted { ($0.element.rank, $0.offset) < ($1.element.rank, $1.offset) }.map(\.element)
     }
 
-    /// The statement, character for character.
+    /// The `CREATE TABLE` statement, character for character.
     package var creation: String { creation(as: name) }
 
     package func creation(as name: String) -> String {
@@ -32,22 +32,22 @@ package struct TableLayout: Sendable {
     }
 }
 
-/// One column besides the three that each table has.
+/// A column of a property.
 package struct ColumnLayout: Equatable, Sendable {
     package enum Content: Equatable, Sendable {
-        /// The path is the attribute's name or, of a composite attribute's element, the names that lead to it. It is no
-        /// joined name: an attribute `a_b` may stand beside a composite attribute `a` with an element `b`.
+        /// An attribute. The path is its name, or the names that lead to an element of a composite attribute. The names are
+        /// not joined, because an attribute `a_b` may exist beside a composite attribute `a` with an element `b`.
         case attribute(entity: String, path: [String])
-        /// The destination's `Z_PK`.
+        /// A reference: the destination's `Z_PK`.
         case reference(entity: String, name: String)
-        /// The destination's `Z_ENT`, where it may be one of several entities.
+        /// The destination's `Z_ENT`, if the destination may be one of several entities.
         case referencedEntity(entity: String, name: String)
-        /// The object's place among those of an ordered relationship that leads to it.
+        /// The object's position in the ordered inverse.
         case order(entity: String, name: String)
     }
 
     package let name: String
-    /// SQL's, as Core Data writes it.
+    /// The SQL type, as Core Data writes it.
     package let type: String
     package let content: Content
     fileprivate let rank: Int
@@ -63,8 +63,8 @@ package struct ColumnLayout: Equatable, Sendable {
         self.content = content
     }
 
-    /// Nil for a type that has no column.
-    init?(_ name: String, _ attributeType: AttributeType, _ content: Content) {
+    /// Returns nil for an attribute type without a column.
+    init?(_ name: String, type attributeType: AttributeType, _ content: Content) {
         let (type, rank): (String, Int)
         switch attributeType {
         case .integer16, .integer32, .integer64, .boolean: (type, rank) = ("INTEGER", 0)

@@ -1,12 +1,12 @@
 import ManagedObjectModels
 
-/// Gives out the columns of one table: the hierarchy is walked from its root on, an entity's attributes by name, then its
-/// to-one relationships by name. A name that is taken gets a number behind it, so that a column can't be told from its
-/// property alone.
+/// The naming of a table's columns. Core Data walks the hierarchy from its root: first an entity's attributes by name, then
+/// its to-one relationships by name. A name in use gets a numeric suffix, so a property's name alone doesn't determine its
+/// column.
 struct TableNaming {
     private let model: ManagedObjectModel
     private let numbers: EntityNumbers
-    private var taken = Set(TableLayout.ownColumns)
+    private var usedNames = Set(TableLayout.ownColumns)
     private(set) var columns: [ColumnLayout] = []
 
     init(_ model: ManagedObjectModel, _ numbers: EntityNumbers) {
@@ -27,17 +27,17 @@ struct TableNaming {
         }
     }
 
-    /// A composite attribute has a column for each of its elements, named after the element alone (reported; no such store
-    /// was seen).
+    /// Adds an attribute. A composite attribute has a column for each element, named after the element alone (reported; no
+    /// such store was seen).
     private mutating func add(_ attribute: AttributeDescription, of entity: EntityDescription, path: [String]) {
         guard attribute.type != .composite else {
             for element in attribute.elements { add(element, of: entity, path: path + [element.name]) }
             return
         }
         let content = ColumnLayout.Content.attribute(entity: entity.name, path: path)
-        guard ColumnLayout("", attribute.type, content) != nil else { return }
+        guard ColumnLayout("", type: attribute.type, content) != nil else { return }
         let name = unused("Z" + attribute.name.uppercased())
-        if let column = ColumnLayout(name, attribute.type, content) { columns.append(column) }
+        if let column = ColumnLayout(name, type: attribute.type, content) { columns.append(column) }
     }
 
     private mutating func add(_ relationship: RelationshipDescription, of entity: EntityDescription) {
@@ -50,7 +50,8 @@ struct TableNaming {
         }
     }
 
-    /// A to-many relationship without an inverse is kept with its destination (reported; no such store was seen).
+    /// Adds a to-many relationship without an inverse, which is stored in the destination's table (reported; no such store was
+    /// seen).
     mutating func addReference(from entity: EntityDescription, _ relationship: RelationshipDescription) {
         let name = "\(numbers.number(of: entity.name))\(relationship.name.uppercased())"
         columns.append(
@@ -64,7 +65,7 @@ struct TableNaming {
     private mutating func unused(_ name: String) -> String {
         var candidate = name
         var number = 1
-        while !taken.insert(candidate).inserted {
+        while !usedNames.insert(candidate).inserted {
             candidate = name + String(number)
             number += 1
         }

@@ -1,21 +1,23 @@
 import SQLiteStore
 
-/// How many objects a store has of each of its entities, those that inherit from it left out. It takes no model: the
-/// entities' numbers and the name of each root's table are enough.
+/// The number of objects of each entity in a store, without those of subentities. It needs no model: the entity numbers and
+/// the name of each root's table are enough.
 package struct ObjectCounts: Sendable {
-    /// By entity number; an entity without a table is missing.
+    /// The counts by entity number.
     private var counts: [Int64: Int64] = [:]
+    /// The numbers of the entities whose tables were read.
     private var counted: Set<Int64> = []
 
+    /// The number of objects; nil if the entity's table couldn't be read.
     package subscript(entity: CoreDataMetadata.Entity) -> Int64? {
         guard let number = entity.number, counted.contains(number) else { return nil }
         return counts[number] ?? 0
     }
 
-    /// From here on numbers are those of persistent history's own entities, whose tables begin with another letter.
+    /// The first number of persistent history's own entities, whose tables begin with “A”.
     private static let historyNumbers: Int64 = 16_000
 
-    /// A table that can't be read is left out. Throws `StoreError` when the schema can't be.
+    /// Counts the objects. It skips a table that can't be read. Throws `StoreError` if the schema can't be read.
     package init(_ reader: StoreReader, _ entities: [CoreDataMetadata.Entity]) throws {
         let tables = Set(try reader.tables().map { $0.name.uppercased() })
         let byNumber = Dictionary(
@@ -24,7 +26,7 @@ package struct ObjectCounts: Sendable {
         var members: [String: [Int64]] = [:]
         for (number, entity) in byNumber {
             var root = entity
-            // What a damaged store says of parents may lead round and round.
+            // The parents in a damaged store may form a cycle.
             for _ in byNumber {
                 guard let parent = root.parent.flatMap({ byNumber[$0] }) else { break }
                 root = parent

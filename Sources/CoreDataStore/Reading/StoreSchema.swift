@@ -1,7 +1,8 @@
 import SQLiteStore
 
-/// What SQLite says of a store's tables, indexes, triggers and views.
+/// The tables, indexes, triggers and views of a store.
 package struct StoreSchema: Sendable {
+    /// A row of `sqlite_schema`.
     package struct Object: Equatable, Sendable {
         package enum Kind: String, Sendable {
             case table, index, trigger, view
@@ -20,9 +21,9 @@ package struct StoreSchema: Sendable {
         }
     }
 
-    /// Those that somebody has written: what SQLite makes for itself has no statement.
+    /// The objects with a statement. Objects that SQLite creates for itself have none.
     package let objects: [Object]
-    /// By table: each column's name and declared type, in order; none of a virtual table.
+    /// The name and declared type of each column in order, by table; empty for a virtual table.
     package let columns: [String: [(name: String, type: String)]]
 
     package init(_ store: SQLiteConnection) throws {
@@ -38,7 +39,7 @@ package struct StoreSchema: Sendable {
         var columns: [String: [(name: String, type: String)]] = [:]
         for table in objects where table.kind == .table {
             columns[table.name] = []
-            // SQLite doesn't know them without the module, which may be one of the store's programs only.
+            // SQLite doesn't know the columns without the module, which may exist only in the store's programs.
             if table.creation.uppercased().hasPrefix("CREATE VIRTUAL") { continue }
             let rows = try store.prepare("SELECT name, type FROM pragma_table_info(?)", [.text(table.name)])
             while try rows.step() { columns[table.name, default: []].append((rows.text(0) ?? "", rows.text(1) ?? "")) }
@@ -52,46 +53,46 @@ package struct StoreSchema: Sendable {
         columns[table]?.contains { $0.name == column } ?? false
     }
 
-    /// What a store of this layout should have and this one has not: tables, or columns as `TABLE.COLUMN`.
-    package func missing(of layout: StoreLayout) -> [String] {
+    /// Returns what the layout has and this store lacks: tables, and columns as `TABLE.COLUMN`.
+    package func missingParts(of layout: StoreLayout) -> [String] {
         var missing: [String] = []
-        func look(_ table: String, _ names: [String]) {
+        func check(_ table: String, _ names: [String]) {
             guard has(table: table) else { return missing.append(table) }
             missing += names.filter { !has(column: $0, in: table) }.map { table + "." + $0 }
         }
-        for table in layout.tables { look(table.name, table.columnNames) }
+        for table in layout.tables { check(table.name, table.columnNames) }
         for table in layout.joinTables {
             let order = [table.owner.orderColumn, table.inverse.orderColumn].compactMap(\.self)
-            look(table.name, [table.owner.column, table.inverse.column] + order)
+            check(table.name, [table.owner.column, table.inverse.column] + order)
         }
         return missing
     }
 }
 
 extension StoreLayout {
-    /// The same, its join tables under the names that they have in the store: a table is known by its columns, since its
-    /// name depends on the order in which the program that made it met the properties.
-    package func named(as schema: StoreSchema) -> StoreLayout {
-        var taken = Set(joinTables.map(\.name).filter(schema.has(table:)))
+    /// Returns the layout with the names of the join tables in a store. A join table is identified by its columns, because its
+    /// name depends on the order in which the program that created it enumerated the properties.
+    package func usingJoinTableNames(of schema: StoreSchema) -> StoreLayout {
+        var usedNames = Set(joinTables.map(\.name).filter(schema.has(table:)))
         return replacing(
             joinTables.map { table in
                 guard !schema.has(table: table.name) else { return table }
                 let wanted = Set([table.owner.column, table.inverse.column])
                 let found = schema.columns.keys.sorted().first { name in
-                    name.hasPrefix("Z_") && !taken.contains(name)
+                    name.hasPrefix("Z_") && !usedNames.contains(name)
                         && wanted.isSubset(of: (schema.columns[name] ?? []).map(\.name))
                 }
                 guard let found else { return table }
-                taken.insert(found)
+                usedNames.insert(found)
                 return table.renamed(found)
             })
     }
 }
 
 extension String {
-    /// As SQL writes a name.
+    /// The string as a quoted SQL identifier.
     package var sqlName: String { "\"" + replacing("\"", with: "\"\"") + "\"" }
 
-    /// As SQL writes a text.
+    /// The string as an SQL string literal.
     package var sqlText: String { "'" + replacing("'", with: "''") + "'" }
 }

@@ -4,10 +4,10 @@ import SQLiteStore
 import SystemPackage
 
 extension StoreLayout {
-    /// Makes an empty store in the empty file at `path`, in one transaction. Throws `StoreError`, and `ModelFault`
-    /// before anything is written.
+    /// Creates an empty store in the empty file at `path`, in one transaction. Throws `ModelFault` before writing anything,
+    /// and `StoreError`.
     package func makeStore(at path: FilePath) throws {
-        try check()
+        try validate()
         let writer = try StoreWriter(path)
         try writer.prepareEmptyStore()
         try writer.execute("BEGIN")
@@ -17,18 +17,18 @@ extension StoreLayout {
 }
 
 extension StoreWriter {
-    /// What Core Data sets up before a store's first table (`_NSAutoVacuumLevel` 2, pages of 4096 bytes).
+    /// Configures the database as Core Data does before a store's first table: `_NSAutoVacuumLevel` 2, pages of 4096 bytes.
     package func prepareEmptyStore() throws {
         try execute("PRAGMA page_size = 4096")
         try execute("PRAGMA encoding = 'UTF-8'")
         try execute("PRAGMA auto_vacuum = 2")
     }
 
-    /// Makes an empty store of the model in an empty database. Throws `StoreError`.
+    /// Creates an empty store in an empty database. Throws `StoreError`.
     ///
     /// - Parameters:
-    ///   - uuid: The store's identity, upper-case; nil for a new one.
-    ///   - properties: The metadata; nil for a new store's.
+    ///   - uuid: The store's identity in upper case; nil for a new one.
+    ///   - properties: The metadata; nil for that of a new store.
     package func createStore(
         _ layout: StoreLayout, uuid: String? = nil, properties: StoreProperties? = nil
     ) throws {
@@ -58,13 +58,13 @@ extension StoreWriter {
         try writeModelCache(layout.model)
     }
 
-    /// The index, empty, and what keeps it up to date.
+    /// Creates an empty index and the triggers that keep it up to date.
     package func create(_ index: SpatialIndexLayout) throws {
         try execute(index.creation)
         for trigger in index.triggers { try execute(trigger.creation) }
     }
 
-    /// Puts the model into the store, in place of the one that is there.
+    /// Replaces the model cache of the store.
     package func writeModelCache(_ model: ManagedObjectModel) throws {
         try execute("DELETE FROM Z_MODELCACHE")
         guard let content = ModelCache.content(of: model) else { return }

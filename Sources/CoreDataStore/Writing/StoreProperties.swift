@@ -2,17 +2,17 @@ import FoundationEssentials
 import ManagedObjectModels
 import PropertyLists
 
-/// The property list in `Z_METADATA`: what Core Data writes into it for a model, and what the app has put in.
+/// The property list in `Z_METADATA`: Core Data's entries for a model, and the app's own.
 package struct StoreProperties: Sendable {
     private var values: [String: PropertyListValue]
 
-    /// From this version of Core Data on, a store of its has the digest, or the checksum.
+    /// The first versions of Core Data that write the digest and the checksum.
     private static let firstWithDigest: Int64 = 977
     private static let firstWithChecksum: Int64 = 1333
-    /// Written into a new store: the first version with all that is written here (iOS 17, macOS 14).
+    /// The version in a new store: the first that writes all of these entries (iOS 17, macOS 14).
     package static let frameworkVersion: Int64 = 1333
 
-    /// For a new store of `model`.
+    /// Creates the properties of a new store.
     package init(for model: ManagedObjectModel) {
         values = [
             "NSStoreType": .string("SQLite"), "_NSAutoVacuumLevel": .string("2"),
@@ -21,13 +21,13 @@ package struct StoreProperties: Sendable {
         set(model)
     }
 
-    /// Those of a store; nil when the bytes are no property list.
+    /// Reads the properties of a store; nil if the bytes are not a property list.
     package init?(_ bytes: [UInt8]) {
         guard let values = (try? PropertyListValue(parsing: bytes))?.dictionary else { return nil }
         self.values = values
     }
 
-    /// Makes them those of a store of this model. What else is there stays.
+    /// Replaces the entries of the model. Other entries stay.
     package mutating func set(_ model: ManagedObjectModel) {
         values["NSStoreModelVersionHashes"] = .dictionary(model.entityVersionHashesByName.mapValues { .data($0) })
         values["NSStoreModelVersionHashesVersion"] = .integer(3)
@@ -42,7 +42,7 @@ package struct StoreProperties: Sendable {
         values[checksum] = hasChecksum ? .string(model.versionChecksum) : nil
     }
 
-    /// Core Data's own version, of the program that wrote the store last.
+    /// The Core Data version of the program that last wrote the store.
     package var frameworkVersion: Int64 { values["NSPersistenceFrameworkVersion"]?.integer ?? Self.frameworkVersion }
 
     package var bytes: [UInt8] { BinaryPropertyListWriter.bytes(of: .dictionary(values)) }

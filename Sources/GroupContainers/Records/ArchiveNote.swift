@@ -2,14 +2,14 @@ import FoundationEssentials
 import LinuxSystem
 import SystemPackage
 
-/// `about.json` beside an archived set: what it is, and why it is there.
+/// The file `about.json` beside an archived set. It says what the set is and why it is there.
 package struct ArchiveNote: Codable, Sendable, Equatable {
     package var version = 1
     package var id: TransferIdentifier
     package var name: StoredPath
     package var from: StoredPath
     package var at: Date
-    /// One sentence for a person.
+    /// One sentence for the user.
     package var reason: String
 
     package init(id: TransferIdentifier, name: FilePath.Component, from: FilePath, at: Date, reason: String) {

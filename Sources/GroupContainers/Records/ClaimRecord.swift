@@ -3,11 +3,13 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Who holds, or waits for, a claim: a file beside the locks, itself locked for as long as the claim is there, since
-/// the kernel doesn't say whose an open-file-description lock is. It names; it decides nothing.
+/// The process that holds or waits for a claim: a file beside the locks, itself locked for as long as the claim exists.
+///
+/// The kernel doesn't report who owns an open-file-description lock. The record only names the process; it decides
+/// nothing.
 package struct ClaimRecord: Codable, Sendable, Equatable {
     package struct Access: Codable, Sendable, Equatable {
-        /// Relative to the group container's directory.
+        /// The item's path relative to the group container's directory.
         package var item: StoredPath
         package var writes: Bool
 
@@ -22,7 +24,7 @@ package struct ClaimRecord: Codable, Sendable, Equatable {
     package var process: ProcessIdentity
     package var purpose: String?
     package var accesses: [Access]
-    /// False while it waits.
+    /// False while the claim waits.
     package var isGranted: Bool
 
     package init(process: ProcessIdentity, purpose: String?, accesses: [Access], isGranted: Bool) {
@@ -34,13 +36,13 @@ package struct ClaimRecord: Codable, Sendable, Equatable {
     }
 }
 
-/// A claim's record on the disk; it goes when this value does.
+/// A claim's record on disk. The file is removed when this value is destroyed.
 package struct ClaimNotice: ~Copyable, Sendable {
     private let directory: Directory
     private let name: FilePath.Component
     private let lock: OpenFileLock
 
-    /// Throws `SystemError`, EACCES or EROFS where the process may not write.
+    /// Writes the record. Throws `SystemError`: EACCES or EROFS if the process may not write to the container.
     package init(_ record: ClaimRecord, in container: GroupContainer) throws {
         let directory = try container.holders()
         let mode = try GroupContainer.fileMode(in: directory)
@@ -73,12 +75,12 @@ package struct ClaimNotice: ~Copyable, Sendable {
 }
 
 extension GroupContainer {
-    /// `claims`, made where it is missing.
+    /// Returns the directory `claims` and creates it if missing.
     package func claims() throws(SystemError) -> Directory {
         try Self.child(Self.claimsName, of: bookkeeping())
     }
 
-    /// `claims`; nil when it was never made.
+    /// Returns the directory `claims`, or nil if it was never created.
     package func existingClaims() throws(SystemError) -> Directory? {
         guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.claimsName) != nil else {
             return nil
@@ -92,15 +94,14 @@ extension GroupContainer {
         try Self.child(Self.holdersName, of: claims())
     }
 
-    /// The claims of processes that live. What a process left that was killed is removed on the way, where that is
-    /// permitted.
+    /// Returns the claims of live processes. Removes the records of killed processes, where permitted.
     package func claimRecords() -> [ClaimRecord] {
         guard let claims = try? existingClaims(), let holders = try? claims.directory(Self.holdersName),
             let names = try? holders.names()
         else { return [] }
         return names.compactMap { name in
             if OpenFileLock.isFree(name, in: holders) {
-                // Taken first, so that a record that is just being made isn't removed under its maker.
+                // Lock the record first, so that one that is just being created isn't removed.
                 if let lock = try? OpenFileLock(name, in: holders) {
                     withExtendedLifetime(lock) { try? holders.removeFile(name) }
                 }

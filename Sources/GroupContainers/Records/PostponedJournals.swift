@@ -1,13 +1,13 @@
 import LinuxSystem
 import SystemPackage
 
-/// Journals of interrupted transfers that can't be brought to their end now, because a disk isn't there or a name is
-/// taken: they wait in a directory of their own, and don't keep the group's other stores from being moved.
+/// Journals of interrupted transfers that can't be completed at present, because a disk is missing or a name is taken.
+/// They wait in a directory of their own and don't block moves of the group's other stores.
 ///
-/// A journal is moved there and back by one rename: it is in one of the two places at every instant, and its owner, who is
-/// asked for where it is believed, stays the same.
+/// A journal is moved there and back by one rename. It is in exactly one of the two places at every instant, and keeps
+/// its owner, on which trust in the journal depends.
 extension GroupContainer {
-    /// The transfers that were interrupted: the one of the journal, then those that are postponed.
+    /// The interrupted transfers: that of the current journal, then the postponed ones.
     package func journals() throws -> [TransferJournal] {
         try [journal()].compactMap { $0 } + postponedJournals()
     }
@@ -19,7 +19,7 @@ extension GroupContainer {
             .compactMap { try Self.journal($0, in: directory) }
     }
 
-    /// Postpones the transfer that the journal tells of. Run only under the group's lock.
+    /// Postpones the transfer of the current journal. The caller must hold the group's lock.
     package func postponeJournal() throws {
         guard let id = try journal()?.transfer.id, let name = id.component.appending(".json") else { return }
         let bookkeeping = try bookkeeping()
@@ -29,7 +29,8 @@ extension GroupContainer {
         try bookkeeping.synchronize()
     }
 
-    /// Makes a postponed transfer the one that the journal tells of. Run only under the group's lock, while there is none.
+    /// Makes a postponed transfer the current one. The caller must hold the group's lock, and there must be no current
+    /// journal.
     package func resumeJournal(_ id: TransferIdentifier) throws {
         guard let directory = try postponed(), let name = id.component.appending(".json") else { return }
         let bookkeeping = try bookkeeping()
@@ -47,8 +48,8 @@ extension GroupContainer {
 }
 
 extension TransferJournal {
-    /// The store's names that the transfer touches: directory and database.
-    private func places(in container: GroupContainer) -> [(directory: FilePath, name: FilePath)] {
+    /// Returns the directory and database name of each store that the transfer touches.
+    private func affectedNames(in container: GroupContainer) -> [(directory: FilePath, name: FilePath)] {
         let group = container.directory.path
         var found = [(transfer.directory.path, transfer.name.path)]
         switch transfer.purpose {
@@ -60,15 +61,17 @@ extension TransferJournal {
         return found
     }
 
-    /// Whether the transfer touches what goes by the name, or by one with the same `stem` and so the same folder of
-    /// external data, in that directory.
-    package func concerns(
+    /// Returns true if the transfer touches a store of this name in that directory, or one with the same `stem`: both
+    /// use the same folder of external data.
+    package func affects(
         _ name: FilePath.Component, in directory: Directory, of container: GroupContainer
     ) -> Bool {
-        places(in: container).contains { place in
-            guard let known = place.name.lastComponent, known == name || known.stem == name.stem else { return false }
-            return place.directory == directory.path
-                || (try? Directory(place.directory))?.identity == directory.identity
+        affectedNames(in: container).contains { affected in
+            guard let other = affected.name.lastComponent, other == name || other.stem == name.stem else {
+                return false
+            }
+            return affected.directory == directory.path
+                || (try? Directory(affected.directory))?.identity == directory.identity
         }
     }
 }

@@ -2,42 +2,42 @@ import FoundationEssentials
 import LinuxSystem
 import SystemPackage
 
-/// The durable record of a relocation done.
+/// The durable record of a completed relocation.
 package struct RelocationReceipt: Codable, Sendable, Equatable {
     package var version = 1
     package var id: TransferIdentifier
     /// The store's name in the group container.
     package var name: StoredPath
-    /// Where it was.
+    /// The store's former path.
     package var from: StoredPath
     package var at: Date
     package var method: Transfer.Method
-    /// Bytes of the database and the support folder.
+    /// Size of the database and the support folder, in bytes.
     package var bytes: Int64
-    /// What was published, as `xxh3-128:HEX` of the database's bytes in rollback mode; nil after a rename or a
-    /// reflink, which reads nothing.
+    /// Hash of the published database in rollback mode, as `xxh3-128:HEX`. It is nil after a rename or a reflink, which
+    /// read no content.
     package var hash: String?
-    /// SQLite's file change counter when it was published (https://sqlite.org/fileformat2.html, §1.3.9).
+    /// SQLite's file change counter at the time of publication (https://sqlite.org/fileformat2.html, §1.3.9).
     package var changeCounter: UInt32
-    /// Core Data's store UUID, when it is such a store.
+    /// Core Data's store UUID; nil if the store isn't Core Data's.
     package var storeUUID: String?
     package var retirement: Transfer.Retirement
-    /// The move was made without proof that nobody had the store open.
+    /// True if the store was moved without proof that no process had it open.
     package var assumedClosed: Bool
-    /// Whether write-ahead logging was on, where it was asked to be otherwise from then on.
+    /// True if write-ahead logging was on before the relocation. Set only if the request changed the journal mode.
     package var hadWAL: Bool?
-    /// The version of the model that the store was of, and that it was migrated to on the way.
+    /// The store's model version before and after the migration that was part of the relocation.
     package var modelBefore: String?
     package var modelAfter: String?
-    /// The database's file when all was done; nil in a receipt of an older version. While it is still the same,
-    /// nobody has written to it.
-    package var published: FileMark?
+    /// The database's file when the relocation was complete. Nobody has written to the store while the file matches. It
+    /// is nil in a receipt of an older version.
+    package var published: FileStamp?
 
-    /// By what a file is known again that nobody has written to since.
-    package struct FileMark: Codable, Sendable, Equatable {
+    /// The properties of a file that reveal a later write.
+    package struct FileStamp: Codable, Sendable, Equatable {
         package var file: FileIdentity
         package var size: Int64
-        /// Nanoseconds since 1970.
+        /// Modification time, in nanoseconds since 1970.
         package var modified: Int64
 
         package init(_ status: FileStatus) {
@@ -46,12 +46,12 @@ package struct RelocationReceipt: Codable, Sendable, Equatable {
             modified = status.modified
         }
 
-        /// Whether it is this file. Its device may have got another number since, with a boot.
-        package func isOf(_ status: FileStatus) -> Bool { file.inode == status.identity.inode }
+        /// Returns true if `status` is of this file. Compares only the inode: a reboot may renumber devices.
+        package func isSameFile(as status: FileStatus) -> Bool { file.inode == status.identity.inode }
 
-        /// Whether it is this file, and nobody has written to it.
+        /// Returns true if `status` is of this file and nobody has written to it.
         package func isUnchanged(in status: FileStatus) -> Bool {
-            isOf(status) && size == status.size && modified == status.modified
+            isSameFile(as: status) && size == status.size && modified == status.modified
         }
     }
 
@@ -75,7 +75,8 @@ package struct RelocationReceipt: Codable, Sendable, Equatable {
 }
 
 extension GroupContainer {
-    /// All receipts, the oldest first. One that can't be read is left out: it is evidence, not authority.
+    /// Returns all receipts, oldest first. Omits unreadable ones: a receipt is evidence, and no decision rests on it
+    /// alone.
     package func receipts() throws(SystemError) -> [RelocationReceipt] {
         guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.receiptsName) != nil else {
             return []
@@ -85,7 +86,7 @@ extension GroupContainer {
             .sorted { ($0.at, $0.id.rawValue) < ($1.at, $1.id.rawValue) }
     }
 
-    /// The receipts of one store, the oldest first.
+    /// Returns the receipts of one store, oldest first.
     package func receipts(of name: FilePath.Component) throws(SystemError) -> [RelocationReceipt] {
         try receipts().filter { $0.name.path == FilePath(root: nil, [name]) }
     }
@@ -95,7 +96,7 @@ extension GroupContainer {
         try Record.write(receipt, name, in: receiptsDirectory())
     }
 
-    /// Takes the receipt of a relocation that was undone away.
+    /// Removes the receipt of a relocation that was undone.
     package func removeReceipt(_ id: TransferIdentifier) throws(SystemError) {
         guard let name = FilePath.Component("\(id).json") else { return }
         let directory = try receiptsDirectory()

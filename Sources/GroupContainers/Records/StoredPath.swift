@@ -2,7 +2,7 @@ import FoundationEssentials
 import LinuxSystem
 import SystemPackage
 
-/// A path in a record: a string when its bytes are UTF-8, else `{"b64": …}`.
+/// A path in a record, encoded as a string if its bytes are UTF-8, else as `{"b64": …}`.
 package struct StoredPath: Codable, Hashable, Sendable {
     package let path: FilePath
 
@@ -36,18 +36,19 @@ package struct StoredPath: Codable, Hashable, Sendable {
     }
 }
 
-/// What one transfer is known by: in the names of what it makes, in the journal and in the receipt.
+/// The identifier of one transfer. It appears in the names of the files that the transfer creates, in the journal and
+/// in the receipt.
 package struct TransferIdentifier: Codable, Hashable, Sendable, CustomStringConvertible {
     package let rawValue: String
     package var description: String { rawValue }
 
-    /// A new one: the time, then 48 random bits.
+    /// Creates a unique identifier: the time in seconds since 1970, then 48 random bits.
     package init() {
         let seconds = Int(Date().timeIntervalSince1970)
         rawValue = "\(seconds)-" + String(UInt64.random(in: 0..<(1 << 48)), radix: 36)
     }
 
-    /// Nil unless it could have been made by `init()`: digits and lower-case letters around one hyphen.
+    /// Returns nil unless `init()` could have created it: digits and lower-case letters around one hyphen.
     package init?(_ rawValue: String) {
         let parts = rawValue.split(separator: "-", omittingEmptySubsequences: false)
         let plain = rawValue.utf8.allSatisfy { byte in
@@ -58,7 +59,7 @@ package struct TransferIdentifier: Codable, Hashable, Sendable, CustomStringConv
         self.rawValue = rawValue
     }
 
-    /// Of the transfer that gave a file this hidden name; nil for any other name.
+    /// Extracts the identifier from a hidden name that `hiddenName` returned. Returns nil for any other name.
     package init?(hiddenName: FilePath.Component) {
         guard let name = hiddenName.utf8, name.hasPrefix(Self.hiddenPrefix) else { return nil }
         self.init(String(name.dropFirst(Self.hiddenPrefix.count)))
@@ -79,10 +80,10 @@ package struct TransferIdentifier: Codable, Hashable, Sendable, CustomStringConv
         try container.encode(rawValue)
     }
 
-    /// A plain file name, since the identifier holds nothing else.
+    /// The identifier as a file name. Its characters need no escaping.
     package var component: FilePath.Component { FilePath.Component(rawValue) ?? .currentDirectory }
 
-    /// The name that the store has beside its old one while it is withdrawn.
+    /// Returns the name that the database has in its old directory while it is withdrawn.
     package func hiddenName(_ suffix: String = "") -> FilePath.Component {
         FilePath.Component(Self.hiddenPrefix + rawValue + suffix) ?? .currentDirectory
     }

@@ -3,18 +3,18 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// What is being done with one set of files, and what must be known to finish or undo it after a crash.
+/// One set of files in transfer, with the facts that are needed to finish or undo the transfer after a crash.
 package struct Transfer: Codable, Sendable, Equatable {
-    /// Where the set goes.
+    /// The destination of the set.
     package enum Purpose: Codable, Sendable, Equatable {
         /// To the group container, under this name.
         case publish(as: StoredPath)
-        /// To the archive, with this word on why.
+        /// To the archive. The reason goes into the archive's note.
         case archive(reason: String)
-        /// Nowhere: the same content is already in the group container.
+        /// Nowhere: the group container already holds the same content.
         case discard
-        /// Back to where it came from: out of the archive `taken`, or, the relocation with that receipt being undone,
-        /// to its legacy place.
+        /// Back to its former place: from the archive `taken`, or, if the relocation with the receipt `taken` is being
+        /// undone, to the legacy place.
         case restore(to: StoredPath, as: StoredPath, taken: TransferIdentifier)
     }
 
@@ -22,7 +22,7 @@ package struct Transfer: Codable, Sendable, Equatable {
         case rename, reflink, copy
         /// A copy whose content was changed.
         case migrate
-        /// Another store, made where this one couldn't be changed; this one is in the archive.
+        /// Another store, created because this one couldn't be changed; this one is in the archive.
         case replace
     }
 
@@ -32,29 +32,29 @@ package struct Transfer: Codable, Sendable, Equatable {
 
     package var id: TransferIdentifier
     package var purpose: Purpose
-    /// The directory that the set is in, and the database's name there.
+    /// The set's directory, and the database's name in it.
     package var directory: StoredPath
     package var name: StoredPath
     package var database: FileIdentity
-    /// When the database's file was made, in nanoseconds since 1970; nil where it can't be known.
+    /// Creation time of the database's file, in nanoseconds since 1970; nil if unknown.
     package var databaseBirth: Int64?
-    /// The support folder beside the database, when there is one.
+    /// The support folder beside the database, if there is one.
     package var support: FileIdentity?
-    /// The folder that moves, where its owner may not write to it: for the moment of its move they may, and whoever ends
-    /// the transfer takes that right away again.
+    /// The folder that moves, if its owner may not write to it. The owner gets the right to write for the duration of
+    /// the move. Whichever process ends the transfer removes that right again.
     package var closedSupport: FileIdentity?
-    /// The directories that the set is in and goes to: while they are the same ones, so are the files known by their
-    /// numbers. Nil where the journal doesn't tell.
+    /// The directories that the set leaves and enters. While these are the same directories, inode numbers identify the
+    /// files. Nil in a journal that doesn't record them.
     package var sourceDirectory: FileIdentity?
     package var destinationDirectory: FileIdentity?
-    /// `rename` on one file system; otherwise the set is copied, and the old one removed afterwards.
+    /// False if the set is renamed within one file system. True if it is copied and the old set is then removed.
     package var copies: Bool
     package var retirement: Retirement
-    /// The name of the group's store that stands for this one from now on, where this one isn't published itself.
+    /// The name of the store in the group that replaces this one, if this one isn't published itself.
     package var successor: StoredPath?
-    /// Write-ahead logging was on, and is put on again.
+    /// True if write-ahead logging was on; it is then turned on again.
     package var hadWAL: Bool
-    /// Whether it is on at the new place; nil: as it was.
+    /// True if write-ahead logging is to be on at the destination; nil: as before.
     package var arrivesInWAL: Bool?
 
     package init(
@@ -73,24 +73,24 @@ package struct Transfer: Codable, Sendable, Equatable {
     }
 }
 
-/// How far a transfer has come. It only says what may have been done: what was done is seen on the disk.
+/// The progress of a transfer. It bounds what may have been done; the disk shows what was done.
 package enum TransferState: Codable, Sendable, Equatable {
-    /// The set has its name. There may be staged copies.
+    /// The set has its name. Staged copies may exist.
     case intended
-    /// The old name may stand for an empty directory of ours, and the database for its hidden name. Until
-    /// `committing`, all of it is undone.
+    /// The old name may belong to an empty directory of ours, and the database may have its hidden name. Recovery
+    /// undoes everything up to `committing`.
     case withdrawn
-    /// The set is being given its new place; the database's arrival there is the commit point. Before it all is
-    /// undone, after it all is finished. `database` and `support` are what is to arrive.
+    /// The set is being moved to its destination. The database's arrival there is the commit point: recovery undoes a
+    /// transfer before it and finishes one after it. `database` and `support` are the arriving files.
     case committing(database: FileIdentity, support: FileIdentity?, receipt: RelocationReceipt?)
 }
 
-/// `.groupstore/journal.json`: read and written only by who holds the group's lock.
+/// The file `.groupstore/journal.json`. Only the holder of the group's lock reads or writes it.
 package struct TransferJournal: Codable, Sendable, Equatable {
     package var version = 1
     package var transfer: Transfer
     package var state: TransferState
-    /// Whose file it is.
+    /// The owner of the file.
     package var writer = geteuid()
 
     private enum CodingKeys: CodingKey {
@@ -102,8 +102,8 @@ package struct TransferJournal: Codable, Sendable, Equatable {
         self.state = state
     }
 
-    /// Files keep their inodes over a boot, but the kernel may number their devices anew (btrfs, device mapper): those
-    /// that the journal knows get the numbers that they have now.
+    /// Replaces the device numbers in the journal by the current ones. Files keep their inodes across a reboot, but the
+    /// kernel may renumber their devices (btrfs, device mapper).
     package mutating func renumberDevices(source: FileIdentity, destination: FileIdentity?) {
         var numbers: [UInt64: UInt64] = [:]
         for (known, now) in [(transfer.sourceDirectory, source), (transfer.destinationDirectory, destination)] {
@@ -123,9 +123,11 @@ package struct TransferJournal: Codable, Sendable, Equatable {
         }
     }
 
-    /// Opens a directory that the journal names. Who may write to a group container could leave a journal there that
-    /// tells the next user what to move and remove elsewhere: it is believed of its writer's own directories only,
-    /// unless root or this user wrote it. Throws `UntrustedJournal`.
+    /// Opens a directory that the journal names.
+    ///
+    /// Anybody who may write to a group container could leave a journal there that makes the next user move and remove
+    /// files elsewhere. A journal is therefore trusted only for directories of its own writer, unless root or this user
+    /// wrote it. Throws `UntrustedJournal`.
     package func directory(_ path: FilePath) throws -> Directory {
         let directory = try Directory(path)
         let owner = try directory.status().owner
@@ -136,7 +138,7 @@ package struct TransferJournal: Codable, Sendable, Equatable {
     }
 }
 
-/// A journal that names a directory of another user than the one who wrote it.
+/// A journal that names a directory of a user other than its writer.
 package struct UntrustedJournal: Error, CustomStringConvertible {
     package let directory: FilePath
     package let writer: uid_t
@@ -145,7 +147,7 @@ package struct UntrustedJournal: Error, CustomStringConvertible {
     }
 }
 
-/// A record of ours that can't be read: damaged, or made by a newer version.
+/// One of our records that can't be read because it is damaged or of a newer version.
 package struct UnreadableRecord: Error, CustomStringConvertible {
     package let path: FilePath
     package let reason: String
@@ -153,19 +155,19 @@ package struct UnreadableRecord: Error, CustomStringConvertible {
 }
 
 extension GroupContainer {
-    /// The transfer that was under way; nil when none was.
+    /// Returns the transfer in progress, or nil if there is none.
     package func journal() throws -> TransferJournal? {
         try existingBookkeeping().flatMap { try Self.journal(Self.journalName, in: $0) }
     }
 
-    /// Nil when there is no such file.
+    /// Reads one journal. Returns nil if the file doesn't exist.
     static func journal(_ name: FilePath.Component, in directory: Directory) throws -> TransferJournal? {
         guard let (record, status) = try Record.readWithStatus(TransferJournal.self, name, in: directory)
         else { return nil }
-        // Who may write into it could have: then it is anybody's.
+        // Anybody who may write to the file could have written this content.
         guard status.permissions & 0o022 == 0 else {
             throw UnreadableRecord(
-                path: directory.path.appending(name), reason: "others than its owner may write to it")
+                path: directory.path.appending(name), reason: "users other than its owner may write to it")
         }
         var journal = record
         journal.writer = status.owner
@@ -179,7 +181,7 @@ extension GroupContainer {
     package func removeJournal() throws {
         guard let bookkeeping = try existingBookkeeping() else { return }
         try bookkeeping.removeFile(Self.journalName)
-        // What a kill may have left of one that was being written.
+        // A killed process may have left a partly written journal.
         if let unfinished = Self.journalName.appending(".new") { try bookkeeping.removeFile(unfinished) }
         try bookkeeping.synchronize()
     }
@@ -204,7 +206,7 @@ enum Record {
         do {
             let found = try decoder.decode(Version.self, from: data).version
             guard found == 1 else {
-                throw UnreadableRecord(path: directory.path.appending(name), reason: "version \(found) is not known")
+                throw UnreadableRecord(path: directory.path.appending(name), reason: "unknown version \(found)")
             }
             return (try decoder.decode(type, from: data), status)
         } catch is DecodingError {
@@ -212,7 +214,7 @@ enum Record {
         }
     }
 
-    /// A date as it is written again: Foundation's own strategy takes fractions of a second, and writes none.
+    /// Decodes a date as it is encoded. Foundation's own strategy reads fractions of a second but writes none.
     @Sendable private static func wholeSeconds(from decoder: any Decoder) throws -> Date {
         let container = try decoder.singleValueContainer()
         guard let date = try? Date(container.decode(String.self), strategy: .iso8601) else {
@@ -227,13 +229,13 @@ enum Record {
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         try DurableFile.write(
             Array(try encoder.encode(value)), as: name, in: directory,
-            // Replaced, never written into: nobody else needs to.
+            // A record is replaced, never written in place: nobody else needs write permission.
             mode: GroupContainer.fileMode(in: directory) & 0o644)
     }
 }
 
 extension Data {
-    /// JSON that may end too early: Foundation's scanner looks for the place of some errors behind the last byte, and
-    /// traps.
+    /// Appends padding to JSON that may be truncated: Foundation's scanner locates some errors beyond the last byte,
+    /// and traps.
     init(padding bytes: [UInt8]) { self = Data(bytes) + Data(repeating: 0x20, count: 16) }
 }

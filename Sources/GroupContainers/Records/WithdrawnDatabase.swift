@@ -1,11 +1,11 @@
 import LinuxSystem
 import SystemPackage
 
-/// What can be done about a transfer that was interrupted without finishing or undoing all of it, by a program that
-/// only wants its store: the database gets its old name back. Run only under the group's lock.
+/// Gives a database its old name back after an interrupted transfer, for a program that only needs its store. The rest
+/// of the transfer is neither finished nor undone. The caller must hold the group's lock.
 package enum WithdrawnDatabase {
-    /// Whether a store has just been published under that name, and only book-keeping is left to do, or was when it was
-    /// interrupted: it may be opened.
+    /// Returns true if a store was just published under that name and only cleanup remains, or remained at the
+    /// interruption. Such a store may be opened.
     package static func hasPublished(_ name: FilePath.Component, in container: GroupContainer) throws -> Bool {
         try container.journals().contains { journal in
             guard case .publish(let published) = journal.transfer.purpose,
@@ -16,18 +16,18 @@ package enum WithdrawnDatabase {
         }
     }
 
-    /// Whether a transfer that touches the group's store of that name is under way, or was interrupted.
+    /// Returns true if a transfer that touches the group's store of that name is in progress or was interrupted.
     package static func isUnfinished(_ name: FilePath.Component, in container: GroupContainer) throws -> Bool {
-        try container.journals().contains { $0.concerns(name, in: container.directory, of: container) }
+        try container.journals().contains { $0.affects(name, in: container.directory, of: container) }
     }
 
-    /// Puts the database back where it was when its old name had been withdrawn and it has not arrived at its new
-    /// place. The journal stays: whoever relocates next finds the database at its old name, and undoes the rest.
+    /// Gives the database its old name back if it was withdrawn and hasn't arrived at its destination. The journal
+    /// stays: the next relocation finds the database at its old name and undoes the rest.
     ///
-    /// False when the transfer's support folder is on its way too, which is not a matter of one rename. Transfers of the
-    /// group's other stores are left alone.
+    /// Returns false if the support folder of the transfer is moving too: one rename can't undo that. Ignores transfers
+    /// of the group's other stores.
     package static func returnDatabase(of name: FilePath.Component, in container: GroupContainer) throws -> Bool {
-        try container.journals().filter { $0.concerns(name, in: container.directory, of: container) }
+        try container.journals().filter { $0.affects(name, in: container.directory, of: container) }
             .allSatisfy { try returnDatabase($0) }
     }
 

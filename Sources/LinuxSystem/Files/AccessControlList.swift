@@ -2,10 +2,10 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// A file's permissions for its owner, groups and others, as acl(5) and path_resolution(7) have them: the mode, and the POSIX
-/// ACL where the file has one.
+/// A file's permissions for its owner, groups and others, as defined by acl(5) and path_resolution(7): the mode, and
+/// the POSIX ACL if the file has one.
 struct AccessControlList {
-    /// The entries' tags, as the kernel writes them into `system.posix_acl_access`.
+    /// The entries' tags, as the kernel encodes them in `system.posix_acl_access`.
     private enum Tag: UInt16 {
         case owner = 0x01
         case user = 0x02
@@ -25,18 +25,19 @@ struct AccessControlList {
     private let group: gid_t
     private let entries: [Entry]
 
-    /// `descriptor` may be one of O_PATH. Throws where it can't be said who may do what.
+    /// Reads a file's permissions. `descriptor` may be an O_PATH one. Throws if the permissions can't be determined.
     init(of descriptor: borrowing Descriptor, _ status: FileStatus) throws(SystemError) {
         self.init(
             owner: status.owner, group: status.group, mode: status.permissions,
             attribute: try Self.attribute(of: descriptor.raw))
     }
 
-    /// `attribute`: the content of `system.posix_acl_access`; nil for none. What isn't understood there grants nothing.
+    /// Creates the permissions from a mode and `attribute`, the content of `system.posix_acl_access`, or nil without
+    /// one. A list that can't be parsed grants nothing.
     init(owner: uid_t, group: gid_t, mode: mode_t, attribute: [UInt8]?) {
         self.owner = owner
         self.group = group
-        // The kernel doesn't look at a list whose mask, which the group's bits of the mode are then, grants nothing.
+        // The kernel ignores a list with an empty mask. With a list, the mode's group bits are the mask.
         let list = mode & 0o070 == 0 ? nil : attribute
         entries =
             list.map(Self.parse)
@@ -47,8 +48,8 @@ struct AccessControlList {
             ]
     }
 
-    /// Whether the user may do all of `mode` (`R_OK`, `W_OK`, `X_OK`).
-    func admits(_ user: PeerCredentials, to mode: CInt) -> Bool {
+    /// True if the user has all of the access in `mode` (`R_OK`, `W_OK`, `X_OK`).
+    func allows(_ user: PeerCredentials, to mode: CInt) -> Bool {
         func grants(_ entry: Entry, _ mask: CInt) -> Bool { entry.permissions & mask & mode == mode }
         let mask = entries.first { $0.tag == .mask }?.permissions ?? 7
         if user.uid == owner { return entries.contains { $0.tag == .owner && grants($0, 7) } }
@@ -60,14 +61,14 @@ struct AccessControlList {
             entry.tag == .owningGroup && groups.contains(group)
                 || entry.tag == .group && groups.contains(entry.identifier)
         }
-        // Of the groups' entries one must grant it all; others' are for those whom no other is about.
+        // One of the groups' entries must grant it all. The entry for others applies only if no other entry does.
         if !own.isEmpty { return own.contains { grants($0, mask) } }
         return entries.contains { $0.tag == .others && grants($0, 7) }
     }
 
-    /// Nil where the file has none, or its file system doesn't keep them.
+    /// Returns nil if the file has none or its file system doesn't support them.
     private static func attribute(of raw: CInt) throws(SystemError) -> [UInt8]? {
-        // fgetxattr(2) takes no descriptor of O_PATH.
+        // fgetxattr(2) doesn't accept an O_PATH descriptor.
         let path = FilePath("/proc/self/fd/\(raw)")
         var bytes = [UInt8](repeating: 0, count: 65_536)
         do throws(SystemError) {
@@ -83,17 +84,20 @@ struct AccessControlList {
         }
     }
 
-    /// Version 2 of the kernel's form (posix_acl_xattr.h): four bytes of version, then eight an entry, in little-endian order.
+    /// Parses version 2 of the kernel's format (posix_acl_xattr.h): four bytes of version, then eight per entry, in
+    /// little-endian order.
     private static func parse(_ bytes: [UInt8]) -> [Entry] {
-        func number(_ place: Int, _ length: Int) -> UInt32 {
-            (0..<length).reduce(0) { $0 | UInt32(bytes[place + $1]) << UInt32(8 * $1) }
+        func number(at offset: Int, length: Int) -> UInt32 {
+            (0..<length).reduce(0) { $0 | UInt32(bytes[offset + $1]) << UInt32(8 * $1) }
         }
-        guard bytes.count >= 4, bytes.count % 8 == 4, number(0, 4) == 2 else { return [] }
+        guard bytes.count >= 4, bytes.count % 8 == 4, number(at: 0, length: 4) == 2 else { return [] }
         var entries: [Entry] = []
-        for place in stride(from: 4, to: bytes.count, by: 8) {
-            guard let tag = Tag(rawValue: UInt16(number(place, 2))) else { return [] }
+        for offset in stride(from: 4, to: bytes.count, by: 8) {
+            guard let tag = Tag(rawValue: UInt16(number(at: offset, length: 2))) else { return [] }
             entries.append(
-                Entry(tag: tag, permissions: CInt(number(place + 2, 2)) & 7, identifier: number(place + 4, 4)))
+                Entry(
+                    tag: tag, permissions: CInt(number(at: offset + 2, length: 2)) & 7,
+                    identifier: number(at: offset + 4, length: 4)))
         }
         return entries
     }

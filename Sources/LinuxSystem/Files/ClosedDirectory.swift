@@ -1,24 +1,24 @@
 import Glibc
 import SystemPackage
 
-/// A directory that its owner may look into and not write to. rename(2) of a directory into another one changes its
-/// "..", for which the kernel wants that right of everybody whom it checks at all; its owner can give it to themselves.
+/// Support for closed directories, which their owner may read but not write. rename(2) of a directory into another one
+/// changes its "..", for which the kernel demands write permission. Its owner can grant that to themselves.
 extension Directory {
-    /// Whether what goes by the name is such a directory of this user's, and can be opened for the moment of its move, and
-    /// closed again, with nothing else of its mode changed.
+    /// True if the name is such a directory of this user, and it can be opened for a move and closed again without any
+    /// other change of its mode.
     package func isClosed(_ name: FilePath.Component) throws(SystemError) -> Bool {
         guard let found = try status(name), found.kind == .directory, found.owner == geteuid(),
             found.permissions & S_IWUSR == 0, !mayWrite(to: name)
         else { return false }
-        // chmod(2) takes that bit away where the group is not one of the owner's.
+        // chmod(2) clears that bit if the group is not one of the owner's.
         return found.permissions & S_ISGID == 0 || Self.isOwnGroup(found.group)
     }
 
-    /// Whether this process may write to what goes by the name, by the rights that it has now.
+    /// True if this process may write to the file with that name, by its present permissions.
     package func mayWrite(to name: FilePath.Component) -> Bool { may(W_OK, name) }
 
-    /// Whether this process may look into the directory of that name.
-    package func mayLook(into name: FilePath.Component) -> Bool { may(R_OK | X_OK, name) }
+    /// True if this process may list the directory with that name.
+    package func mayList(_ name: FilePath.Component) -> Bool { may(R_OK | X_OK, name) }
 
     private func may(_ access: CInt, _ name: FilePath.Component) -> Bool {
         name.withPlatformString { faccessat(raw, $0, access, AT_EACCESS | AT_SYMLINK_NOFOLLOW) } == 0
@@ -31,7 +31,7 @@ extension Directory {
         return groups.prefix(max(0, Int(count))).contains(group)
     }
 
-    /// Moves what goes by the name, a closed directory too. EEXIST when something stands at the new name.
+    /// Moves a file or directory, even a closed one. Throws EEXIST if the new name exists.
     package func move(
         _ name: FilePath.Component, to other: FilePath.Component, in destination: Directory
     ) throws(SystemError) {
@@ -42,7 +42,8 @@ extension Directory {
         }
     }
 
-    /// Moves a closed directory, its mode what it was afterwards, moved or not. Killed in between, it is left open.
+    /// Moves a closed directory, and restores its mode whether or not it was moved. If the process is killed in
+    /// between, the directory stays open.
     private func renameClosed(
         _ name: FilePath.Component, to other: FilePath.Component, in destination: Directory
     ) throws(SystemError) {
@@ -59,7 +60,7 @@ extension Directory {
         try closed.synchronize()
     }
 
-    /// Takes the owner's right to write to the directory away again, on the disk too.
+    /// Removes the owner's write permission from the directory again, and syncs.
     package func close() throws(SystemError) {
         let mode = try status().permissions
         guard mode & S_IWUSR != 0 else { return }

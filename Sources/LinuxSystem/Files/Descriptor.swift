@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// A file descriptor with one owner: it is closed when its owner lets go of it.
+/// A file descriptor with one owner. It is closed when the value is destroyed.
 package struct Descriptor: ~Copyable, Sendable {
     package let raw: CInt
 
@@ -10,7 +10,7 @@ package struct Descriptor: ~Copyable, Sendable {
 
     deinit { _ = Glibc.close(raw) }
 
-    /// Opens `path`, close-on-exec, trying again when a signal interrupts.
+    /// Opens `path` close-on-exec, and retries when a signal interrupts the call.
     package init(
         opening path: FilePath, flags: CInt, mode: mode_t = 0
     ) throws(SystemError) {
@@ -19,15 +19,14 @@ package struct Descriptor: ~Copyable, Sendable {
         }
     }
 
-    /// Closes it without waiting for what that sets free: the blocks of a large file that has no name left may take the
-    /// disk a second, and are then given back by a process that outlives this one.
+    /// Closes the descriptor in another process. Freeing the blocks of a large file without a name may take the disk a
+    /// second, and this process does not wait for that.
     package consuming func closeElsewhere() {
         let raw = release()
         if gs_close_elsewhere(raw) != 0 { _ = Glibc.close(raw) }
     }
 
-    /// Whether this process has the file open, not only as a place (O_PATH). Without /proc it can't be told, and is
-    /// believed.
+    /// True if this process has the file open, other than by O_PATH. Without /proc that is unknown and assumed.
     package static func isOpen(_ file: FileIdentity) -> Bool {
         guard let numbers = try? Directory("/proc/self/fd").names() else { return true }
         return numbers.contains { name in
@@ -38,7 +37,7 @@ package struct Descriptor: ~Copyable, Sendable {
         }
     }
 
-    /// Gives up ownership: whoever gets the number closes it.
+    /// Gives up ownership. The caller must close the returned descriptor.
     package consuming func release() -> CInt {
         let value = raw
         discard self
@@ -53,7 +52,7 @@ extension Descriptor {
         return FileStatus(result)
     }
 
-    /// Reads at most `buffer.count` bytes at `offset`; fewer only at the end of the file.
+    /// Reads at most `buffer.count` bytes at `offset`. Returns fewer only at the end of the file.
     package func read(
         into buffer: UnsafeMutableRawBufferPointer, at offset: Int64, path: FilePath? = nil
     ) throws(SystemError) -> Int {
@@ -99,7 +98,7 @@ extension Descriptor {
         if let failure { throw failure }
     }
 
-    /// Puts content and metadata on the disk: fsync(2).
+    /// Writes content and metadata to the disk with fsync(2).
     package func synchronize(path: FilePath? = nil) throws(SystemError) {
         try retrying("fsync", path: path) { fsync(raw) }
     }

@@ -2,11 +2,11 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// An open directory. Everything is done by name inside it, so that swapping a parent directory for another,
-/// or for a symbolic link, between two calls changes nothing; a final symbolic link is never followed.
+/// An open directory. All operations use names inside it, so replacing a parent directory, even with a symbolic link,
+/// between two calls has no effect. A final symbolic link is never followed.
 package final class Directory: Sendable {
     private let descriptor: Descriptor
-    /// Where it was when it was opened: for messages, and for programs that only take a path.
+    /// The directory's path when it was opened, for messages and for programs that only accept a path.
     package let path: FilePath
     package let identity: FileIdentity
 
@@ -18,14 +18,14 @@ package final class Directory: Sendable {
         self.path = path
     }
 
-    /// Opens the directory, following symbolic links that may be believed: a group directory may be reached through
-    /// one. Throws ELOOP for one that somebody else has made (see `PathResolution`).
+    /// Opens the directory, and follows trusted symbolic links, because a group directory may be reached through one.
+    /// Throws ELOOP for a link created by somebody else (see `PathResolution`).
     package convenience init(_ path: FilePath) throws(SystemError) {
         let found = try PathResolution(directory: path)
         try self.init(found.take(), path: path)
     }
 
-    /// The same, known by its absolute path without links.
+    /// Opens the directory likewise. `path` is then absolute and contains no links.
     package convenience init(resolving path: FilePath) throws(SystemError) {
         let found = try PathResolution(directory: path)
         let real = try found.path.isAbsolute ? found.path : Self.working().pushing(found.path)
@@ -38,20 +38,20 @@ package final class Directory: Sendable {
         return FilePath(platformString: buffer)
     }
 
-    /// The directory `name` in this one, not through a symbolic link.
+    /// Returns the directory `name` in this one. Does not follow a symbolic link.
     package func directory(_ name: FilePath.Component) throws(SystemError) -> Directory {
         let descriptor = try open(name, flags: O_RDONLY | O_DIRECTORY)
         return try Directory(descriptor, path: path.appending(name))
     }
 
-    /// When the file was made, in nanoseconds since 1970; nil where the file system doesn't keep it. A new file may have
-    /// the inode of one that was removed, but not its birth.
+    /// Returns the file's creation time in nanoseconds since 1970, or nil if the file system doesn't record it. A new
+    /// file may reuse the inode of a removed one, but not its creation time.
     package func birth(_ name: FilePath.Component) -> Int64? {
         let found = name.withPlatformString { gs_birth_time(raw, $0) }
         return found < 0 ? nil : found
     }
 
-    /// Opens `name` without following a symbolic link and without waiting (for a lease's or FIFO's other end).
+    /// Opens `name` without following a symbolic link, and without waiting for a lease or a FIFO's other end.
     package func open(
         _ name: FilePath.Component, flags: CInt, mode: mode_t = 0
     ) throws(SystemError) -> Descriptor {
@@ -61,14 +61,15 @@ package final class Directory: Sendable {
         return Descriptor(owning: raw)
     }
 
-    /// Opens a file of ours, to be written to or believed: a regular one, with no other name that might be somebody
-    /// else's. EINVAL for anything that isn't a file, EMLINK for a file with a second name; nothing was changed then. One
-    /// that is made has `mode`, whatever the umask: that must not shut out those whom the directory lets in.
+    /// Opens one of this package's own files to trust or modify its content. It must be a regular file without another
+    /// hard link, which might be somebody else's. Throws EINVAL for anything but a file and EMLINK for a file with
+    /// another link, without having changed it. A new file gets exactly `mode`, because the umask must not exclude
+    /// users whom the directory admits.
     package func openOwn(
         _ name: FilePath.Component, flags: CInt, mode: mode_t = 0
     ) throws(SystemError) -> Descriptor {
         if flags & O_CREAT != 0, let made = try makeOwn(name, flags: flags, mode: mode) { return made }
-        // Looked at first: opening a device may do something already.
+        // Checks first, because opening a device may have side effects.
         if let found = try status(name) { try Self.checkOwn(found, path.appending(name)) }
         let descriptor = try open(name, flags: flags, mode: mode)
         let found = try descriptor.status(path: path.appending(name))
@@ -77,7 +78,7 @@ package final class Directory: Sendable {
         return descriptor
     }
 
-    /// Nil where there is a file of that name.
+    /// Creates the file. Returns nil if it exists.
     private func makeOwn(
         _ name: FilePath.Component, flags: CInt, mode: mode_t
     ) throws(SystemError) -> Descriptor? {
@@ -93,11 +94,11 @@ package final class Directory: Sendable {
         }
     }
 
-    /// Gives a file that root has just made in here to the directory's owner and group: root must not lock them out of what
-    /// is theirs. Nothing for anybody else, and where the file system has no owners.
+    /// Gives a file that root has just created here to the directory's owner and group, so that root doesn't lock them
+    /// out. Does nothing for other users, or if the file system has no owners.
     package func giveToOwner(_ made: borrowing Descriptor) { giveToOwner(made.raw) }
 
-    /// The same of a directory.
+    /// Gives a directory to this directory's owner likewise.
     package func giveToOwner(_ made: Directory) { giveToOwner(made.raw) }
 
     private func giveToOwner(_ made: CInt) {
@@ -111,7 +112,7 @@ package final class Directory: Sendable {
         guard status.links <= 1 else { throw SystemError("open", .tooManyLinks, path: path) }
     }
 
-    /// Nil when there is nothing by that name.
+    /// Returns the file's status, or nil if it does not exist.
     package func status(_ name: FilePath.Component) throws(SystemError) -> FileStatus? {
         var result = stat()
         do {
@@ -125,7 +126,7 @@ package final class Directory: Sendable {
         return FileStatus(result)
     }
 
-    /// Whether this process may write to the file, as far as permissions go. It isn't opened.
+    /// True if the file's permissions allow this process to write to it. Doesn't open it.
     package func mayWrite(_ name: FilePath.Component) throws(SystemError) -> Bool {
         do {
             try retrying("faccessat", path: path.appending(name)) {
@@ -140,7 +141,7 @@ package final class Directory: Sendable {
 
     package func status() throws(SystemError) -> FileStatus { try descriptor.status(path: path) }
 
-    /// The names inside, "." and ".." left out, in no order.
+    /// Returns the names in the directory in no particular order, without "." and "..".
     package func names() throws(SystemError) -> [FilePath.Component] {
         let copy = try open(.currentDirectory, flags: O_RDONLY | O_DIRECTORY)
         guard let stream = fdopendir(copy.release()) else { throw .last("opendir", path: path) }
@@ -182,7 +183,7 @@ package final class Directory: Sendable {
         }
     }
 
-    /// A second name for a file, symbolic links not followed.
+    /// Adds a hard link to a file. Does not follow symbolic links.
     package func link(
         _ name: FilePath.Component, as other: FilePath.Component, in destination: Directory
     ) throws(SystemError) {
@@ -194,11 +195,11 @@ package final class Directory: Sendable {
     }
 
     package enum Replacement: Sendable {
-        /// What stood at the new name is gone.
+        /// Replaces a file at the new name.
         case replace
-        /// EEXIST when something stands at the new name.
+        /// Throws EEXIST if the new name exists.
         case refuse
-        /// The two names swap what they stand for.
+        /// Exchanges the two names.
         case exchange
     }
 
@@ -218,10 +219,10 @@ package final class Directory: Sendable {
         }
     }
 
-    /// Removes a file; nothing when it isn't there.
+    /// Removes a file. Does nothing if it does not exist.
     package func removeFile(_ name: FilePath.Component) throws(SystemError) { try unlink(name, flags: 0) }
 
-    /// Removes an empty directory; nothing when it isn't there.
+    /// Removes an empty directory. Does nothing if it does not exist.
     package func removeDirectory(_ name: FilePath.Component) throws(SystemError) {
         try unlink(name, flags: AT_REMOVEDIR)
     }
@@ -236,14 +237,14 @@ package final class Directory: Sendable {
         }
     }
 
-    /// Removes `name` and, when it is a directory, all that is inside.
+    /// Removes `name`, and its content if it is a directory.
     package func removeTree(_ name: FilePath.Component) throws(SystemError) {
         guard let found = try status(name) else { return }
         guard found.kind == .directory else { return try removeFile(name) }
-        // What is mounted there is somebody else's.
+        // Mounted content belongs to somebody else.
         guard try !isMountPoint(name) else { throw SystemError("unlink", .resourceBusy, path: path.appending(name)) }
         let inside = try directory(name)
-        // What its owner has closed to writing can't be emptied by them either.
+        // Even its owner can't empty a directory without write permission.
         if found.permissions & 0o300 != 0o300, found.owner == geteuid() {
             try inside.setPermissions(found.permissions | 0o700)
         }
@@ -251,7 +252,7 @@ package final class Directory: Sendable {
         try removeDirectory(name)
     }
 
-    /// Puts the names on the disk: fsync(2) of the directory.
+    /// Writes the directory's names to the disk with fsync(2).
     package func synchronize() throws(SystemError) { try descriptor.synchronize(path: path) }
 
     package func fileSystem() throws(SystemError) -> FileSystem { try FileSystem(of: descriptor, path: path) }

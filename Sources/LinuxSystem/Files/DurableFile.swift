@@ -1,9 +1,9 @@
 import Glibc
 import SystemPackage
 
-/// Small files of ours that are either the old one or the new one, whatever happens.
+/// Small files that are replaced atomically: a reader finds either the old content or the new.
 package enum DurableFile {
-    /// Writes beside the name, syncs, renames over it and syncs the directory.
+    /// Writes a temporary file, syncs it, renames it over the name and syncs the directory.
     package static func write(
         _ bytes: [UInt8], as name: FilePath.Component, in directory: Directory, mode: mode_t
     ) throws(SystemError) {
@@ -12,7 +12,7 @@ package enum DurableFile {
         }
         try directory.removeFile(temporary)
         let descriptor = try directory.open(temporary, flags: O_WRONLY | O_CREAT | O_EXCL, mode: mode)
-        // Whatever the umask. Not every file system knows modes.
+        // Sets the mode regardless of the umask. Not every file system has modes.
         _ = fchmod(descriptor.raw, mode)
         directory.giveToOwner(descriptor)
         try descriptor.write(bytes, at: 0, path: directory.path.appending(temporary))
@@ -21,12 +21,12 @@ package enum DurableFile {
         try directory.synchronize()
     }
 
-    /// Nil when there is no such file; at most `limit` bytes are read.
+    /// Reads at most `limit` bytes. Returns nil if the file does not exist.
     package static func read(
         _ name: FilePath.Component, in directory: Directory, limit: Int = 1 << 20
     ) throws(SystemError) -> [UInt8]? { try readWithStatus(name, in: directory, limit: limit)?.bytes }
 
-    /// The same, and what is known of the very file that was read.
+    /// Reads the file like `read`, and returns the status of that very file.
     package static func readWithStatus(
         _ name: FilePath.Component, in directory: Directory, limit: Int = 1 << 20
     ) throws(SystemError) -> (bytes: [UInt8], status: FileStatus)? {

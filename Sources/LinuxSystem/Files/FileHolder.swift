@@ -1,12 +1,13 @@
 import Glibc
 import SystemPackage
 
-/// A process that has a file open or claimed, as far as this one can tell.
+/// A process that has a file open or claimed, as far as this process can tell.
 package struct FileHolder: Hashable, Sendable {
-    /// 0 when it isn't known.
+    /// The process id, or 0 if it is unknown.
     package let pid: Int32
     package let program: String
-    /// In another PID namespace. The number is the one it has here where it can be seen from here, else its own.
+    /// True if the process is in another PID namespace. `pid` is then the id visible here if there is one, else the
+    /// process's own.
     package let isElsewhere: Bool
 
     package init(pid: Int32, program: String, isElsewhere: Bool = false) {
@@ -26,16 +27,16 @@ extension FileHolder: CustomStringConvertible {
 }
 
 extension [FileHolder] {
-    /// All of them in a sentence.
+    /// All holders in one phrase.
     package var list: String { map(\.description).joined(separator: ", ") }
 
-    /// The same where it is known that there is one, seen or not.
+    /// All holders in one phrase, if there must be at least one.
     package var names: String { isEmpty ? "a process that can't be seen from here" : list }
 }
 
 extension FileHolder {
-    /// The processes whose descriptors or mappings lead to the file. Processes of other users, and those in another
-    /// PID namespace, can't be seen: an empty answer does not mean that nobody has it open.
+    /// Returns the processes whose descriptors lead to the file. Processes of other users and in other PID namespaces
+    /// are invisible, so an empty result does not prove that nobody has it open.
     package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
         guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
         return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted().map {
@@ -43,7 +44,7 @@ extension FileHolder {
         }
     }
 
-    /// A process that is known to hold the file.
+    /// Creates a holder for a process that is known to hold the file.
     package init(process pid: Int32) {
         self.init(pid: pid, program: Self.program(of: pid), isElsewhere: Self.isElsewhere(pid))
     }
@@ -64,7 +65,7 @@ extension FileHolder {
         }
     }
 
-    /// The process's name as the kernel has it, at most 15 characters; "?" when it can't be read.
+    /// Returns the process's name as recorded by the kernel, at most 15 characters, or "?" if it can't be read.
     package static func program(of pid: Int32) -> String {
         guard let directory = try? Directory(FilePath("/proc/\(pid)")),
             let bytes = try? DurableFile.read("comm", in: directory)

@@ -1,7 +1,7 @@
 import Glibc
 import SystemPackage
 
-/// Which file something is, whatever its name: device and inode.
+/// A file's identity independent of its name: device and inode.
 package struct FileIdentity: Hashable, Sendable, Codable {
     package var device: UInt64
     package var inode: UInt64
@@ -12,7 +12,7 @@ package struct FileIdentity: Hashable, Sendable, Codable {
     }
 }
 
-/// What stat(2) tells of a file.
+/// A file's status as returned by stat(2).
 package struct FileStatus: Equatable, Sendable {
     package enum Kind: Sendable {
         case regular, directory, symbolicLink, other
@@ -24,13 +24,13 @@ package struct FileStatus: Equatable, Sendable {
     package let owner: uid_t
     package let group: gid_t
     package let links: UInt64
-    /// Bytes.
+    /// The size in bytes.
     package let size: Int64
-    /// Bytes that the file takes on the disk.
+    /// The space that the file takes on the disk, in bytes.
     package let allocated: Int64
-    /// Nanoseconds since 1970.
+    /// The time of the last write, in nanoseconds since 1970.
     package let modified: Int64
-    /// Nanoseconds since 1970 when content, owner, mode, links or name last changed.
+    /// The time of the last change of content, owner, mode, links or name, in nanoseconds since 1970.
     package let changed: Int64
 
     package init(_ value: stat) {
@@ -54,7 +54,8 @@ package struct FileStatus: Equatable, Sendable {
 }
 
 extension FileStatus {
-    /// What is at the path, symbolic links followed; nil when nothing is, or it can't be reached.
+    /// Returns the status of the file at the path, with symbolic links followed. Returns nil if it does not exist or
+    /// can't be reached.
     package init?(following path: FilePath) {
         var found = stat()
         guard path.withPlatformString({ stat($0, &found) }) == 0 else { return nil }
@@ -62,18 +63,18 @@ extension FileStatus {
     }
 }
 
-/// The times that files have.
+/// The resolution of file times.
 package enum FileTime {
-    /// How far the times of two writes may lie apart and be the same.
+    /// The maximum distance of two writes that may have the same time.
     package static let resolution = Duration.milliseconds(10)
 
-    /// Whether a write from now on gives a file another time than this one, in nanoseconds since 1970. Before Linux
-    /// 6.13, a file's times are those of the kernel's last tick, 1 to 10 ms ago (time(7)).
+    /// True if a write from now on gives a file another time than this one, in nanoseconds since 1970. Before Linux
+    /// 6.13 a file's times are those of the kernel's last tick, 1 to 10 ms ago (time(7)).
     package static func isSettled(_ time: Int64) -> Bool {
         var now = timespec()
         guard clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0 else { return true }
         let age = Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec) - time
-        // Of another machine's clock, or one that was set back, nothing follows.
+        // A time in the future, from another machine's clock or one that was set back, counts as settled too.
         return age.magnitude > UInt64(resolution.nanoseconds)
     }
 }

@@ -1,23 +1,23 @@
 import CLinux
 import SystemPackage
 
-/// What is known of the file system that a file or directory is on.
+/// The properties of the file system that contains a file or directory.
 package struct FileSystem: Sendable {
-    /// Where its files are kept, and whether the kernel of this machine sees all who use them.
+    /// The location of its files, which determines whether this machine's kernel sees all of their users.
     package enum Reach: Sendable {
         /// On this machine, through this kernel.
         case local
-        /// Other machines may change it: leases and inotify tell nothing of them.
+        /// Other machines may change it. Leases and inotify don't cover them.
         case network
-        /// A program in user space answers for it: leases and inotify may be missing.
+        /// A program in user space serves it. Leases and inotify may be missing.
         case userSpace
-        /// Layers over another one; who uses a layer directly isn't seen.
+        /// Layers over another file system. Direct users of a layer aren't visible.
         case overlay
     }
 
     package let name: String
     package let reach: Reach
-    /// Bytes that this user may still write.
+    /// Bytes that this user can still write.
     package let available: UInt64
     package let isReadOnly: Bool
 

@@ -3,8 +3,8 @@ import Glibc
 import SystemPackage
 
 extension Directory {
-    /// Whether something is mounted at the name itself, a single file too. False where there is no such name, and where
-    /// a filter of system calls forbids the question.
+    /// True if the name itself is a mount point, possibly of a single file. False if it does not exist, or if a system
+    /// call filter denies the check.
     package func isMountPoint(_ name: FilePath.Component) throws(SystemError) -> Bool {
         do throws(SystemError) {
             return try retrying("statx", path: path.appending(name)) {
@@ -18,19 +18,19 @@ extension Directory {
         }
     }
 
-    /// A mount point at the name or below it; nil where there is none. The directory must be known by its path without
+    /// Returns a mount point at the name or below it, or nil if there is none. The directory's path must contain no
     /// links.
     package func mountPoint(within name: FilePath.Component) throws(SystemError) -> FilePath? {
         if try isMountPoint(name) { return path.appending(name) }
         guard try status(name)?.kind == .directory else { return nil }
-        let place = path.appending(name).bytes + [UInt8(ascii: "/")]
-        return MountPoints.all().first { $0.starts(with: place) }.flatMap { FilePath(bytes: $0) }
+        let prefix = path.appending(name).bytes + [UInt8(ascii: "/")]
+        return MountPoints.all().first { $0.starts(with: prefix) }.flatMap { FilePath(bytes: $0) }
     }
 }
 
-/// What is mounted where, as this process sees it (`/proc/self/mountinfo` of proc(5)).
+/// The mount points that this process sees (`/proc/self/mountinfo` of proc(5)).
 enum MountPoints {
-    /// Their paths; none without `/proc`.
+    /// Returns their paths, or none without `/proc`.
     static func all() -> [[UInt8]] {
         guard let file = try? Descriptor(opening: "/proc/self/mountinfo", flags: O_RDONLY) else { return [] }
         var text: [UInt8] = []
@@ -41,19 +41,19 @@ enum MountPoints {
         }
     }
 
-    /// Blanks and backslashes are written as `\040`.
+    /// Decodes octal escapes such as `\040`, which stand for spaces and backslashes.
     static func unescaped(_ field: ArraySlice<UInt8>) -> [UInt8] {
         var found: [UInt8] = []
-        var rest = field
-        while let byte = rest.popFirst() {
-            let digits = rest.prefix(3)
+        var remaining = field
+        while let byte = remaining.popFirst() {
+            let digits = remaining.prefix(3)
             guard byte == UInt8(ascii: "\\"), digits.count == 3, digits.allSatisfy({ (0x30...0x37).contains($0) })
             else {
                 found.append(byte)
                 continue
             }
             found.append(digits.reduce(0) { $0 &<< 3 | ($1 & 7) })
-            rest = rest.dropFirst(3)
+            remaining = remaining.dropFirst(3)
         }
         return found
     }

@@ -2,36 +2,37 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// A path whose symbolic links are followed one by one, and only those that may be believed: made by root, by the user
-/// who runs this, or by the owner of what they lead to. Anybody else who may write to a directory on the way could
-/// send us to any place that only we can reach.
+/// A path whose symbolic links are followed one by one, and only if they are trusted: created by root, by this
+/// process's user, or by the owner of the target. Any other user who may write to a directory on the way could redirect
+/// this process to a place that only it can reach.
 ///
-/// What was resolved is opened without following a link (`RESOLVE_NO_SYMLINKS` of openat2(2)), so that a directory that
-/// is swapped for a link meanwhile is an error and no detour.
+/// The resolved path is opened without following links (`RESOLVE_NO_SYMLINKS` of openat2(2)), so that replacing a
+/// directory with a link meanwhile causes an error, not a detour.
 struct PathResolution: ~Copyable {
-    /// As many links as the kernel follows (path_resolution(7)).
-    fileprivate static let mostLinks = 40
+    /// The kernel's limit on followed links (path_resolution(7)).
+    fileprivate static let maxLinks = 40
 
     let descriptor: Descriptor
-    /// The same place without a link on the way.
+    /// The resolved path, which contains no links.
     let path: FilePath
 
-    /// Opens the directory. Throws ELOOP for a link that is not believed.
+    /// Opens the directory. Throws ELOOP for an untrusted link.
     init(directory given: FilePath) throws(SystemError) {
         var path = given
-        var makers: [uid_t] = []
-        // Who comes by again goes round in a circle: no need to do it forty times.
-        var passed: Set<FilePath> = []
-        while passed.count <= Self.mostLinks, passed.insert(path).inserted {
+        var linkOwners: [uid_t] = []
+        // A repeated path is a cycle and need not be followed to the limit.
+        var visited: Set<FilePath> = []
+        while visited.count <= Self.maxLinks, visited.insert(path).inserted {
             if let descriptor = try Self.open(path) {
-                try Self.check(makers, descriptor.status(path: given).owner, given)
+                try Self.checkTrust(
+                    linkOwners: linkOwners, targetOwner: descriptor.status(path: given).owner, path: given)
                 self.descriptor = descriptor
                 self.path = path
                 return
             }
             if let link = try Self.firstLink(of: path) {
                 path = link.target
-                makers.append(link.maker)
+                linkOwners.append(link.owner)
             }
         }
         throw SystemError("open", .tooManySymbolicLinkLevels, path: given)
@@ -39,7 +40,7 @@ struct PathResolution: ~Copyable {
 
     consuming func take() -> Descriptor { descriptor }
 
-    /// Nil when a link is on the way.
+    /// Returns nil if the path contains a link.
     private static func open(_ path: FilePath) throws(SystemError) -> Descriptor? {
         let flags = O_RDONLY | O_DIRECTORY
         do throws(SystemError) {
@@ -50,7 +51,7 @@ struct PathResolution: ~Copyable {
         } catch {
             switch error.errno {
             case .tooManySymbolicLinkLevels: return nil
-            // A kernel, or a filter of system calls, without openat2(2): what is swapped meanwhile isn't noticed.
+            // The kernel, or a system call filter, lacks openat2(2). A concurrent replacement goes unnoticed then.
             case .noFunction, .notPermitted:
                 guard try firstLink(of: path) == nil else { return nil }
                 return try Descriptor(opening: path, flags: flags | O_NOFOLLOW)
@@ -60,36 +61,38 @@ struct PathResolution: ~Copyable {
     }
 
     struct Link {
-        /// The whole path with the link replaced by what it says.
+        /// The whole path with the link replaced by its target.
         let target: FilePath
-        let maker: uid_t
+        let owner: uid_t
     }
 
-    /// The first component that is a link; nil when none is.
+    /// Returns the first component that is a link, or nil if none is.
     private static func firstLink(of path: FilePath) throws(SystemError) -> Link? {
         var prefix = FilePath(root: path.root, [])
-        var rest = Array(path.components)
-        while !rest.isEmpty {
+        var remaining = Array(path.components)
+        while !remaining.isEmpty {
             let parent = prefix
-            prefix.append(rest.removeFirst())
+            prefix.append(remaining.removeFirst())
             let found = try Descriptor(opening: prefix, flags: gs_o_path | O_NOFOLLOW)
             let status = try found.status(path: prefix)
             guard status.kind == .symbolicLink else { continue }
             var target = parent.pushing(try found.linkTarget(path: prefix))
-            target.append(rest)
-            return Link(target: target, maker: status.owner)
+            target.append(remaining)
+            return Link(target: target, owner: status.owner)
         }
         return nil
     }
 
-    /// Throws ELOOP unless each link may be believed that leads to something of `owner`.
-    static func check(_ makers: [uid_t], _ owner: uid_t, _ path: FilePath) throws(SystemError) {
-        guard makers.contains(where: { ![0, geteuid(), owner].contains($0) && !isNameless($0) }) else { return }
+    /// Throws ELOOP unless every link to a file of `targetOwner` is trusted.
+    static func checkTrust(linkOwners: [uid_t], targetOwner: uid_t, path: FilePath) throws(SystemError) {
+        guard linkOwners.contains(where: { ![0, geteuid(), targetOwner].contains($0) && !isUnmapped($0) }) else {
+            return
+        }
         throw SystemError("open", .tooManySymbolicLinkLevels, path: path)
     }
 
-    /// In a user namespace all users without a number in it, root among them, are one (user_namespaces(7)).
-    private static func isNameless(_ user: uid_t) -> Bool { user == 65_534 && isInUserNamespace }
+    /// In a user namespace, all users without an id in it, including root, share one id (user_namespaces(7)).
+    private static func isUnmapped(_ user: uid_t) -> Bool { user == 65_534 && isInUserNamespace }
 
     private static let isInUserNamespace: Bool = {
         guard let file = try? Descriptor(opening: "/proc/self/uid_map", flags: O_RDONLY),
@@ -101,7 +104,7 @@ struct PathResolution: ~Copyable {
 }
 
 extension Descriptor {
-    /// What a symbolic link, opened with O_PATH, says.
+    /// Returns the target of a symbolic link opened with O_PATH.
     package func linkTarget(path: FilePath) throws(SystemError) -> FilePath {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = try retrying("readlink", path: path) { readlinkat(raw, "", &buffer, buffer.count) }
@@ -113,28 +116,28 @@ extension Descriptor {
 }
 
 extension Directory {
-    /// Where a file is, a link at its own name followed too: the directory, and the name in it. The file need not be
-    /// there, unless a link leads to it. Throws ELOOP for a link that is not believed (see `PathResolution`).
+    /// Resolves a file's location, including a link at its own name. Returns the directory and the name in it. The file
+    /// need not exist, unless a link leads to it. Throws ELOOP for an untrusted link (see `PathResolution`).
     package static func resolving(
         file given: FilePath
     ) throws(SystemError) -> (directory: Directory, name: FilePath.Component) {
         var path = given
-        var makers: [uid_t] = []
-        var passed: Set<FilePath> = []
-        while passed.count <= PathResolution.mostLinks, passed.insert(path).inserted {
+        var linkOwners: [uid_t] = []
+        var visited: Set<FilePath> = []
+        while visited.count <= PathResolution.maxLinks, visited.insert(path).inserted {
             let parent = path.removingLastComponent()
             guard let name = path.lastComponent else { throw SystemError("open", .isDirectory, path: given) }
             let directory = try Directory(resolving: parent.isEmpty ? "." : parent)
             guard let status = try directory.status(name) else {
-                guard makers.isEmpty else { throw SystemError("open", .noSuchFileOrDirectory, path: given) }
+                guard linkOwners.isEmpty else { throw SystemError("open", .noSuchFileOrDirectory, path: given) }
                 return (directory, name)
             }
             guard status.kind == .symbolicLink else {
-                try PathResolution.check(makers, status.owner, given)
+                try PathResolution.checkTrust(linkOwners: linkOwners, targetOwner: status.owner, path: given)
                 return (directory, name)
             }
             let link = try directory.open(name, flags: gs_o_path)
-            makers.append(try link.status(path: path).owner)
+            linkOwners.append(try link.status(path: path).owner)
             path = directory.path.pushing(try link.linkTarget(path: path))
         }
         throw SystemError("open", .tooManySymbolicLinkLevels, path: given)

@@ -1,7 +1,8 @@
 import Glibc
 import SystemPackage
 
-/// A path as a person reads it: bytes that are not UTF-8, and all of a path that `PrintableText` would escape something of, are escaped as `\xNN`.
+/// A path formatted for people. It is the path itself if that is UTF-8 and `PrintableText` would escape nothing in it.
+/// Otherwise each control byte and non-ASCII byte is escaped as `\xNN`.
 package struct PrintablePath: CustomStringConvertible, Sendable {
     private let bytes: [UInt8]
 
@@ -24,7 +25,7 @@ package struct PrintablePath: CustomStringConvertible, Sendable {
 }
 
 extension FilePath {
-    /// The path's bytes, as the kernel knows them.
+    /// The path's bytes, as the kernel sees them.
     package var bytes: [UInt8] {
         withPlatformString { pointer in
             let length = strlen(pointer)
@@ -34,7 +35,7 @@ extension FilePath {
         }
     }
 
-    /// Nil when the bytes hold a NUL, which no path can.
+    /// Returns nil if the bytes contain a NUL, which no path can.
     package init?(bytes: some Sequence<UInt8>) {
         let terminated = bytes.map { CChar(bitPattern: $0) }
         guard !terminated.contains(0) else { return nil }
@@ -43,20 +44,20 @@ extension FilePath {
         }
     }
 
-    /// The path as a string when its bytes are UTF-8.
+    /// The path as a string, or nil if its bytes are not UTF-8.
     package var utf8: String? { String(validating: bytes, as: UTF8.self) }
 
-    /// The same place named from the root, without asking the file system.
+    /// Returns the absolute path, without asking the file system.
     package func absolute(in workingDirectory: FilePath) -> FilePath {
         (isAbsolute ? self : workingDirectory.pushing(self)).lexicallyNormalized()
     }
 }
 
 extension FilePath.Component {
-    /// The name's bytes, as the kernel knows them.
+    /// The name's bytes, as the kernel sees them.
     package var bytes: [UInt8] { FilePath(root: nil, [self]).bytes }
 
-    /// Nil when the bytes are no single name: empty, or holding a slash or a NUL.
+    /// Returns nil if the bytes are not a single name: if they are empty or contain a slash or a NUL.
     package init?(bytes: some Sequence<UInt8>) {
         let bytes = Array(bytes)
         guard !bytes.isEmpty, !bytes.contains(UInt8(ascii: "/")), let path = FilePath(bytes: bytes) else { return nil }
@@ -64,10 +65,10 @@ extension FilePath.Component {
         self = only
     }
 
-    /// The name as a string when its bytes are UTF-8.
+    /// The name as a string, or nil if its bytes are not UTF-8.
     package var utf8: String? { String(validating: bytes, as: UTF8.self) }
 
-    /// This name with `suffix` behind it; nil when that is longer than a name may be (255 bytes).
+    /// Returns the name with `suffix` appended, or nil if that exceeds the 255 bytes that a name may have.
     package func appending(_ suffix: String) -> FilePath.Component? {
         let joined = bytes + Array(suffix.utf8)
         return joined.count > 255 ? nil : FilePath.Component(bytes: joined)

@@ -1,14 +1,15 @@
 import Glibc
 import SystemPackage
 
-/// An advisory lock on a directory itself (`flock` of flock(2)), for those who are about to make something in it: it
-/// leaves no file behind. Held until this value goes, or the process ends.
+/// An advisory lock on a directory itself (`flock` of flock(2)) for processes that are about to create something in it.
+/// It leaves no file behind, and is held until this object is released or the process ends.
 package final class DirectoryLock: Sendable {
     private let directory: Directory
 
     package init(_ path: FilePath) throws(SystemError) { directory = try Directory(path) }
 
-    /// False when somebody else holds it. A file system that can't lock a directory (NFS) has it held by everybody.
+    /// Tries to acquire the lock. Returns false if somebody else holds it. On a file system that can't lock a directory
+    /// (NFS) it always succeeds.
     package func tryLock() throws(SystemError) -> Bool {
         let raw = directory.raw
         do {

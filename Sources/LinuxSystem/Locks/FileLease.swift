@@ -1,15 +1,14 @@
 import CLinux
 import Glibc
 
-/// A write lease, `F_SETLEASE` of fcntl(2): proof that no other descriptor is open on the file, in any process or
-/// mount namespace. Whoever opens the file afterwards waits until it is released, or until the kernel's
-/// `lease-break-time` is over.
+/// A write lease (`F_SETLEASE` of fcntl(2)). It proves that no other descriptor is open on the file, in any process or
+/// mount namespace. A later open waits until the lease is released or the kernel's `lease-break-time` is over.
 ///
-/// It is released when its owner lets go of it; the descriptor must outlive it.
+/// The lease is released when its value is destroyed. The descriptor must outlive it.
 package struct FileLease: ~Copyable {
     private let raw: CInt
 
-    /// Nil when somebody else has the file open.
+    /// Acquires a lease. Returns nil if somebody else has the file open.
     package init?(_ descriptor: borrowing Descriptor) throws(SystemError) {
         let raw = descriptor.raw
         do {
@@ -21,7 +20,7 @@ package struct FileLease: ~Copyable {
         self.raw = raw
     }
 
-    /// False once somebody waits to open the file: the kernel then reports the lease that it wants left.
+    /// False once somebody waits to open the file. The kernel then reports the reduced lease that it demands.
     package var isIntact: Bool { Self.isIntact(raw) }
 
     package static func isIntact(_ raw: CInt) -> Bool { gs_get_lease(raw) == gs_lease_write }
@@ -30,6 +29,6 @@ package struct FileLease: ~Copyable {
 }
 
 extension FileLease {
-    /// The signal that tells of a waiting opener would end the process; whether one waits is asked with `isIntact`.
+    /// Ignores the signal that announces a waiting opener, which would end the process. Use `isIntact` instead.
     package static func ignoreBreakSignal() { _ = Glibc.signal(SIGIO, SIG_IGN) }
 }

@@ -2,12 +2,12 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// An exclusive advisory lock on a whole file of ours, held by the open file description (`F_OFD_SETLK` of
-/// fcntl(2)): the kernel drops it when the process ends, and no other descriptor's close does.
+/// An exclusive advisory lock on one of this package's own files, held by the open file description (`F_OFD_SETLK` of
+/// fcntl(2)). The kernel drops it when the process ends. Closing another descriptor doesn't.
 package struct OpenFileLock: ~Copyable, Sendable {
     private let descriptor: Descriptor
 
-    /// Makes the file where it is missing. Nil when another process holds the lock.
+    /// Acquires the lock, and creates the file if it is missing. Returns nil if another process holds the lock.
     package init?(
         _ name: FilePath.Component, in directory: Directory, mode: mode_t = 0o600
     ) throws(SystemError) {
@@ -22,7 +22,7 @@ package struct OpenFileLock: ~Copyable, Sendable {
                 if error.errno == .resourceTemporarilyUnavailable || error.errno == .permissionDenied { return nil }
                 throw error
             }
-            // A lock on a file that has lost its name since protects nothing.
+            // A lock on a file that has lost its name protects nothing.
             let held = try descriptor.status()
             if try directory.status(name)?.identity == held.identity {
                 self.descriptor = descriptor
@@ -31,19 +31,19 @@ package struct OpenFileLock: ~Copyable, Sendable {
         }
     }
 
-    /// Whether nobody holds the lock now; false too when the file can't be read. Nothing is made or locked.
+    /// True if nobody holds the lock now. False also if the file can't be read. Creates and locks nothing.
     package static func isFree(_ name: FilePath.Component, in directory: Directory) -> Bool {
         guard let descriptor = try? directory.openOwn(name, flags: O_RDONLY) else { return false }
         return gs_ofd_conflict(descriptor.raw, Int16(F_WRLCK), 0, 0) == 0
     }
 
-    /// What the holder wrote into the file, for those who wait; empty when nothing.
+    /// Returns the note that the lock's holder wrote into the file, or an empty array.
     package static func note(_ name: FilePath.Component, in directory: Directory) -> [UInt8] {
         guard let descriptor = try? directory.openOwn(name, flags: O_RDONLY) else { return [] }
         return (try? descriptor.read(count: 65_536, at: 0)) ?? []
     }
 
-    /// Writes a note into the locked file that says who holds it.
+    /// Writes a note that identifies the holder into the locked file.
     package func write(note: [UInt8]) throws(SystemError) {
         try descriptor.truncate(to: 0)
         try descriptor.write(note, at: 0)

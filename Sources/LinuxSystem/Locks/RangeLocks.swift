@@ -2,20 +2,20 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// Advisory locks on ranges of one file of ours, held by one open file description (`F_OFD_SETLK` of fcntl(2)): the
-/// kernel drops them when the process ends. The ranges may lie beyond the file's end.
+/// Advisory locks on byte ranges of one of this package's own files, held by one open file description (`F_OFD_SETLK`
+/// of fcntl(2)). The kernel drops them when the process ends. Ranges may lie beyond the file's end.
 ///
-/// A forked child shares the description, and so the locks, until it closes it or runs another program.
+/// A forked child shares the description, and thus the locks, until it closes it or runs another program.
 package final class RangeLocks: Sendable {
     package enum Kind: Sendable {
-        /// Any number of descriptions may hold it together; a descriptor open for reading is enough.
+        /// Any number of descriptions may hold it at once. A descriptor open for reading suffices.
         case shared
         /// Needs a descriptor open for writing.
         case exclusive
     }
 
     private let descriptor: Descriptor
-    /// Of the file that is open, whatever its name stands for now.
+    /// The identity of the open file, whatever its name stands for now.
     package let identity: FileIdentity
 
     package init(_ descriptor: consuming Descriptor) throws(SystemError) {
@@ -23,7 +23,7 @@ package final class RangeLocks: Sendable {
         self.descriptor = descriptor
     }
 
-    /// False when another description's lock is in the way. Nothing to do for an empty range.
+    /// Acquires a lock. Returns false if another description's lock conflicts. Does nothing for an empty range.
     package func lock(_ kind: Kind, _ range: Range<Int64>) throws(SystemError) -> Bool {
         guard !range.isEmpty else { return true }
         do {
@@ -36,7 +36,7 @@ package final class RangeLocks: Sendable {
     }
 
     package func unlock(_ range: Range<Int64>) {
-        // Unlocking fails only where the kernel can't split a range for lack of memory; closing frees all then.
+        // Unlocking fails only if the kernel can't split a range for lack of memory. Closing releases all ranges then.
         try? set(Int16(F_UNLCK), range)
     }
 

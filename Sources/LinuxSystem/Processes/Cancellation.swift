@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A wish that work ends, which any thread may have; the work asks for it.
+/// A cancellation request. Any thread may make it, and the work polls it.
 package final class Cancellation: Sendable {
     private let requested = Atomic<Bool>(false)
 

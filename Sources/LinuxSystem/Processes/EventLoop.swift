@@ -1,11 +1,11 @@
 import CLinux
 import Glibc
 
-/// One thread's wait on many descriptors, by epoll(7). All calls but `wake` and `watch(writable:)` are the
-/// loop's own thread's.
+/// Waits for many descriptors on one thread, through epoll(7). All calls but `wake()` and
+/// `watch(_:token:readable:writable:)` belong to the loop's own thread.
 package final class EventLoop: Sendable {
     package struct Readiness: Sendable {
-        /// What the descriptor was registered under.
+        /// The token that the descriptor was registered with.
         package let token: UInt64
         package let isReadable: Bool
         package let isWritable: Bool
@@ -31,12 +31,13 @@ package final class EventLoop: Sendable {
         try register(gs_epoll_add, raw, events: gs_epoll_in, token: token)
     }
 
-    /// Tells of a change of what the descriptor shows, as the files of proc(5) do that can be polled: it comes as `isClosed`.
+    /// Reports changes of a descriptor's content as `isClosed`. Files of proc(5) that support poll(2) report changes in
+    /// this way.
     package func add(changesOf raw: CInt, token: UInt64) throws(SystemError) {
         try register(gs_epoll_add, raw, events: gs_epoll_priority, token: token)
     }
 
-    /// Which of the two `wait` tells of: that `raw` has bytes (or its peer's end of file), that it takes bytes again.
+    /// Selects the readiness that `wait` reports for `raw`: bytes or the peer's end of file to read, and room to write.
     /// May be called on any thread.
     package func watch(
         _ raw: CInt, token: UInt64, readable: Bool = true, writable: Bool
@@ -49,13 +50,13 @@ package final class EventLoop: Sendable {
         try register(gs_epoll_delete, raw, events: 0, token: 0)
     }
 
-    /// Makes a `wait` under way, or the next one, return. May be called on any thread.
+    /// Makes the current or next `wait` return. May be called on any thread.
     package func wake() {
         var one: UInt64 = 1
         _ = write(waker.raw, &one, 8)
     }
 
-    /// Waits until a descriptor is ready, somebody called `wake`, or `timeout` is over (nil: for ever).
+    /// Waits until a descriptor is ready, `wake()` is called, or `timeout` has passed (nil: no timeout).
     package func wait(timeout: Duration?) throws(SystemError) -> [Readiness] {
         var found = [gs_epoll_event](repeating: gs_epoll_event(), count: 64)
         let milliseconds = timeout.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
@@ -77,18 +78,19 @@ package final class EventLoop: Sendable {
     }
 }
 
-/// Signals as bytes to read: blocked in every thread made afterwards, and taken one by one in the loop's turn.
+/// Signals delivered as bytes to read. They are blocked in every thread created afterwards and handled one by one in
+/// the loop.
 package struct SignalSource: ~Copyable, Sendable {
     private let descriptor: Descriptor
     package var raw: CInt { descriptor.raw }
 
-    /// Call it before any other thread is made: a thread keeps the mask that its maker had.
+    /// Blocks the signals. Call it before any other thread is created, because a thread inherits its creator's mask.
     package init(_ signals: [CInt]) throws(SystemError) {
         descriptor = Descriptor(
             owning: try retrying("signalfd") { gs_signalfd(signals, CInt(signals.count)) })
     }
 
-    /// Nil when none waits.
+    /// Returns the next pending signal, or nil if there is none.
     package func next() -> CInt? {
         let signal = gs_signalfd_read(descriptor.raw)
         return signal > 0 ? signal : nil

@@ -1,34 +1,34 @@
 import Glibc
 import SystemPackage
 
-/// A process, so that it can be told from another one that has its number: later, after the machine's start, or in
-/// another PID namespace.
+/// The identity of a process. It distinguishes processes with the same number: later ones, those after a reboot, and
+/// those in another PID namespace.
 package struct ProcessIdentity: Codable, Hashable, Sendable {
     package var pid: Int32
     package var program: String
-    /// Clock ticks between the machine's start and the process's (field 22 of proc(5), `/proc/PID/stat`).
+    /// Clock ticks from boot to the process's start (field 22 of proc(5), `/proc/PID/stat`).
     package var started: UInt64
-    /// `/proc/sys/kernel/random/boot_id`; empty when it can't be read.
+    /// `/proc/sys/kernel/random/boot_id`, or empty if it can't be read.
     package var boot: String
-    /// The inode of `/proc/PID/ns/pid`, which names the PID namespace; 0 when it can't be read.
+    /// The inode of `/proc/PID/ns/pid`, which identifies the PID namespace, or 0 if it can't be read.
     package var namespace: UInt64
 
-    /// This process.
+    /// The identity of this process.
     package static let current = ProcessIdentity(
         pid: getpid(), program: FileHolder.program(of: getpid()), started: startTime(of: "self"),
         boot: text("/proc/sys/kernel/random/boot_id"),
         namespace: FileStatus(following: "/proc/self/ns/pid")?.identity.inode ?? 0)
 
-    /// Whether its number means the same process here.
+    /// True if the number stands for the same process here.
     package var isVisible: Bool {
         namespace == ProcessIdentity.current.namespace && boot == ProcessIdentity.current.boot
     }
 
-    /// As far as it can be named from here.
+    /// The process as far as it can be named from here.
     package var holder: FileHolder { FileHolder(pid: pid, program: program, isElsewhere: !isVisible) }
 
     private static func startTime(of pid: String) -> UInt64 {
-        // The program's name, in parentheses, may hold blanks and parentheses itself.
+        // The program's name, in parentheses, may itself contain spaces and parentheses.
         let line = text(FilePath("/proc/\(pid)/stat"))
         guard let end = line.lastIndex(of: ")") else { return 0 }
         let fields = line[line.index(after: end)...].split(separator: " ")

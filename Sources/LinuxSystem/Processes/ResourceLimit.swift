@@ -1,56 +1,56 @@
 import Glibc
 import SystemPackage
 
-/// A limit of the kernel that a system call has come up against, by its name, and how to raise it.
+/// A kernel limit that a system call has reached, and how to raise it.
 package struct ResourceLimit: Equatable, Sendable {
-    /// As in errno(3), such as `EMFILE`.
+    /// The errno's name as in errno(3), such as `EMFILE`.
     package let name: String
     package let message: String
     package let remedy: String
 
-    /// Nil when the call failed for another reason.
+    /// Returns nil if the call failed for another reason.
     package init?(_ error: SystemError) {
-        let isOfInotify = error.call.hasPrefix("inotify")
+        let isInotifyCall = error.call.hasPrefix("inotify")
         switch error.errno {
         case .tooManyOpenFiles where error.call == "inotify_init":
             name = "EMFILE"
-            message = "this user has no inotify instance left, or this process no descriptor (EMFILE)"
+            message = "this user has no inotify instance left, or this process has no descriptor left (EMFILE)"
             remedy = "raise it: sysctl -w fs.inotify.max_user_instances=256, or ulimit -n"
         case .tooManyOpenFiles:
             name = "EMFILE"
-            message = "this process has as many files open as it may: \(Self.descriptors) (EMFILE)"
+            message = "this process has reached its limit of open files: \(Self.descriptors) (EMFILE)"
             remedy = "raise LimitNOFILE= of the agent's unit, or ulimit -Hn before it is started"
         case .tooManyOpenFilesInSystem:
             name = "ENFILE"
-            message = "the system has as many files open as it may (ENFILE)"
+            message = "the system has reached its limit of open files (ENFILE)"
             remedy = "raise it: sysctl -w fs.file-max=1000000"
-        case .noSpace where isOfInotify:
+        case .noSpace where isInotifyCall:
             name = "ENOSPC"
             message = "this user has no inotify watch left (ENOSPC)"
             remedy = "raise it: sysctl -w fs.inotify.max_user_watches=524288"
         case .noMemory:
             name = "ENOMEM"
-            message = "the system has no memory left for it (ENOMEM)"
+            message = "the system is out of memory (ENOMEM)"
             remedy = "free memory, or raise MemoryMax= of the agent's unit"
         default: return nil
         }
     }
 
-    /// How many descriptors this process may have.
+    /// The number of descriptors that this process may have: the soft limit.
     package static var descriptors: Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// How many it may let itself have: the hard limit.
-    package static var mostDescriptors: Int {
+    /// The number to which it may raise that: the hard limit.
+    package static var maxDescriptors: Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
         return Int(clamping: limit.rlim_max)
     }
 
-    /// Lets this process have as many descriptors as the system allows it.
+    /// Raises the soft limit on descriptors to the hard limit.
     package static func raiseDescriptors() {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
@@ -60,7 +60,7 @@ package struct ResourceLimit: Equatable, Sendable {
 }
 
 extension SystemError {
-    /// What happened and what helps, in a sentence.
+    /// The error and its remedy as one sentence.
     package var advice: String {
         guard let limit = ResourceLimit(self) else { return description }
         return "\(limit.message); \(limit.remedy) [\(description)]"

@@ -3,7 +3,7 @@ import Dispatch
 import Glibc
 import SystemPackage
 
-/// A thread of ours with a name that debuggers and `ps -L` show.
+/// A thread with a name that debuggers and `ps -L` show.
 package final class SystemThread: Sendable {
     private final class Start {
         let name: String
@@ -19,7 +19,7 @@ package final class SystemThread: Sendable {
 
     private let ended = DispatchSemaphore(value: 0)
 
-    /// Runs `body` on a new thread, with the calling thread's signal mask. `name`: at most 15 bytes.
+    /// Runs `body` on a new thread with the calling thread's signal mask. `name` may have at most 15 bytes.
     package init(name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
         let start = Unmanaged.passRetained(Start(name: name, body: body, ended: ended))
         var thread = pthread_t()
@@ -40,8 +40,8 @@ package final class SystemThread: Sendable {
         pthread_detach(thread)
     }
 
-    /// Runs `body` on a thread of its own while a task waits: for what blocks, which the few threads that tasks share are
-    /// not for. Throws what `body` throws, and `SystemError` when there is no thread to be had.
+    /// Runs `body` on its own thread while a task waits. Use it for blocking work, which would occupy one of the few
+    /// threads that tasks share. Throws the errors of `body`, and `SystemError` if no thread can be created.
     package static func run<Result: Sendable>(
         name: String, _ body: @escaping @Sendable () throws -> Result
     ) async throws -> Result {
@@ -54,7 +54,7 @@ package final class SystemThread: Sendable {
         }
     }
 
-    /// Waits for the thread's end; false when it did not come in time. Only one thread may wait, and once.
+    /// Waits for the thread's end. Returns false if it does not end in time. Only one thread may wait, and only once.
     package func join(within duration: Duration) -> Bool {
         ended.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds))) == .success
     }

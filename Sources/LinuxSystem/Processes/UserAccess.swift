@@ -2,22 +2,22 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// What another user may do with a file by the permissions of the file system: theirs, not ours.
+/// Checks another user's access to a file by that user's permissions, not by this process's.
 ///
-/// Root asks the kernel, in a child process that is that user. Who isn't root can't become anybody else, and goes by the
-/// mode and the ACL of each directory on the way and of the file (`AccessControlList`); where those can't be read, the
-/// answer is no.
+/// Root asks the kernel in a child process that becomes that user. A process without root privileges can't do that. It
+/// evaluates the mode and ACL of each directory on the way and of the file (`AccessControlList`). If those can't be
+/// read, access is denied.
 package struct UserAccess: Sendable {
     package enum Answer: Sendable, Equatable {
-        /// They may, and this is the file.
+        /// The user has access to this file.
         case granted(FileIdentity)
-        /// There is nothing, and they could find that out by themselves.
+        /// There is no such file, and the user could find that out.
         case absent
-        /// They may not; what there is, they can't know.
+        /// The user has no access, and must not learn whether the file exists.
         case denied
     }
 
-    /// A path, and what is to be done with it: `R_OK`, `W_OK`, `X_OK` of access(2).
+    /// A path and the requested access: `R_OK`, `W_OK`, `X_OK` of access(2).
     package struct Question: Sendable {
         package let path: FilePath
         package let mode: CInt
@@ -31,7 +31,7 @@ package struct UserAccess: Sendable {
     private let user: PeerCredentials
     private let asksKernel: Bool
 
-    /// `asksKernel`: as root alone can.
+    /// Creates a check. Only root can set `asksKernel`.
     package init(_ user: PeerCredentials, asksKernel: Bool = geteuid() == 0) {
         self.user = user
         self.asksKernel = asksKernel
@@ -41,51 +41,51 @@ package struct UserAccess: Sendable {
         answers([Question(path, mode)]).first ?? .denied
     }
 
-    /// One answer for each question, in their order; symbolic links are followed.
+    /// Returns one answer per question, in order. Symbolic links are followed.
     package func answers(_ questions: [Question]) -> [Answer] {
         guard !questions.isEmpty else { return [] }
-        // Root may do everything.
-        if user.uid == 0 { return questions.map { Self.own($0.path) } }
-        return asksKernel ? kernelAnswers(questions) : questions.map(computed)
+        // Root has access to everything.
+        if user.uid == 0 { return questions.map { Self.rootAnswer($0.path) } }
+        return asksKernel ? kernelAnswers(questions) : questions.map(computedAnswer)
     }
 
-    /// Milliseconds. The path leads where that user likes, into a file system of theirs that doesn't answer, too.
-    private static let patience: CInt = 2000
+    /// The limit in milliseconds. The user chooses the path, which may lead into a file system that never answers.
+    private static let timeout: CInt = 2000
 
-    private static func own(_ path: FilePath) -> Answer {
+    private static func rootAnswer(_ path: FilePath) -> Answer {
         FileStatus(following: path).map { .granted($0.identity) } ?? (errno == ENOENT ? .absent : .denied)
     }
 
     private func kernelAnswers(_ questions: [Question]) -> [Answer] {
         let paths = questions.map { question in question.path.withPlatformString { strdup($0) } }
         defer { for path in paths { free(path) } }
-        var asked = zip(paths, questions).map { path, question in
+        var queries = zip(paths, questions).map { path, question in
             gs_access_question(path: UnsafePointer(path), mode: question.mode, error: EACCES, device: 0, inode: 0)
         }
         let groups = CInt(user.groups.count)
-        guard gs_access_as(user.uid, user.gid, user.groups, groups, &asked, CInt(asked.count), Self.patience) == 0
+        guard gs_access_as(user.uid, user.gid, user.groups, groups, &queries, CInt(queries.count), Self.timeout) == 0
         else {
-            // A file system that doesn't answer would keep this process waiting as well.
-            return errno == ETIMEDOUT ? questions.map { _ in .denied } : questions.map(computed)
+            // A file system that doesn't answer would block this process too.
+            return errno == ETIMEDOUT ? questions.map { _ in .denied } : questions.map(computedAnswer)
         }
-        return asked.map { answer in
-            switch answer.error {
-            case 0: .granted(FileIdentity(device: answer.device, inode: answer.inode))
+        return queries.map { query in
+            switch query.error {
+            case 0: .granted(FileIdentity(device: query.device, inode: query.inode))
             case ENOENT: .absent
             default: .denied
             }
         }
     }
 
-    /// Each component is looked at by descriptor, so that nothing is judged by one name and found by another.
-    private func computed(_ question: Question) -> Answer {
+    /// Evaluates each component by descriptor, so that a check and its use can't see different files.
+    private func computedAnswer(_ question: Question) -> Answer {
         do throws(SystemError) {
             var path = question.path
             for _ in 0..<40 {
-                switch try step(path) {
+                switch try resolve(path) {
                 case .file(let found, let status):
-                    let may = try AccessControlList(of: found, status).admits(user, to: question.mode)
-                    return may ? .granted(status.identity) : .denied
+                    let isAllowed = try AccessControlList(of: found, status).allows(user, to: question.mode)
+                    return isAllowed ? .granted(status.identity) : .denied
                 case .link(let target): path = target
                 case .absent: return .absent
                 case .closed: return .denied
@@ -95,26 +95,26 @@ package struct UserAccess: Sendable {
         return .denied
     }
 
-    private enum Step: ~Copyable {
+    private enum Resolution: ~Copyable {
         case file(Descriptor, FileStatus)
         case link(FilePath)
         case absent
         case closed
     }
 
-    private func step(_ path: FilePath) throws(SystemError) -> Step {
-        var place = try Descriptor(opening: "/", flags: O_RDONLY | O_DIRECTORY)
-        var status = try place.status()
+    private func resolve(_ path: FilePath) throws(SystemError) -> Resolution {
+        var current = try Descriptor(opening: "/", flags: O_RDONLY | O_DIRECTORY)
+        var status = try current.status()
         var parent = FilePath("/")
-        var rest = Array(path.components)
-        while !rest.isEmpty {
-            guard status.kind == .directory, try AccessControlList(of: place, status).admits(user, to: X_OK) else {
+        var remaining = Array(path.components)
+        while !remaining.isEmpty {
+            guard status.kind == .directory, try AccessControlList(of: current, status).allows(user, to: X_OK) else {
                 return .closed
             }
-            let name = rest.removeFirst()
+            let name = remaining.removeFirst()
             let next: Descriptor
             do throws(SystemError) {
-                let directory = place.raw
+                let directory = current.raw
                 next = Descriptor(
                     owning: try retrying("open", path: path) {
                         name.withPlatformString { gs_openat(directory, $0, gs_o_path | O_NOFOLLOW, 0) }
@@ -126,13 +126,13 @@ package struct UserAccess: Sendable {
             let found = try next.status()
             if found.kind == .symbolicLink {
                 var target = parent.pushing(try next.linkTarget(path: path))
-                target.append(rest)
+                target.append(remaining)
                 return .link(target.lexicallyNormalized())
             }
             parent.append(name)
-            place = next
+            current = next
             status = found
         }
-        return .file(place, status)
+        return .file(current, status)
     }
 }

@@ -1,12 +1,12 @@
 import CZlib
 
-/// Raw DEFLATE (RFC 1951), without zlib's header: what Core Data puts into `Z_MODELCACHE`.
+/// Raw DEFLATE data (RFC 1951) without zlib's header, the form of `Z_MODELCACHE`.
 enum Deflate {
-    /// Nil when the bytes aren't deflated ones, or when there would be more than `limit` of them: a few bytes can
-    /// stand for a thousand times as many.
+    /// Returns the inflated bytes; nil if the data is invalid or expands to more than `limit` bytes. A few bytes can expand
+    /// to a thousand times as many.
     static func inflate(_ bytes: [UInt8], limit: Int) -> [UInt8]? {
         var stream = z_stream()
-        // Negative: no header, and the largest window.
+        // A negative value means no header; 15 is the largest window.
         guard inflateInit2_(&stream, -15, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else { return nil }
         defer { inflateEnd(&stream) }
         var input = bytes
@@ -17,7 +17,7 @@ enum Deflate {
         }
     }
 
-    /// Nil when zlib has no memory.
+    /// Returns the deflated bytes; nil if zlib runs out of memory.
     static func deflate(_ bytes: [UInt8]) -> [UInt8]? {
         var stream = z_stream()
         let size = Int32(MemoryLayout<z_stream>.size)
@@ -29,11 +29,11 @@ enum Deflate {
         var input = bytes
         var output = [UInt8](repeating: 0, count: Int(deflateBound(&stream, UInt(bytes.count))))
         let status = input.withUnsafeMutableBufferPointer { source in
-            output.withUnsafeMutableBufferPointer { room in
+            output.withUnsafeMutableBufferPointer { buffer in
                 stream.next_in = source.baseAddress
                 stream.avail_in = UInt32(clamping: source.count)
-                stream.next_out = room.baseAddress
-                stream.avail_out = UInt32(clamping: room.count)
+                stream.next_out = buffer.baseAddress
+                stream.avail_out = UInt32(clamping: buffer.count)
                 return CZlib.deflate(&stream, Z_FINISH)
             }
         }
@@ -44,11 +44,11 @@ enum Deflate {
         var result: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 1 << 16)
         while true {
-            let (status, count) = chunk.withUnsafeMutableBufferPointer { room in
-                stream.next_out = room.baseAddress
-                stream.avail_out = UInt32(room.count)
+            let (status, count) = chunk.withUnsafeMutableBufferPointer { buffer in
+                stream.next_out = buffer.baseAddress
+                stream.avail_out = UInt32(buffer.count)
                 let status = CZlib.inflate(&stream, Z_NO_FLUSH)
-                return (status, room.count - Int(stream.avail_out))
+                return (status, buffer.count - Int(stream.avail_out))
             }
             guard status == Z_OK || status == Z_STREAM_END, result.count + count <= limit else { return nil }
             result += chunk[..<count]

@@ -1,12 +1,14 @@
-/// The SHA-2 family of hashes: FIPS 180-4, sections 4 to 6.
+/// The SHA-256 and SHA-512 hashes (FIPS 180-4, sections 4 to 6).
 ///
-/// SHA-256 and SHA-512 differ in the width of a word, the number of rounds and the distances of rotations; their
-/// constants are the first bits of the same roots, so that the shorter ones are the longer ones' upper halves.
+/// Hand-written to keep swift-crypto and BoringSSL out of every app that reads a model.
+///
+/// The two differ in word width, number of rounds and rotation distances. Their constants are the first bits of the same
+/// roots, so the shorter ones are the upper halves of the longer ones.
 enum SHA2 {
     static func sha256(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Short.self) }
     static func sha512(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Long.self) }
 
-    /// Rotations to the right; the last of each small sigma is a shift.
+    /// Distances of rotations to the right. The last distance of each small sigma is a shift.
     fileprivate typealias Distances = (Int, Int, Int)
 
     fileprivate protocol Variant {
@@ -47,26 +49,26 @@ enum SHA2 {
         var state = V.initialState
         let message = padded(bytes, blockSize: 2 * V.Word.bitWidth)
         for start in stride(from: 0, to: message.count, by: 2 * V.Word.bitWidth) {
-            compress(message[start..<start + 2 * V.Word.bitWidth], into: &state, constants, variant)
+            compress(message[start..<start + 2 * V.Word.bitWidth], into: &state, constants: constants, variant)
         }
         return state.flatMap { word in
             stride(from: V.Word.bitWidth - 8, through: 0, by: -8).map { UInt8(truncatingIfNeeded: word >> V.Word($0)) }
         }
     }
 
-    /// A one bit, zeros, and the length in bits, which takes an eighth of a block.
+    /// Returns the message with its padding: a one bit, zeros, and the length in bits, which takes an eighth of a block.
     private static func padded(_ bytes: [UInt8], blockSize: Int) -> [UInt8] {
         let lengthSize = blockSize / 8
         var message = bytes + [0x80]
         while message.count % blockSize != blockSize - lengthSize { message.append(0) }
-        // No message here is longer than 64 bits can say.
+        // The length of every message here fits into 64 bits.
         message += [UInt8](repeating: 0, count: lengthSize - 8)
         let bits = UInt64(bytes.count) * 8
         return message + stride(from: 56, through: 0, by: -8).map { UInt8(truncatingIfNeeded: bits >> UInt64($0)) }
     }
 
     private static func compress<V: Variant>(
-        _ block: ArraySlice<UInt8>, into state: inout [V.Word], _ constants: [V.Word], _ variant: V.Type
+        _ block: ArraySlice<UInt8>, into state: inout [V.Word], constants: [V.Word], _ variant: V.Type
     ) {
         var schedule = words(block, V.Word.self)
         schedule.reserveCapacity(V.rounds)
@@ -86,7 +88,7 @@ enum SHA2 {
         for (index, word) in [a, b, c, d, e, f, g, h].enumerated() { state[index] &+= word }
     }
 
-    /// Sixteen words, each big-endian.
+    /// Returns a block's sixteen big-endian words.
     private static func words<Word: FixedWidthInteger>(_ block: ArraySlice<UInt8>, _ type: Word.Type) -> [Word] {
         block.withUnsafeBytes { bytes in
             (0..<16).map {
@@ -116,7 +118,7 @@ enum SHA2 {
         0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179,
     ]
 
-    /// The same of the cube roots of the first 80 primes.
+    /// The first 64 bits of the fractional parts of the cube roots of the first 80 primes.
     private static let cubeRoots: [UInt64] = [
         0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc,
         0x3956c25bf348b538, 0x59f111f1b605d019, 0x923f82a4af194f9b, 0xab1c5ed5da6d8118,

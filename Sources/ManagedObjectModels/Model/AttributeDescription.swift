@@ -1,9 +1,16 @@
-/// One attribute of an entity: `NSAttributeDescription`, and what its subclasses add.
+/// An attribute of an entity: Core Data's `NSAttributeDescription` and its subclasses.
+///
+/// ```swift
+/// var title = AttributeDescription(name: "title", type: .string)
+/// title.isOptional = true
+/// title.defaultValue = .string("Untitled")
+/// ```
 public struct AttributeDescription: Equatable, Sendable {
-    /// `NSDerivedAttributeDescription`: a value that Core Data computes.
+    /// The derivation of a value that Core Data computes (`NSDerivedAttributeDescription`).
     public struct Derivation: Equatable, Sendable {
-        /// As a predicate format writes it, such as `count:(pages)`.
+        /// The expression in predicate format syntax, such as `count:(pages)`.
         public var expression: String
+        /// The filtering predicate in format syntax; nil for none.
         public var filteringPredicate: String?
 
         public init(expression: String, filteringPredicate: String? = nil) {
@@ -15,28 +22,38 @@ public struct AttributeDescription: Equatable, Sendable {
     public var name: String
     public var type: AttributeType
     public var isOptional = false
+    /// True if the value is not stored. No version hash covers the attribute then.
     public var isTransient = false
     public var isReadOnly = false
+    /// The value of the attribute in a new object; nil for none.
     public var defaultValue: AttributeValue?
-    /// The class of the values; nil for the type's own.
+    /// The class of the values; nil for the default class of ``type``.
     public var valueClassName: String?
+    /// The name of the transformer of a transformable attribute.
     public var valueTransformerName: String?
+    /// True if Core Data may store large values in files beside the store.
     public var allowsExternalBinaryDataStorage = false
+    /// True if persistent history keeps the value of a deleted object.
     public var preservesValueInHistoryOnDeletion = false
+    /// True if CloudKit stores the value encrypted.
     public var allowsCloudEncryption = false
     public var isIndexed = false
     public var isIndexedBySpotlight = false
-    /// Whether the generated property is a number rather than an object; a compiled model doesn't say.
+    /// True if Xcode generates a scalar property; nil in a compiled model, which doesn't record it.
     public var usesScalarValueType: Bool?
+    /// The derivation of a derived attribute; nil for an ordinary one.
     public var derivation: Derivation?
-    /// A composite attribute's parts, in order.
+    /// The elements of a composite attribute, in order.
     public var elements: [AttributeDescription] = []
     public var validations: [ValidationRule] = []
-    /// What the attribute is known by across versions: its own name unless it was renamed.
+    /// The identifier that matches the attribute across versions: its name, unless it was renamed. Version hashes don't
+    /// cover it.
     public var renamingIdentifier: String
+    /// A string that changes the version hash without another change to the attribute.
     public var versionHashModifier: String?
     public var userInfo: [String: String] = [:]
 
+    /// Creates a mandatory, stored attribute.
     public init(name: String, type: AttributeType) {
         self.name = name
         self.type = type
@@ -44,11 +61,11 @@ public struct AttributeDescription: Equatable, Sendable {
     }
 }
 
-/// What a value must be like for its object to be saved.
+/// A condition that a value must meet before its object can be saved.
 public struct ValidationRule: Equatable, Sendable {
-    /// As a predicate format writes it, such as `SELF >= 3`.
+    /// The condition in predicate format syntax, such as `SELF >= 3`.
     public var predicate: String
-    /// The code of the error that a value which isn't so raises.
+    /// The Core Data error code for a value that fails the condition (CoreDataErrors.h).
     public var errorCode: Int?
 
     public init(predicate: String, errorCode: Int? = nil) {

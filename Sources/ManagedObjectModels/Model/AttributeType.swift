@@ -1,4 +1,4 @@
-/// `NSAttributeType`: the raw value is what version hashes and compiled models hold.
+/// The type of an attribute (`NSAttributeType`). The raw value is the number in version hashes and compiled models.
 public enum AttributeType: Int32, Sendable, CaseIterable {
     case undefined = 0
     case integer16 = 100
@@ -17,7 +17,7 @@ public enum AttributeType: Int32, Sendable, CaseIterable {
     case objectID = 2000
     case composite = 2100
 
-    /// The word in a model's XML.
+    /// The name of the type in a model's XML, such as `Integer 16`.
     public var name: String {
         switch self {
         case .undefined: "Undefined"
@@ -39,13 +39,13 @@ public enum AttributeType: Int32, Sendable, CaseIterable {
         }
     }
 
-    /// The type that a model's XML calls `name`.
+    /// Creates a type from its ``name`` in a model's XML; nil for an unknown name.
     public init?(name: String) {
         guard let type = Self.allCases.first(where: { $0.name == name }) else { return nil }
         self = type
     }
 
-    /// Whether values are numbers, truth values left out.
+    /// True if values are numbers. A Boolean is not.
     public var isNumeric: Bool {
         switch self {
         case .integer16, .integer32, .integer64, .decimal, .double, .float: true
@@ -55,7 +55,7 @@ public enum AttributeType: Int32, Sendable, CaseIterable {
 }
 
 extension AttributeType {
-    /// The class that Core Data gives the type's values; nil for none of its own.
+    /// The class that Core Data uses for values of the type; nil if it has no default.
     var valueClassName: String? {
         switch self {
         case .integer16, .integer32, .integer64, .double, .float, .boolean: "NSNumber"

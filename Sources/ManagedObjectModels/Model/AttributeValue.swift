@@ -1,23 +1,24 @@
 import FoundationEssentials
 
-/// A value that an attribute has by default.
+/// The default value of an attribute.
 public enum AttributeValue: Equatable, Sendable {
     case integer(Int64)
     case real(Double)
-    /// As decimal digits, which binary fractions can't always say.
+    /// A number in decimal digits. A `Double` can't represent every decimal fraction.
     case decimal(String)
     case boolean(Bool)
     case string(String)
-    /// Seconds since 2001-01-01 UTC.
+    /// A date in seconds since 2001-01-01 UTC.
     case date(Double)
     case data([UInt8])
     case uuid(UUID)
     case url(String)
-    /// A transformable attribute's value, archived by a class of the app's.
+    /// A transformable attribute's value, archived by one of the app's classes. Only the class name is known.
     case archived(className: String)
 }
 
 extension AttributeValue: CustomStringConvertible {
+    /// The value in readable form: text in quotation marks, `YES` or `NO`, data as its size in bytes.
     public var description: String {
         switch self {
         case .integer(let value): "\(value)"

@@ -1,29 +1,41 @@
-/// One entity of a model, with what it declares itself: `NSEntityDescription`. The model knows what it inherits.
+/// An entity of a model with the properties that it declares (`NSEntityDescription`).
+///
+/// ``ManagedObjectModel/properties(of:)`` includes inherited properties.
+///
+/// ```swift
+/// var note = EntityDescription(name: "Note")
+/// note.attributes = [AttributeDescription(name: "title", type: .string)]
+/// note.uniquenessConstraints = [["title"]]
+/// ```
 public struct EntityDescription: Equatable, Sendable {
     public var name: String
-    /// Nil for `NSManagedObject`.
+    /// The class of the objects; nil for `NSManagedObject`.
     public var managedObjectClassName: String?
     public var isAbstract = false
+    /// The name of the parent entity; nil for a root entity.
     public var superentityName: String?
     public var attributes: [AttributeDescription] = []
     public var relationships: [RelationshipDescription] = []
     public var fetchedProperties: [FetchedPropertyDescription] = []
     public var indexes: [FetchIndexDescription] = []
-    /// Older models' indexes over several properties.
+    /// Indexes over several properties in older models, each a list of property names.
     public var compoundIndexes: [[String]] = []
-    /// Each a list of property names whose values together are unique.
+    /// Lists of property names. The values of each list are unique in combination.
     public var uniquenessConstraints: [[String]] = []
-    /// What the entity is known by across versions: its own name unless it was renamed.
+    /// The identifier that matches the entity across versions: its name, unless it was renamed. Version hashes don't cover
+    /// it.
     public var renamingIdentifier: String
+    /// A string that changes the version hash without another change to the entity.
     public var versionHashModifier: String?
     public var userInfo: [String: String] = [:]
 
+    /// Creates an entity without properties.
     public init(name: String) {
         self.name = name
         renamingIdentifier = name
     }
 
-    /// The attributes, relationships and fetched properties that the entity declares, by name.
+    /// The declared attributes, relationships and fetched properties, sorted by name.
     public var declaredProperties: [PropertyDescription] {
         let all =
             attributes.map(PropertyDescription.attribute) + relationships.map(PropertyDescription.relationship)
@@ -31,21 +43,23 @@ public struct EntityDescription: Equatable, Sendable {
         return all.sorted { $0.name.precedes($1.name) }
     }
 
-    /// Whether the entity declares a property of this name itself.
+    /// Returns true if the entity itself declares a property with this name. Inherited properties don't count.
     public func declares(_ name: String) -> Bool {
         attributes.contains { $0.name == name } || relationships.contains { $0.name == name }
             || fetchedProperties.contains { $0.name == name }
     }
 }
 
-/// `NSFetchIndexDescription`.
+/// A fetch index of an entity (`NSFetchIndexDescription`).
 public struct FetchIndexDescription: Equatable, Sendable {
+    /// The kind of an index element (`NSFetchIndexElementType`).
     public enum Kind: Int, Sendable {
         case binary, rTree
     }
 
+    /// One indexed property (`NSFetchIndexElementDescription`).
     public struct Element: Equatable, Sendable {
-        /// A property's name, or an expression.
+        /// The name of a property, or an expression.
         public var property: String
         public var isAscending: Bool
         public var kind: Kind
@@ -59,7 +73,7 @@ public struct FetchIndexDescription: Equatable, Sendable {
 
     public var name: String
     public var elements: [Element]
-    /// Only objects that it holds for are in the index; nil for all.
+    /// A predicate in format syntax that selects the indexed objects; nil for all.
     public var partialIndexPredicate: String?
 
     public init(name: String, elements: [Element], partialIndexPredicate: String? = nil) {
@@ -69,7 +83,7 @@ public struct FetchIndexDescription: Equatable, Sendable {
     }
 }
 
-/// Any property of an entity: `NSPropertyDescription`.
+/// A property of an entity (`NSPropertyDescription`).
 public enum PropertyDescription: Equatable, Sendable {
     case attribute(AttributeDescription)
     case relationship(RelationshipDescription)
@@ -83,6 +97,7 @@ public enum PropertyDescription: Equatable, Sendable {
         }
     }
 
+    /// The identifier that matches the property across versions.
     public var renamingIdentifier: String {
         switch self {
         case .attribute(let attribute): attribute.renamingIdentifier
@@ -91,7 +106,7 @@ public enum PropertyDescription: Equatable, Sendable {
         }
     }
 
-    /// Whether nothing of it is stored, so that no version hash covers it.
+    /// True if the property is not stored. No version hash covers it then.
     public var isTransient: Bool {
         switch self {
         case .attribute(let attribute): attribute.isTransient
@@ -102,6 +117,7 @@ public enum PropertyDescription: Equatable, Sendable {
 }
 
 extension String {
-    /// The order of names in Core Data's hashes and tables: by UTF-16 code units, as `NSString` compares.
+    /// Returns true if the string sorts before `other` in Core Data's hashes and tables: by UTF-16 code units, as `NSString`
+    /// compares.
     package func precedes(_ other: String) -> Bool { utf16.lexicographicallyPrecedes(other.utf16) }
 }

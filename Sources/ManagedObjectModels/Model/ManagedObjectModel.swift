@@ -1,18 +1,31 @@
-/// What a store may hold: `NSManagedObjectModel`. A value; a change makes another model.
+/// The schema of a store: its entities and their properties (`NSManagedObjectModel`).
+///
+/// A model is a consistent value; a change creates another model. Use ``ModelBundle`` to read one from a file, or build it
+/// in code:
+///
+/// ```swift
+/// var note = EntityDescription(name: "Note")
+/// note.attributes = [AttributeDescription(name: "title", type: .string)]
+/// let model = try ManagedObjectModel(entities: [note])
+/// print(model.versionChecksum)
+/// ```
 public struct ManagedObjectModel: Equatable, Sendable {
-    /// By name.
+    /// The entities, sorted by name.
     public let entities: [EntityDescription]
-    /// What developers call this version.
+    /// The identifiers that developers give this version (`versionIdentifiers`).
     public var versionIdentifiers: Set<String>
-    /// The names of the entities in each configuration.
+    /// The names of the entities in each configuration, by configuration name.
     public let configurations: [String: [String]]
+    /// The stored fetch requests.
     public let fetchRequestTemplates: [FetchRequestTemplate]
-    /// 32 bytes for each entity, which a store has too: the store can be opened when they are the same.
+    /// The version hash of each entity, 32 bytes (Documentation/Formats.md). A store records them; Core Data opens it only with
+    /// a model of equal hashes.
     public private(set) var entityVersionHashesByName: [String: [UInt8]] = [:]
     private let indexes: [String: Int]
 
-    /// Checks that the parts fit together: names are unique, what is named exists, no entity inherits from itself.
-    /// Throws `ModelFault`.
+    /// Creates a model and validates it: names are unique, references resolve, and no entity inherits from itself.
+    ///
+    /// - Throws: ``ModelFault`` for the first inconsistency.
     public init(
         entities: [EntityDescription], versionIdentifiers: Set<String> = [],
         configurations: [String: [String]] = [:], fetchRequestTemplates: [FetchRequestTemplate] = []
@@ -23,20 +36,21 @@ public struct ManagedObjectModel: Equatable, Sendable {
         self.configurations = configurations
         self.fetchRequestTemplates = fetchRequestTemplates
         indexes = Dictionary(sorted.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
-        try ModelConsistency(self).check()
+        try ModelValidator(self).validate()
         entityVersionHashesByName = entityVersionHashes()
     }
 
+    /// The entities by name.
     public var entitiesByName: [String: EntityDescription] {
         Dictionary(entities.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Nil when there is none by that name.
+    /// Returns the entity with this name, or nil.
     public func entity(named name: String) -> EntityDescription? { indexes[name].map { entities[$0] } }
 }
 
 extension ManagedObjectModel {
-    /// The entity's ancestors, the nearest first.
+    /// Returns the entity's ancestors, nearest first.
     public func superentities(of entity: EntityDescription) -> [EntityDescription] {
         var found: [EntityDescription] = []
         var name = entity.superentityName
@@ -47,32 +61,33 @@ extension ManagedObjectModel {
         return found
     }
 
-    /// The ancestor that inherits from none, or the entity itself: its table holds all of the hierarchy's objects.
+    /// Returns the root of the entity's hierarchy, which may be the entity itself. Its table holds all objects of the
+    /// hierarchy.
     public func rootEntity(of entity: EntityDescription) -> EntityDescription {
         superentities(of: entity).last ?? entity
     }
 
-    /// The entities that inherit from this one directly, by name.
+    /// Returns the direct subentities, sorted by name.
     public func subentities(of entity: EntityDescription) -> [EntityDescription] {
         entities.filter { $0.superentityName == entity.name }
     }
 
-    /// What the entity declares and inherits, by name.
+    /// Returns the declared and inherited properties, sorted by name.
     public func properties(of entity: EntityDescription) -> [PropertyDescription] {
         ([entity] + superentities(of: entity)).flatMap(\.declaredProperties).sorted { $0.name.precedes($1.name) }
     }
 
-    /// Nil when the entity neither declares nor inherits it.
+    /// Returns the declared or inherited property with this name, or nil.
     public func property(named name: String, of entity: EntityDescription) -> PropertyDescription? {
-        for one in [entity] + superentities(of: entity) {
-            if let found = one.attributes.first(where: { $0.name == name }) { return .attribute(found) }
-            if let found = one.relationships.first(where: { $0.name == name }) { return .relationship(found) }
-            if let found = one.fetchedProperties.first(where: { $0.name == name }) { return .fetched(found) }
+        for ancestor in [entity] + superentities(of: entity) {
+            if let found = ancestor.attributes.first(where: { $0.name == name }) { return .attribute(found) }
+            if let found = ancestor.relationships.first(where: { $0.name == name }) { return .relationship(found) }
+            if let found = ancestor.fetchedProperties.first(where: { $0.name == name }) { return .fetched(found) }
         }
         return nil
     }
 
-    /// The relationship that leads back; nil when none does.
+    /// Returns the inverse of the relationship; nil if it has none.
     public func inverse(of relationship: RelationshipDescription) -> RelationshipDescription? {
         guard let name = relationship.inverseName, let entity = entity(named: relationship.destinationEntityName),
             case .relationship(let inverse)? = property(named: name, of: entity)

@@ -1,9 +1,9 @@
-/// One thing that a model says of an entity or property, in the words of a model's XML.
+/// A setting of an entity or property, named as in a model's XML.
 package struct ModelAspect: Equatable, Sendable {
     package let name: String
     package let value: String
 
-    /// Whether it is said by its name alone. A default is a value, whatever it is.
+    /// True if the name alone describes the setting. A default value is never a flag, even if it is `YES`.
     package var isFlag: Bool { value == "YES" && name != "default" }
 
     fileprivate init(_ name: String, _ value: String) {
@@ -12,7 +12,7 @@ package struct ModelAspect: Equatable, Sendable {
     }
 }
 
-/// Gathers what is said; what is as it usually is goes without saying.
+/// A list of settings that leaves out those with their usual value.
 private struct AspectList {
     var aspects: [ModelAspect] = []
 
@@ -20,7 +20,7 @@ private struct AspectList {
         if let value { aspects.append(ModelAspect(name, value)) }
     }
 
-    mutating func add(_ name: String, _ isTrue: Bool) { add(name, isTrue ? "YES" : nil) }
+    mutating func add(_ name: String, _ isSet: Bool) { add(name, isSet ? "YES" : nil) }
 
     mutating func add(_ userInfo: [String: String]) {
         for (key, value) in userInfo.sorted(by: { $0.key < $1.key }) { add("userInfo " + key, value) }
@@ -28,7 +28,7 @@ private struct AspectList {
 }
 
 extension EntityDescription {
-    /// All but its properties.
+    /// The settings of the entity without its properties.
     package var aspects: [ModelAspect] {
         var list = AspectList()
         list.add("class", managedObjectClassName)
@@ -54,6 +54,7 @@ extension FetchIndexDescription {
 }
 
 extension PropertyDescription {
+    /// The settings of the property.
     package var aspects: [ModelAspect] {
         switch self {
         case .attribute(let attribute): attribute.aspects
@@ -62,7 +63,7 @@ extension PropertyDescription {
         }
     }
 
-    /// `attribute`, `relationship` or `fetchedProperty`.
+    /// The kind of property: `attribute`, `relationship` or `fetchedProperty`.
     package var kind: String {
         switch self {
         case .attribute: "attribute"
@@ -90,8 +91,8 @@ extension AttributeDescription {
         list.add("spotlight", isIndexedBySpotlight)
         for rule in validations { list.add("validation " + rule.predicate, rule.errorCode.map(String.init) ?? "YES") }
         for element in elements {
-            let said = element.aspects.map { $0.isFlag ? $0.name : $0.value }
-            list.add("element " + element.name, said.joined(separator: " "))
+            let settings = element.aspects.map { $0.isFlag ? $0.name : $0.value }
+            list.add("element " + element.name, settings.joined(separator: " "))
         }
         list.add("renamingIdentifier", renamingIdentifier == name ? nil : renamingIdentifier)
         list.add("versionHashModifier", versionHashModifier)

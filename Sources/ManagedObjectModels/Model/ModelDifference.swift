@@ -1,32 +1,47 @@
-/// What changed from one model to another. Entities and properties belong together when their renaming identifiers
-/// are the same, as in an inferred migration; declared ones are compared, not inherited ones.
+/// The changes from one model to another.
+///
+/// Entities and properties match if their renaming identifiers are equal, as in an inferred migration. Each entity's
+/// declared properties are compared, not its inherited ones.
+///
+/// ```swift
+/// for change in ModelDifference(from: old, to: new).changes where change.changesVersionHash {
+///     print(change.kind, change.entity, change.property ?? "")
+/// }
+/// ```
 package struct ModelDifference: Sendable {
+    /// The kind of a change. A renamed entity or property may have changed otherwise, too.
     package enum Kind: String, Sendable {
         case added, removed, renamed, changed
     }
 
+    /// A setting that changed.
     package struct Detail: Equatable, Sendable {
+        /// The name of the setting, as in a model's XML.
         package let aspect: String
-        /// Nil when it was not said.
+        /// The old value; nil if it was not set.
         package let old: String?
+        /// The new value; nil if it is not set.
         package let new: String?
     }
 
+    /// A change of one entity or property.
     package struct Change: Sendable {
         package let kind: Kind
-        /// The newer model's name; of a removed one, the older's.
+        /// The name of the entity in the newer model, or in the older model if the entity was removed.
         package let entity: String
+        /// The name of the property; nil for a change of the entity itself.
         package let property: String?
-        /// What it was called; nil unless it was renamed.
+        /// The former name; nil unless the entity or property was renamed.
         package let oldName: String?
         package let details: [Detail]
-        /// Whether a store must be migrated for it.
+        /// True if a store must be migrated because of the change.
         package let changesVersionHash: Bool
     }
 
-    /// By entity; each entity's own change comes before its properties'.
+    /// The changes, sorted by entity. An entity's own change precedes those of its properties.
     package let changes: [Change]
 
+    /// Compares two models.
     package init(from old: ManagedObjectModel, to new: ManagedObjectModel) {
         changes = ModelComparison(old, new).changes
     }
@@ -55,22 +70,22 @@ private struct ModelComparison {
             }
             found += changes(from: before, to: after)
         }
-        let order = found.enumerated().sorted { one, other in
-            one.element.entity == other.element.entity
-                ? one.offset < other.offset : one.element.entity.precedes(other.element.entity)
+        let sorted = found.enumerated().sorted { lhs, rhs in
+            lhs.element.entity == rhs.element.entity
+                ? lhs.offset < rhs.offset : lhs.element.entity.precedes(rhs.element.entity)
         }
-        return order.map(\.element)
+        return sorted.map(\.element)
     }
 
     private func changes(from before: EntityDescription, to after: EntityDescription) -> [ModelDifference.Change] {
         var found: [ModelDifference.Change] = []
         let details = Self.details(before.aspects, after.aspects)
-        let hasOtherHash = oldHashes[before.name] != newHashes[after.name]
+        let hasNewHash = oldHashes[before.name] != newHashes[after.name]
         if before.name != after.name || !details.isEmpty {
             found.append(
                 change(
                     before.name == after.name ? .changed : .renamed, after.name, oldName: before.name, details,
-                    changesHash: hasOtherHash && (before.name != after.name || details.contains { $0.isHashed })))
+                    changesHash: hasNewHash && (before.name != after.name || details.contains { $0.isHashed })))
         }
         let pairs = Pairing(before.declaredProperties, after.declaredProperties, \.renamingIdentifier, \.name)
         found += pairs.removed.map { change(.removed, after.name, $0.name, changesHash: !$0.isTransient) }
@@ -101,25 +116,27 @@ private struct ModelComparison {
     }
 
     private static func details(_ before: [ModelAspect], _ after: [ModelAspect]) -> [ModelDifference.Detail] {
-        let was = Dictionary(before.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
-        let became = Dictionary(after.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
-        let names = before.map(\.name) + after.map(\.name).filter { was[$0] == nil }
-        return names.filter { was[$0] != became[$0] }.map { .init(aspect: $0, old: was[$0], new: became[$0]) }
+        let oldValues = Dictionary(before.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
+        let newValues = Dictionary(after.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
+        let names = before.map(\.name) + after.map(\.name).filter { oldValues[$0] == nil }
+        return names.filter { oldValues[$0] != newValues[$0] }.map {
+            .init(aspect: $0, old: oldValues[$0], new: newValues[$0])
+        }
     }
 }
 
 extension ModelDifference.Detail {
-    /// Of an entity's own aspects, those that its version hash covers.
+    /// True for a setting of an entity that its version hash covers.
     fileprivate var isHashed: Bool {
         ["abstract", "parent", "versionHashModifier"].contains(aspect) || aspect.hasPrefix("unique ")
     }
 }
 
-/// Two lists put together by what their elements are known by.
+/// The elements of two lists, matched by an identifier.
 package struct Pairing<Element> {
-    /// Each of the newer list, with the older one that it was; in the newer list's order.
+    /// The elements of the newer list in their order, each with its match in the older list.
     package let all: [(old: Element?, new: Element)]
-    /// The older ones that no newer one is.
+    /// The elements of the older list without a match, sorted by name.
     package let removed: [Element]
 
     package init(

@@ -1,11 +1,15 @@
-/// What is wrong with a model: which entity and property, and what would help. It knows no file; `ModelError` does.
+/// An inconsistency in a model: the entity and property, the reason and a remedy.
+///
+/// A fault names no file. ``ModelError`` reports a fault in a file.
 public struct ModelFault: Error, Equatable, Sendable {
     public let entity: String?
     public let property: String?
+    /// The reason, in one line.
     public let message: String
-    /// One line.
+    /// A suggestion that helps, in one line.
     public let remedy: String
 
+    /// Creates a fault of a property, an entity, or the whole model.
     public init(entity: String? = nil, property: String? = nil, _ message: String, remedy: String) {
         self.entity = entity
         self.property = property
@@ -13,6 +17,6 @@ public struct ModelFault: Error, Equatable, Sendable {
         self.remedy = remedy
     }
 
-    /// `Entity`, `Entity.property`, or nil.
+    /// The location: `Entity` or `Entity.property`; nil for the whole model.
     public var element: String? { entity.map { entity in property.map { entity + "." + $0 } ?? entity } }
 }

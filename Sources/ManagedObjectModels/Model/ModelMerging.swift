@@ -1,6 +1,12 @@
 extension ManagedObjectModel {
-    /// One model of several, as `NSManagedObjectModel(byMerging:)` makes it. An entity may be in more than one of them
-    /// when it is the same in all. Throws `ModelFault`.
+    /// Merges several models into one, like `NSManagedObjectModel(byMerging:)`. Several models may contain an entity only if
+    /// it is the same in all of them.
+    ///
+    /// ```swift
+    /// let model = try ManagedObjectModel(merging: [notes.current.model, tags.current.model])
+    /// ```
+    ///
+    /// - Throws: ``ModelFault`` if two entities of a name differ, or the result is inconsistent.
     public init(merging models: [ManagedObjectModel]) throws {
         var entities: [String: EntityDescription] = [:]
         var configurations: [String: [String]] = [:]
@@ -9,7 +15,7 @@ extension ManagedObjectModel {
             for entity in model.entities {
                 if let other = entities[entity.name], other != entity {
                     throw ModelFault(
-                        entity: entity.name, "two models have an entity of this name, and they differ",
+                        entity: entity.name, "two models have different entities of this name",
                         remedy: "rename one of them, or make them the same")
                 }
                 entities[entity.name] = entity

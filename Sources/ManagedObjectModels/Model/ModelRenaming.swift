@@ -1,19 +1,26 @@
-/// What was renamed from one version to the next, said from outside of the model: as an app does that sets
+/// A renaming from one version to the next that the model itself doesn't record. It corresponds to setting
 /// `renamingIdentifier` in code.
+///
+/// ```swift
+/// let renamings = ["Car=Automobile", "Car.color=paintColor"].compactMap(ModelRenaming.init)
+/// let successor = try newer.renamed(renamings, from: older)
+/// ```
 public struct ModelRenaming: Equatable, Sendable {
-    /// Entities and properties of the older version.
+    /// The name of the entity in the older version.
     public let entity: String
+    /// The name of the property in the older version; nil if the entity was renamed.
     public let property: String?
-    /// The name in the newer version.
+    /// The name of the entity or property in the newer version.
     public let newName: String
 
+    /// Creates a renaming of an entity, or of one of its properties.
     public init(entity: String, property: String? = nil, newName: String) {
         self.entity = entity
         self.property = property
         self.newName = newName
     }
 
-    /// `Car=Automobile`, or `Car.color=paintColor`; nil when the text is neither.
+    /// Parses `Car=Automobile` or `Car.color=paintColor`; nil for any other form.
     public init?(_ text: String) {
         let sides = text.split(separator: "=", omittingEmptySubsequences: false)
         let names = sides.first?.split(separator: ".", omittingEmptySubsequences: false) ?? []
@@ -27,33 +34,38 @@ public struct ModelRenaming: Equatable, Sendable {
 }
 
 extension ModelRenaming: CustomStringConvertible {
-    /// The text that it is made of.
+    /// The text form, which ``init(_:)`` parses.
     public var description: String { entity + (property.map { "." + $0 } ?? "") + "=" + newName }
 }
 
 extension ManagedObjectModel {
-    /// This model with the renaming identifiers that make it the successor of `old` by these renamings. Throws
-    /// `ModelFault` where a name is in neither.
+    /// Returns this model with the renaming identifiers that match its entities and properties with those of `old`.
+    ///
+    /// - Throws: ``ModelFault`` if a renaming names an entity or property that the models don't have.
     public func renamed(_ renamings: [ModelRenaming], from old: ManagedObjectModel) throws -> ManagedObjectModel {
         var entities = self.entities
         for renaming in renamings where renaming.property == nil {
-            let was = try Self.entity(renaming.entity, old)
+            let oldEntity = try Self.entity(renaming.entity, old)
             guard let index = entities.firstIndex(where: { $0.name == renaming.newName }) else {
-                throw Self.fault(renaming.newName, nil, "the newer model has no such entity")
+                throw Self.fault(entity: renaming.newName, property: nil, "the newer model has no such entity")
             }
-            entities[index].renamingIdentifier = was.renamingIdentifier
+            entities[index].renamingIdentifier = oldEntity.renamingIdentifier
         }
         for renaming in renamings {
             guard let property = renaming.property else { continue }
-            let was = try Self.entity(renaming.entity, old)
-            guard let oldProperty = old.property(named: property, of: was) else {
-                throw Self.fault(was.name, property, "the older model has no such property")
+            let oldEntity = try Self.entity(renaming.entity, old)
+            guard let oldProperty = old.property(named: property, of: oldEntity) else {
+                throw Self.fault(entity: oldEntity.name, property: property, "the older model has no such property")
             }
-            guard let index = entities.firstIndex(where: { $0.renamingIdentifier == was.renamingIdentifier }) else {
-                throw Self.fault(was.name, property, "the newer model has no entity that was this one")
+            guard let index = entities.firstIndex(where: { $0.renamingIdentifier == oldEntity.renamingIdentifier })
+            else {
+                throw Self.fault(
+                    entity: oldEntity.name, property: property, "the newer model has no entity that this one became")
             }
             guard entities[index].setRenamingIdentifier(oldProperty.renamingIdentifier, of: renaming.newName) else {
-                throw Self.fault(entities[index].name, renaming.newName, "the newer model declares no such property")
+                throw Self.fault(
+                    entity: entities[index].name, property: renaming.newName,
+                    "the newer model declares no such property")
             }
         }
         return try ManagedObjectModel(
@@ -63,19 +75,19 @@ extension ManagedObjectModel {
 
     private static func entity(_ name: String, _ model: ManagedObjectModel) throws -> EntityDescription {
         guard let found = model.entity(named: name) else {
-            throw fault(name, nil, "the older model has no such entity")
+            throw fault(entity: name, property: nil, "the older model has no such entity")
         }
         return found
     }
 
-    private static func fault(_ entity: String, _ property: String?, _ message: String) -> ModelFault {
+    private static func fault(entity: String, property: String?, _ message: String) -> ModelFault {
         ModelFault(
-            entity: entity, property: property, message, remedy: "a renaming is OLD=NEW or ENTITY.OLD=NEW")
+            entity: entity, property: property, message, remedy: "write a renaming as OLD=NEW or ENTITY.OLD=NEW")
     }
 }
 
 extension EntityDescription {
-    /// False when the entity declares no such property.
+    /// Returns false if the entity declares no such property.
     fileprivate mutating func setRenamingIdentifier(_ identifier: String, of name: String) -> Bool {
         if let index = attributes.firstIndex(where: { $0.name == name }) {
             attributes[index].renamingIdentifier = identifier

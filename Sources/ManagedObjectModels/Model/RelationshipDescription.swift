@@ -1,10 +1,16 @@
-/// One relationship of an entity: `NSRelationshipDescription`.
+/// A relationship of an entity (`NSRelationshipDescription`).
+///
+/// ```swift
+/// var pages = RelationshipDescription(name: "pages", destinationEntityName: "Page")
+/// pages.maxCount = 0
+/// pages.inverseName = "note"
+/// ```
 public struct RelationshipDescription: Equatable, Sendable {
-    /// `NSDeleteRule`: what becomes of the destination when the object is deleted.
+    /// The effect of an object's deletion on the objects it refers to (`NSDeleteRule`).
     public enum DeleteRule: Int, Sendable, CaseIterable {
         case noAction, nullify, cascade, deny
 
-        /// The word in a model's XML.
+        /// The name of the rule in a model's XML, such as `No Action`.
         public var name: String {
             switch self {
             case .noAction: "No Action"
@@ -17,30 +23,35 @@ public struct RelationshipDescription: Equatable, Sendable {
 
     public var name: String
     public var destinationEntityName: String
-    /// The relationship of the destination that leads back; nil when none does.
+    /// The name of the destination's inverse relationship; nil for none.
     public var inverseName: String?
     public var isOptional = false
     public var isTransient = false
     public var isReadOnly = false
     public var isOrdered = false
+    /// The least number of destination objects; 0 for no limit.
     public var minCount: Int32 = 0
-    /// 1 for to-one; 0, or -1 when made by a program, for no limit.
+    /// The greatest number of destination objects: 1 for to-one; 0 for no limit, or -1 in models built in code.
     public var maxCount: Int32 = 1
     public var deleteRule = DeleteRule.nullify
+    /// The identifier that matches the relationship across versions: its name, unless it was renamed.
     public var renamingIdentifier: String
+    /// A string that changes the version hash without another change to the relationship.
     public var versionHashModifier: String?
     public var userInfo: [String: String] = [:]
 
+    /// Creates a mandatory to-one relationship without an inverse.
     public init(name: String, destinationEntityName: String) {
         self.name = name
         self.destinationEntityName = destinationEntityName
         renamingIdentifier = name
     }
 
+    /// True if an object may have more than one destination object.
     public var isToMany: Bool { maxCount != 1 }
 }
 
-/// A property that is a query: `NSFetchedPropertyDescription`. Nothing of it is stored.
+/// A property whose value is the result of a fetch request (`NSFetchedPropertyDescription`). It is not stored.
 public struct FetchedPropertyDescription: Equatable, Sendable {
     public var name: String
     public var fetchRequest: FetchRequestTemplate
@@ -54,14 +65,15 @@ public struct FetchedPropertyDescription: Equatable, Sendable {
     }
 }
 
-/// A query that a model holds under a name.
+/// A named fetch request of a model.
 public struct FetchRequestTemplate: Equatable, Sendable {
     public var name: String
     public var entityName: String
-    /// As a predicate format writes it; nil for all objects.
+    /// The predicate in format syntax; nil for all objects.
     public var predicate: String?
-    /// The most objects to fetch; 0 for all.
+    /// The greatest number of objects to fetch; 0 for all.
     public var fetchLimit = 0
+    /// The number of objects per batch; 0 for a single batch.
     public var fetchBatchSize = 0
 
     public init(name: String, entityName: String, predicate: String? = nil) {

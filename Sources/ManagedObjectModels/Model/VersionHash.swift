@@ -1,41 +1,44 @@
 import FoundationEssentials
 
 /// Core Data's version hashes, byte for byte. Apple documents what they cover (Core Data Model Versioning and Data
-/// Migration Programming Guide, "Understanding Versions"), not how they are made: the formulas were found on stores
-/// and compiled models, and reproduce those. All are SHA-256 of a concatenation, integers little-endian.
+/// Migration Programming Guide, "Understanding Versions"), but not how they are computed. The formulas were derived from
+/// stores and compiled models, and reproduce their hashes. Each is the SHA-256 of a concatenation with little-endian
+/// integers.
 extension ManagedObjectModel {
-    /// 32 bytes for each entity.
+    /// Returns the version hash of each entity, 32 bytes, by name.
     func entityVersionHashes() -> [String: [UInt8]] {
         var hashes: [String: [UInt8]] = [:]
         var properties: [String: [(name: String, hash: [UInt8])]] = [:]
         for entity in entities {
-            // Ancestors first: a hash covers the parent's.
-            for one in ([entity] + superentities(of: entity)).reversed() where hashes[one.name] == nil {
-                let inherited = one.superentityName.flatMap { properties[$0] } ?? []
-                let own = one.declaredProperties.filter { !$0.isTransient }.compactMap { property in
+            // Ancestors come first because a hash covers the parent's hash.
+            for member in ([entity] + superentities(of: entity)).reversed() where hashes[member.name] == nil {
+                let inherited = member.superentityName.flatMap { properties[$0] } ?? []
+                let own = member.declaredProperties.filter { !$0.isTransient }.compactMap { property in
                     versionHash(of: property).map { (name: property.name, hash: $0) }
                 }
                 let all = (inherited + own).sorted { $0.name.precedes($1.name) }
-                properties[one.name] = all
-                let parent = one.superentityName.flatMap { hashes[$0] }
-                hashes[one.name] = Self.versionHash(of: one, parent: parent, properties: all.map(\.hash))
+                properties[member.name] = all
+                let parent = member.superentityName.flatMap { hashes[$0] }
+                hashes[member.name] = Self.versionHash(of: member, parent: parent, properties: all.map(\.hash))
             }
         }
         return hashes
     }
 
-    /// Base64 of the SHA-256 of all entities' hashes by name: `versionChecksum`, and the checksum that Xcode writes
-    /// into `VersionInfo.plist`.
+    /// The Base64 SHA-256 of all entity hashes, sorted by entity name. It equals `NSManagedObjectModel.versionChecksum` and
+    /// the checksum that Xcode writes into `VersionInfo.plist`.
     public var versionChecksum: String { Self.versionChecksum(of: entityVersionHashesByName) }
 
-    /// Base64 of the SHA-512 of all names and hashes: `NSStoreModelVersionHashesDigest` of a store's metadata.
+    /// The Base64 SHA-512 of all entity names and hashes, sorted by name. It equals `NSStoreModelVersionHashesDigest` in a
+    /// store's metadata.
     public var versionHashesDigest: String { Self.versionHashesDigest(of: entityVersionHashesByName) }
 
-    /// The same of hashes that are known without their model.
+    /// Returns ``versionChecksum`` for hashes whose model is unknown.
     package static func versionChecksum(of hashes: [String: [UInt8]]) -> String {
         Data(SHA2.sha256(sorted(hashes).flatMap(\.value))).base64EncodedString()
     }
 
+    /// Returns ``versionHashesDigest`` for hashes whose model is unknown.
     package static func versionHashesDigest(of hashes: [String: [UInt8]]) -> String {
         Data(SHA2.sha512(sorted(hashes).flatMap { Array($0.key.utf8) + $0.value })).base64EncodedString()
     }
@@ -55,7 +58,7 @@ extension ManagedObjectModel {
         return SHA2.sha256(content)
     }
 
-    /// Nil for a fetched property, which no hash covers.
+    /// Returns the hash of a property, 32 bytes; nil for a fetched property, which no hash covers.
     package func versionHash(of property: PropertyDescription) -> [UInt8]? {
         switch property {
         case .attribute(let attribute): attribute.versionHash
@@ -66,8 +69,8 @@ extension ManagedObjectModel {
 
     private func versionHash(of relationship: RelationshipDescription) -> [UInt8] {
         var content = VersionHashBase(
-            relationship.name, relationship.isOptional, relationship.isTransient, relationship.isReadOnly,
-            relationship.versionHashModifier
+            name: relationship.name, isOptional: relationship.isOptional, isTransient: relationship.isTransient,
+            isReadOnly: relationship.isReadOnly, modifier: relationship.versionHashModifier
         ).hash
         content += Array(relationship.destinationEntityName.utf8)
         if let inverse = relationship.inverseName, !isItsOwnInverse(relationship) { content += Array(inverse.utf8) }
@@ -76,19 +79,23 @@ extension ManagedObjectModel {
         return SHA2.sha256(content)
     }
 
-    /// Such as `friends` of `Person`, whose inverse is `friends`.
+    /// Returns true for a relationship such as `friends` of `Person` whose inverse is `friends`.
     private func isItsOwnInverse(_ relationship: RelationshipDescription) -> Bool {
         relationship.inverseName == relationship.name && inverse(of: relationship) == relationship
     }
 }
 
 extension AttributeDescription {
-    /// 32 bytes. A composite attribute's elements follow it, each with its own (reported, not seen in a store).
+    /// The hash of the attribute, 32 bytes. In a composite attribute the hashes of its elements follow (reported; not seen
+    /// in a store).
     package var versionHash: [UInt8] {
         if let derivation {
             return SHA2.sha256(Array((derivation.expression + (derivation.filteringPredicate ?? "")).utf8))
         }
-        var content = VersionHashBase(name, isOptional, isTransient, isReadOnly, versionHashModifier).hash
+        var content = VersionHashBase(
+            name: name, isOptional: isOptional, isTransient: isTransient, isReadOnly: isReadOnly,
+            modifier: versionHashModifier
+        ).hash
         content += littleEndian(type.rawValue)
         if allowsExternalBinaryDataStorage { content.append(1) }
         if preservesValueInHistoryOnDeletion { content.append(1) }
@@ -96,11 +103,11 @@ extension AttributeDescription {
     }
 }
 
-/// What the hashes of all properties begin with.
+/// The hash that begins the input of every property's hash.
 private struct VersionHashBase {
     let hash: [UInt8]
 
-    init(_ name: String, _ isOptional: Bool, _ isTransient: Bool, _ isReadOnly: Bool, _ modifier: String?) {
+    init(name: String, isOptional: Bool, isTransient: Bool, isReadOnly: Bool, modifier: String?) {
         let flags: UInt16 = (isOptional ? 1 : 0) | (isTransient ? 2 : 0) | (isReadOnly ? 4 : 0)
         hash = SHA2.sha256(Array(name.utf8) + littleEndian(flags) + Array((modifier ?? "").utf8))
     }

@@ -2,14 +2,15 @@ import FoundationEssentials
 import PropertyLists
 import SystemPackage
 
-/// Reads an archived `NSAttributeDescription`, `NSDerivedAttributeDescription` or `NSCompositeAttributeDescription`.
+/// A reader of an archived `NSAttributeDescription`, `NSDerivedAttributeDescription` or
+/// `NSCompositeAttributeDescription`.
 struct ArchivedAttributeReader {
     private let object: ArchivedObject
     private let path: FilePath
     private let element: String
 
-    /// A composite attribute's elements, theirs counted too: they may contain each other.
-    private static let mostElements = 10_000
+    /// The limit of elements in a composite attribute, counting nested ones. Elements may contain each other.
+    private static let maximumElementCount = 10_000
 
     init(_ object: ArchivedObject, path: FilePath, element: String) {
         self.object = object
@@ -17,16 +18,18 @@ struct ArchivedAttributeReader {
         self.element = element
     }
 
-    /// Throws `ModelError`.
+    /// Reads the attribute. Throws `ModelError`.
     func attribute(named name: String) throws -> AttributeDescription {
-        var left = Self.mostElements
-        return try attribute(named: name, depth: 0, &left)
+        var remainingElements = Self.maximumElementCount
+        return try attribute(named: name, depth: 0, &remainingElements)
     }
 
-    private func attribute(named name: String, depth: Int, _ left: inout Int) throws -> AttributeDescription {
+    private func attribute(named name: String, depth: Int, _ remainingElements: inout Int) throws
+        -> AttributeDescription
+    {
         let code = object.integer("NSAttributeType") ?? 0
         guard let type = Int32(exactly: code).flatMap(AttributeType.init) else {
-            throw malformed("\(code) is no attribute type")
+            throw malformed("\(code) is not an attribute type")
         }
         var attribute = AttributeDescription(name: name, type: type)
         let flags = ArchivedPropertyFlags(object)
@@ -37,7 +40,7 @@ struct ArchivedAttributeReader {
         attribute.isIndexedBySpotlight = flags.isIndexedBySpotlight
         attribute.isIndexed = object.isTrue("NSIsIndexed")
         attribute.valueClassName = object.string("NSAttributeValueClassName").flatMap {
-            // The class that Core Data gives the type's values isn't worth mention.
+            // The type's default class is not recorded.
             $0 == type.valueClassName ?? "" ? nil : $0
         }
         attribute.valueTransformerName = object.string("NSValueTransformerName")
@@ -47,12 +50,12 @@ struct ArchivedAttributeReader {
         attribute.renamingIdentifier = object.string("NSRenamingIdentifier") ?? name
         attribute.versionHashModifier = object.string("NSVersionHashModifier")
         for (key, member) in object.members("NSUserInfo") {
-            attribute.userInfo[key] = member.text ?? member.plainText
+            attribute.userInfo[key] = member.text ?? member.scalarText
         }
         attribute.defaultValue = defaultValue(type)
         attribute.validations = validations
         attribute.derivation = try derivation()
-        attribute.elements = try elements(depth, &left)
+        attribute.elements = try elements(depth, &remainingElements)
         return attribute
     }
 
@@ -66,17 +69,17 @@ struct ArchivedAttributeReader {
             filteringPredicate: object.object("NSFilteringPredicate").map { ArchivedPredicate.format($0) })
     }
 
-    private func elements(_ depth: Int, _ left: inout Int) throws -> [AttributeDescription] {
+    private func elements(_ depth: Int, _ remainingElements: inout Int) throws -> [AttributeDescription] {
         let parts = object.elements("NSElements")
-        left -= parts.count
-        guard parts.isEmpty || depth < 16, left > 0 else {
-            throw malformed("composite attributes are nested too deep")
+        remainingElements -= parts.count
+        guard parts.isEmpty || depth < 16, remainingElements > 0 else {
+            throw malformed("composite attributes are nested too deeply")
         }
         var found: [AttributeDescription] = []
         for part in parts {
             let name = part.string("NSPropertyName") ?? ""
             let reader = ArchivedAttributeReader(part, path: path, element: element + "." + name)
-            found.append(try reader.attribute(named: name, depth: depth + 1, &left))
+            found.append(try reader.attribute(named: name, depth: depth + 1, &remainingElements))
         }
         return found
     }
@@ -139,13 +142,13 @@ struct ArchivedAttributeReader {
     }
 }
 
-/// An archived `NSDecimalNumber`: up to 128 bits of mantissa, and a power of ten.
+/// A decoder of archived `NSDecimalNumber` values: a mantissa of up to 128 bits and a power of ten.
 private enum ArchivedDecimal {
     static func digits(_ object: ArchivedObject) -> String? {
         guard let bytes = object["NS.mantissa"]?.data, bytes.count <= 16, let exponent = object.integer("NS.exponent"),
             (-200...200).contains(exponent)
         else { return nil }
-        // Words of 16 bits, the lowest first; `NS.mantissa.bo` says how each is written: 1 for little-endian.
+        // The mantissa is 16-bit words, lowest first. `NS.mantissa.bo` is the byte order of each: 1 for little-endian.
         let isLittle = object.integer("NS.mantissa.bo") != 2
         var mantissa: UInt128 = 0
         for index in stride(from: bytes.count - 2, through: 0, by: -2) {
@@ -153,11 +156,11 @@ private enum ArchivedDecimal {
             mantissa = mantissa << 16 | UInt128(high) << 8 | UInt128(low)
         }
         let sign = object.isTrue("NS.negative") && mantissa != 0 ? "-" : ""
-        return sign + placed(String(mantissa), Int(exponent))
+        return sign + scaled(String(mantissa), Int(exponent))
     }
 
-    /// The digits with the point where the power of ten puts it.
-    private static func placed(_ digits: String, _ exponent: Int) -> String {
+    /// Returns the digits with a decimal point for the power of ten.
+    private static func scaled(_ digits: String, _ exponent: Int) -> String {
         guard exponent < 0 else { return digits == "0" ? digits : digits + String(repeating: "0", count: exponent) }
         let padded = String(repeating: "0", count: max(0, 1 - exponent - digits.count)) + digits
         return padded.dropLast(-exponent) + "." + padded.suffix(-exponent)

@@ -1,29 +1,30 @@
 import PropertyLists
 import SystemPackage
 
-/// Reads an archived `NSManagedObjectModel`: a compiled `.mom`, or a store's model cache.
+/// A reader of an archived `NSManagedObjectModel`: a compiled `.mom` or a store's model cache.
 struct ArchivedModelReader {
     private let path: FilePath
 
-    /// Throws `ModelError`.
+    /// Reads a model. Throws `ModelError`.
     static func read(_ bytes: [UInt8], path: FilePath, name: String) throws -> ModelVersion {
         let archive: KeyedArchive
         do throws(PropertyListError) { archive = try KeyedArchive(bytes) } catch {
             let isArchive = bytes.starts(with: Array("bplist".utf8))
             throw ModelError(
                 isArchive ? .malformed : .notAModel, path, line: error.line,
-                isArchive ? "the compiled model is damaged: \(error.message)" : "the file is no model",
+                isArchive ? "the compiled model is damaged: \(error.message)" : "the file is not a model",
                 remedy: isArchive ? "compile the model again" : "name an .xcdatamodeld, .xcdatamodel, .momd or .mom")
         }
         guard archive.root.className == "NSManagedObjectModel" else {
             throw ModelError(
-                .notAModel, path, "the archive holds a \(archive.root.className) and no model",
+                .notAModel, path, "the archive holds a \(archive.root.className), not a model",
                 remedy: "name an .xcdatamodeld, .xcdatamodel, .momd or .mom")
         }
         let model = try ArchivedModelReader(path: path).model(archive.root)
         guard !archive.isExhausted else {
             throw ModelError(
-                .malformed, path, "the archive stands for more than any model holds", remedy: "compile the model again")
+                .malformed, path, "the archive expands to more than any model contains",
+                remedy: "compile the model again")
         }
         return ModelVersion(name: name, model: model, path: path)
     }
@@ -31,7 +32,7 @@ struct ArchivedModelReader {
     private func model(_ root: ArchivedObject) throws -> ManagedObjectModel {
         var entities: [EntityDescription] = []
         for (key, member) in root.members("NSEntities") {
-            guard let object = member.object else { throw malformed("it is no entity", key) }
+            guard let object = member.object else { throw malformed("the value is not an entity", key) }
             entities.append(try entity(object))
         }
         var configurations: [String: [String]] = [:]
@@ -43,7 +44,7 @@ struct ArchivedModelReader {
         }
         do {
             return try ManagedObjectModel(
-                entities: withoutInheritedCopies(entities),
+                entities: removingInheritedCopies(entities),
                 versionIdentifiers: Set(root.strings("NSVersionIdentifiers")),
                 configurations: configurations, fetchRequestTemplates: templates.sorted { $0.name.precedes($1.name) })
         } catch let fault as ModelFault {
@@ -51,9 +52,10 @@ struct ArchivedModelReader {
         }
     }
 
-    /// A model in use lists what an entity inherits among its own properties; so do archives of one.
-    private func withoutInheritedCopies(_ entities: [EntityDescription]) -> [EntityDescription] {
-        let parents = Dictionary(entities.map { ($0.name, $0) }, uniquingKeysWith: { one, _ in one })
+    /// Returns the entities without copies of inherited properties. A model in use lists them with an entity's own, and so
+    /// do archives of it.
+    private func removingInheritedCopies(_ entities: [EntityDescription]) -> [EntityDescription] {
+        let parents = Dictionary(entities.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
         return entities.map { entity in
             var inherited: Set<String> = []
             var seen: Set<String> = [entity.name]
@@ -83,11 +85,11 @@ struct ArchivedModelReader {
         entity.userInfo = userInfo(object)
         entity.uniquenessConstraints = tuples(object, "NSUniqueTuples")
         entity.indexes = object.elements("NSFetchIndexDescriptions").map(fetchIndex)
-        // Xcode's compiler writes newer indexes in the older form too, for older systems.
+        // For older systems, Xcode's compiler also writes newer indexes in the older form.
         entity.compoundIndexes = entity.indexes.isEmpty ? tuples(object, "NSCompoundIndexes") : []
         for (key, member) in object.members("NSProperties") {
             guard let property = member.object.map({ $0.object("NSUnderlyingProperty") ?? $0 }) else {
-                throw malformed("it is no property", name + "." + key)
+                throw malformed("the value is not a property", name + "." + key)
             }
             try add(property, named: key, to: &entity)
         }
@@ -115,7 +117,7 @@ struct ArchivedModelReader {
         case "NSExpressionDescription": break
         default:
             guard property.className.hasSuffix("AttributeDescription") else {
-                throw malformed("a \(property.className) is no property", entity.name + "." + name)
+                throw malformed("a \(property.className) is not a property", entity.name + "." + name)
             }
             entity.attributes.append(
                 try ArchivedAttributeReader(property, path: path, element: entity.name + "." + name)
@@ -148,7 +150,7 @@ struct ArchivedModelReader {
         return relationship
     }
 
-    /// Arrays of arrays of properties, or of their names.
+    /// Reads an array of arrays of properties or property names.
     private func tuples(_ object: ArchivedObject, _ field: String) -> [[String]] {
         object.elements(field).map { tuple in
             tuple.ownElements.compactMap { $0.text ?? $0.object?.string("NSPropertyName") }
@@ -180,7 +182,7 @@ struct ArchivedModelReader {
 
     private func userInfo(_ object: ArchivedObject) -> [String: String] {
         var found: [String: String] = [:]
-        for (key, member) in object.members("NSUserInfo") { found[key] = member.text ?? member.plainText }
+        for (key, member) in object.members("NSUserInfo") { found[key] = member.text ?? member.scalarText }
         return found
     }
 
@@ -189,7 +191,7 @@ struct ArchivedModelReader {
     }
 }
 
-/// What all properties have: each flag on its own, or all of them packed into `_P`.
+/// The flags of an archived property. Each has a field of its own, or all are packed into `_P`.
 struct ArchivedPropertyFlags {
     let isOptional: Bool
     let isReadOnly: Bool

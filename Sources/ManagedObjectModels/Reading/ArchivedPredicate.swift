@@ -1,15 +1,15 @@
 import FoundationEssentials
 import PropertyLists
 
-/// Archived `NSPredicate`s and `NSExpression`s as the format language writes them (Predicate Programming Guide,
-/// "Predicate Format String Syntax"). A version hash covers a derivation's text, so each character counts.
+/// A formatter that writes archived `NSPredicate`s and `NSExpression`s in predicate format syntax (Predicate Programming
+/// Guide, "Predicate Format String Syntax"). A version hash covers a derivation's text, so every character matters.
 ///
-/// An archive's objects may refer to each other in circles, or each twice to the next one: the depth and the length are
-/// bounded, and what is beyond that is left out as “…”.
+/// An archive's objects may form cycles, or each refer twice to the next. The formatter limits depth and length, and
+/// writes “…” for the rest.
 struct ArchivedPredicate {
-    private static let deepest = 100
-    /// Characters that may still be written; a part costs some even when it writes none.
-    private var left = 200_000
+    private static let maximumDepth = 100
+    /// The characters that may still be written. Each part costs some, even if it writes none.
+    private var remainingCharacters = 200_000
 
     private init() {}
 
@@ -24,16 +24,16 @@ struct ArchivedPredicate {
     }
 
     private mutating func spend(_ characters: Int) -> Bool {
-        left -= characters + 20
-        return left > 0
+        remainingCharacters -= characters + 20
+        return remainingCharacters > 0
     }
 
-    private mutating func written(_ text: String) -> String { spend(text.utf8.count) ? text : "…" }
+    private mutating func limited(_ text: String) -> String { spend(text.utf8.count) ? text : "…" }
 
     // MARK: Predicates
 
     private mutating func format(_ predicate: ArchivedObject, depth: Int) -> String {
-        guard depth < Self.deepest, spend(0) else { return "…" }
+        guard depth < Self.maximumDepth, spend(0) else { return "…" }
         switch predicate.className {
         case "NSComparisonPredicate": return comparison(predicate, depth)
         case "NSCompoundPredicate": return compound(predicate, depth)
@@ -44,7 +44,7 @@ struct ArchivedPredicate {
 
     private mutating func compound(_ predicate: ArchivedObject, _ depth: Int) -> String {
         var parts: [String] = []
-        for part in predicate.elements("NSSubpredicates") where left > 0 {
+        for part in predicate.elements("NSSubpredicates") where remainingCharacters > 0 {
             let text = format(part, depth: depth + 1)
             let isJoined = part.className == "NSCompoundPredicate" && part.integer("NSCompoundPredicateType") != 0
             parts.append(isJoined ? "(\(text))" : text)
@@ -67,9 +67,9 @@ struct ArchivedPredicate {
             default: ""
             }
         let sign = Self.symbol(operation?.integer("NSOperatorType") ?? 4)
-        let one = side("NSLeftExpression", of: predicate, depth)
-        let other = side("NSRightExpression", of: predicate, depth)
-        return modifier + one + " " + sign + suffix + " " + other
+        let lhs = side("NSLeftExpression", of: predicate, depth)
+        let rhs = side("NSRightExpression", of: predicate, depth)
+        return modifier + lhs + " " + sign + suffix + " " + rhs
     }
 
     private mutating func side(_ field: String, of predicate: ArchivedObject, _ depth: Int) -> String {
@@ -77,7 +77,7 @@ struct ArchivedPredicate {
         return format(expression: expression, depth: depth + 1)
     }
 
-    /// `NSPredicateOperatorType`.
+    /// Returns the symbol of an `NSPredicateOperatorType`.
     private static func symbol(_ type: Int64) -> String {
         switch type {
         case 0: "<"
@@ -99,23 +99,23 @@ struct ArchivedPredicate {
     // MARK: Expressions
 
     private mutating func format(expression: ArchivedObject, depth: Int) -> String {
-        guard depth < Self.deepest, spend(0) else { return "…" }
+        guard depth < Self.maximumDepth, spend(0) else { return "…" }
         switch expression.className {
-        case "NSConstantValueExpression": return written(Self.constant(expression))
+        case "NSConstantValueExpression": return limited(Self.constant(expression))
         case "NSSelfExpression": return "SELF"
-        case "NSVariableExpression": return written("$" + (expression.string("NSVariable") ?? ""))
-        case "NSKeyPathSpecifierExpression": return written(expression.string("NSKeyPath") ?? "")
+        case "NSVariableExpression": return limited("$" + (expression.string("NSVariable") ?? ""))
+        case "NSKeyPathSpecifierExpression": return limited(expression.string("NSKeyPath") ?? "")
         case "NSKeyPathExpression": return keyPath(expression, depth)
         case "NSAggregateExpression":
             return "{" + elements("NSCollection", of: expression, depth).joined(separator: ", ") + "}"
         case "NSFunctionExpression": return function(expression, depth)
-        default: return written(expression.className)
+        default: return limited(expression.className)
         }
     }
 
     private mutating func elements(_ field: String, of expression: ArchivedObject, _ depth: Int) -> [String] {
         var found: [String] = []
-        for element in expression.elements(field) where left > 0 {
+        for element in expression.elements(field) where remainingCharacters > 0 {
             found.append(format(expression: element, depth: depth + 1))
         }
         return found
@@ -133,7 +133,7 @@ struct ArchivedPredicate {
     }
 
     private mutating func function(_ expression: ArchivedObject, _ depth: Int) -> String {
-        let selector = written(expression.string("NSSelectorName") ?? "")
+        let selector = limited(expression.string("NSSelectorName") ?? "")
         let arguments = elements("NSArguments", of: expression, depth)
         let isBuiltIn = expression.object("NSOperand")?.string("NSConstantValueClassName") == "_NSPredicateUtilities"
         guard isBuiltIn else {

@@ -1,49 +1,65 @@
 import LinuxSystem
 import SystemPackage
 
-/// All versions of one model: an `.xcdatamodeld`, an `.xcdatamodel`, a `.momd`, a `.mom`.
+/// The versions of a model, read from an `.xcdatamodeld`, `.xcdatamodel`, `.momd` or `.mom`.
+///
+/// Apple doesn't document these formats. A source model is XML; its meaning was derived from the output of Xcode's compiler.
+/// A compiled model is an archive by `NSKeyedArchiver`.
+///
+/// ```swift
+/// let bundle = try ModelBundle(reading: "/opt/notes/Notes.momd")
+/// print(bundle.current.name, bundle.current.model.versionChecksum)
+/// ```
 public struct ModelBundle: Sendable {
+    /// The file or directory that was read.
     public let path: FilePath
-    /// In the order of their names, numbers in them by value: `Notes`, `Notes 2`, `Notes 10`.
+    /// The versions, sorted by name with numbers by value: `Notes`, `Notes 2`, `Notes 10`. Never empty.
     public let versions: [ModelVersion]
-    /// Versions that can't be read, though the others can: in Xcode 3's format.
+    /// The versions in Xcode 3's format, which can't be read. Sorted like ``versions``.
     public let unreadable: [UnreadableVersion]
     private let currentIndex: Int
 
+    /// The version that new stores get. The bundle names it; otherwise it is the last of ``versions``.
     public var current: ModelVersion { versions[currentIndex] }
 
-    /// Nil for no versions.
+    /// Returns nil if there are no versions.
     package init?(
         path: FilePath, versions: [ModelVersion], unreadable: [UnreadableVersion] = [], currentName: String?
     ) {
-        let sorted = versions.sorted { $0.name.precedesByNumber($1.name) }
+        let sorted = versions.sorted { $0.name.precedesNumerically($1.name) }
         guard !sorted.isEmpty else { return nil }
         self.path = path
-        self.unreadable = unreadable.sorted { $0.name.precedesByNumber($1.name) }
+        self.unreadable = unreadable.sorted { $0.name.precedesNumerically($1.name) }
         self.versions = sorted
         currentIndex = currentName.flatMap { name in sorted.firstIndex { $0.name == name } } ?? sorted.count - 1
     }
 
-    /// Reads every version. Throws `ModelError`.
+    /// Reads all versions of a model.
+    ///
+    /// - Parameter path: A model's file or directory, or the `contents` file of an `.xcdatamodel`.
+    /// - Throws: ``ModelError`` if the current version, or any version but one in Xcode 3's format, can't be read.
     public init(reading path: FilePath) throws {
         self = try ModelFiles(path).bundle()
     }
 
+    /// Returns true for the ``current`` version.
     public func isCurrent(_ version: ModelVersion) -> Bool { version.name == current.name }
 
-    /// The versions whose entities' hashes are these, the current one first, then the latest. Several may have the same:
-    /// hashes leave out renaming identifiers. Which of them a store is of, `versions(of:)` tells.
+    /// Returns the versions with these entity hashes: the current version first, then the others from last to first. Several
+    /// versions may have equal hashes, which don't cover renaming identifiers.
     ///
-    /// All entities count, as they do in `isConfiguration(withName:compatibleWithStoreMetadata:)`, whatever the
-    /// configuration's name: a store that was added with one has tables and hashes for all of its model's entities.
+    /// All entities must match, as in `isConfiguration(withName:compatibleWithStoreMetadata:)`, whatever the configuration's
+    /// name. A store that was added with a configuration has tables and hashes for all entities of its model.
+    ///
+    /// - Parameter hashes: The 32-byte version hash of each entity, by name.
     public func versions(matching hashes: [String: [UInt8]]) -> [ModelVersion] {
         byLikelihood.filter { $0.model.entityVersionHashesByName == hashes }
     }
 
     private var byLikelihood: [ModelVersion] { [current] + versions.reversed().filter { !isCurrent($0) } }
 
-    /// A version that has all of these hashes, and more entities besides; nil when there is none, or no hash.
-    package func version(exceeding hashes: [String: [UInt8]]) -> ModelVersion? {
+    /// Returns a version that has all of these hashes and further entities; nil if there is none or `hashes` is empty.
+    package func version(extending hashes: [String: [UInt8]]) -> ModelVersion? {
         guard !hashes.isEmpty else { return nil }
         return byLikelihood.first { version in
             let known = version.model.entityVersionHashesByName
@@ -54,38 +70,39 @@ public struct ModelBundle: Sendable {
 
 /// A version of a model that can't be read.
 public struct UnreadableVersion: Equatable, Sendable {
-    /// Its file's name without extension.
+    /// The file name without extension.
     public let name: String
+    /// The reason.
     public let error: ModelError
 }
 
 extension String {
-    /// Digits that stand together are one number, as a person sorts file names.
-    package func precedesByNumber(_ other: String) -> Bool {
-        var one = Substring(self)
-        var another = Substring(other)
-        while let first = one.first, let second = another.first {
+    /// Returns true if the string sorts before `other` with each run of digits compared as a number.
+    package func precedesNumerically(_ other: String) -> Bool {
+        var left = Substring(self)
+        var right = Substring(other)
+        while let first = left.first, let second = right.first {
             if first.isASCIIDigit, second.isASCIIDigit {
-                let number = one.takeNumber()
-                let otherNumber = another.takeNumber()
+                let number = left.removeLeadingNumber()
+                let otherNumber = right.removeLeadingNumber()
                 if number != otherNumber {
                     return (number.count, number) < (otherNumber.count, otherNumber)
                 }
             } else if first != second {
-                // A name goes before the same name with something behind it: “Notes.1” after “Notes”.
+                // A name sorts before its extensions: “Notes” before “Notes.1”.
                 return first < second
             } else {
-                one.removeFirst()
-                another.removeFirst()
+                left.removeFirst()
+                right.removeFirst()
             }
         }
-        return one.isEmpty && !another.isEmpty
+        return left.isEmpty && !right.isEmpty
     }
 }
 
 extension Substring {
-    /// Removes the digits at the beginning, and gives those that count.
-    fileprivate mutating func takeNumber() -> String {
+    /// Removes the leading digits and returns them without leading zeros.
+    fileprivate mutating func removeLeadingNumber() -> String {
         let digits = prefix { $0.isASCIIDigit }
         removeFirst(digits.count)
         return String(digits.drop { $0 == "0" })

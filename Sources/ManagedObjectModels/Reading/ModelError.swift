@@ -1,33 +1,44 @@
 import LinuxSystem
 import SystemPackage
 
-/// Why a model can't be read: file, line and element, and what would help.
+/// The reason why a model can't be read: the file, line and element, and a remedy.
+///
+/// ```swift
+/// do {
+///     bundle = try ModelBundle(reading: path)
+/// } catch let error as ModelError {
+///     print(error, "-", error.remedy)
+/// }
+/// ```
 public struct ModelError: Error, Equatable, Sendable {
+    /// The kind of error. The raw value is stable.
     public enum Code: String, Sendable {
-        /// There is nothing at the path.
+        /// The path does not exist.
         case missing = "no_such_model"
-        /// The file or directory can't be read; `errno` says why.
+        /// The file or directory can't be read; ``ModelError/errno`` is the cause.
         case unreadable = "io_error"
-        /// What is there is no model of a kind that is read.
+        /// The file or directory is not a model in a supported format.
         case notAModel = "not_a_model"
-        /// It is damaged, or too large or too deep to be a model.
+        /// The model is damaged, too large or too deeply nested.
         case malformed = "malformed_model"
-        /// It can be read, and says what no model can say.
+        /// The model can be read but is inconsistent.
         case invalid = "invalid_model"
-        /// Models that can't be one.
+        /// Several models can't be merged.
         case unmergeable = "unmergeable_models"
     }
 
     public let code: Code
+    /// The file or directory with the error.
     public let path: FilePath
-    /// From 1; nil where the file has no lines.
+    /// The line, counted from 1; nil if the file has no lines.
     public let line: Int?
-    /// `Entity`, `Entity.property`, or the name of an XML element.
+    /// The location: `Entity`, `Entity.property`, or the name of an XML element.
     public let element: String?
+    /// The reason, in one line.
     public let message: String
-    /// One line: what would help.
+    /// A suggestion that helps, in one line.
     public let remedy: String
-    /// The system's error, where it is the cause.
+    /// The system error, if it is the cause.
     public let errno: Errno?
 
     package init(
@@ -52,11 +63,12 @@ public struct ModelError: Error, Equatable, Sendable {
         self.init(
             isMissing ? .missing : .unreadable, error.path ?? path,
             isMissing ? "no such file or directory" : "\(error.errno) (errno \(error.errno.rawValue))",
-            remedy: isMissing ? "check the path" : "see that this user may read it", errno: error.errno)
+            remedy: isMissing ? "check the path" : "give this user permission to read it", errno: error.errno)
     }
 }
 
 extension ModelError: CustomStringConvertible {
+    /// The path, line, element and message.
     public var description: String {
         let place = "\(PrintablePath(path))" + (line.map { ":\($0)" } ?? "")
         return place + ": " + (element.map { $0 + ": " } ?? "") + message

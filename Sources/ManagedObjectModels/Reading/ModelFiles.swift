@@ -3,16 +3,17 @@ import LinuxSystem
 import PropertyLists
 import SystemPackage
 
-/// A model's files on the disk: which there are, and which version is the current one.
+/// A reader of a model's files: it finds the versions and the current one.
 struct ModelFiles {
-    private static let largestFile: Int64 = 64 << 20
-    private static let mostVersions = 2_000
+    /// The limit of a file, in bytes.
+    private static let maximumFileSize: Int64 = 64 << 20
+    private static let maximumVersionCount = 2_000
 
     private let path: FilePath
 
     init(_ path: FilePath) { self.path = path }
 
-    /// Throws `ModelError`.
+    /// Reads all versions. Throws `ModelError`.
     func bundle() throws -> ModelBundle {
         guard let status = FileStatus(following: path) else {
             throw ModelError(SystemError.last("stat", path: path), path)
@@ -33,12 +34,12 @@ struct ModelFiles {
             remedy: "name an .xcdatamodeld, .xcdatamodel, .momd or .mom")
     }
 
-    /// One file: a compiled model, or the `contents` of an uncompiled one.
+    /// Reads a single file: a compiled model, or the `contents` of a source model.
     private func file() throws -> ModelBundle {
         let bytes = try bytes(path)
         if bytes.starts(with: Array("SQLite format 3".utf8)) {
             throw ModelError(
-                .notAModel, path, "this is a store, where a model is asked for", remedy: "name the store's model")
+                .notAModel, path, "this is a store, not a model", remedy: "name the store's model")
         }
         if path.lastComponent == "contents" {
             return try single(try xmlVersion(path.removingLastComponent(), named: stem(path.removingLastComponent())))
@@ -58,7 +59,7 @@ struct ModelFiles {
         _ names: [FilePath.Component], extension kind: String, currentName: String?
     ) throws -> ModelBundle {
         let files = names.filter { $0.extension == kind }
-        guard files.count <= Self.mostVersions else {
+        guard files.count <= Self.maximumVersionCount else {
             throw ModelError(.malformed, path, "there are \(files.count) versions", remedy: "name one of them")
         }
         var versions: [ModelVersion] = []
@@ -67,8 +68,8 @@ struct ModelFiles {
             let file = path.appending(name)
             if kind != "xcdatamodel" {
                 versions.append(try ArchivedModelReader.read(bytes(file), path: file, name: name.stem))
-            } else if let error = outdated(file) {
-                // Xcode keeps such a version as it is, for as long as nobody saves it again: the others are none the worse.
+            } else if let error = legacyFormatError(file) {
+                // Xcode leaves such a version unchanged until it is saved again. It doesn't affect the other versions.
                 unreadable.append(UnreadableVersion(name: name.stem, error: error))
             } else {
                 versions.append(try xmlVersion(file, named: name.stem))
@@ -83,11 +84,11 @@ struct ModelFiles {
     }
 
     private var noVersions: ModelError {
-        ModelError(.notAModel, path, "the bundle holds no version", remedy: "add a model version to it")
+        ModelError(.notAModel, path, "the bundle contains no version", remedy: "add a model version to it")
     }
 
-    /// Why a version can't be read: instead of `contents`, Xcode 3 kept binaries of its own. Nil where it may be.
-    private func outdated(_ directory: FilePath) -> ModelError? {
+    /// Returns an error for a version in Xcode 3's format: binary files of its own instead of `contents`. Otherwise nil.
+    private func legacyFormatError(_ directory: FilePath) -> ModelError? {
         guard FileStatus(following: directory.appending("contents")) == nil,
             FileStatus(following: directory.appending("elements")) != nil
         else { return nil }
@@ -96,9 +97,9 @@ struct ModelFiles {
             remedy: "open it in Xcode 4 or later and save it")
     }
 
-    /// An `.xcdatamodel` is a directory with `contents`.
+    /// Reads an `.xcdatamodel`, a directory with a file `contents`.
     private func xmlVersion(_ directory: FilePath, named name: String) throws -> ModelVersion {
-        if let error = outdated(directory) { throw error }
+        if let error = legacyFormatError(directory) { throw error }
         let file = directory.appending("contents")
         guard FileStatus(following: file) != nil else {
             throw ModelError(
@@ -108,26 +109,28 @@ struct ModelFiles {
         return try XMLModelReader.read(bytes(file), path: file, name: name)
     }
 
-    // MARK: Which version is the current one
+    // MARK: Current version
 
-    /// `.xccurrentversion` names it; a bundle without that file has one version.
+    /// Returns the version that `.xccurrentversion` names. A bundle without that file has one version.
     private func currentXcodeVersion(_ names: [FilePath.Component]) throws -> String? {
         guard names.contains(".xccurrentversion") else { return nil }
         let file = path.appending(".xccurrentversion")
         guard let name = try propertyList(file)["_XCCurrentVersionName"]?.string else { return nil }
-        return try existing(name.removingSuffix(".xcdatamodel"), names, "xcdatamodel", file)
+        return try validatedVersion(
+            name.removingSuffix(".xcdatamodel"), among: names, extension: "xcdatamodel", namedIn: file)
     }
 
     private func currentCompiledVersion(_ names: [FilePath.Component]) throws -> String? {
         guard names.contains("VersionInfo.plist") else { return nil }
         let file = path.appending("VersionInfo.plist")
         guard let name = try propertyList(file)["NSManagedObjectModel_CurrentVersionName"]?.string else { return nil }
-        return try existing(name, names, "mom", file)
+        return try validatedVersion(name, among: names, extension: "mom", namedIn: file)
     }
 
-    /// Where the bundle has one version only, that is the one, whatever the file says: Xcode thinks so too.
-    private func existing(
-        _ name: String, _ names: [FilePath.Component], _ kind: String, _ file: FilePath
+    /// Returns `name` if the bundle has that version. The version of a bundle with only one is current whatever the file says,
+    /// as in Xcode.
+    private func validatedVersion(
+        _ name: String, among names: [FilePath.Component], extension kind: String, namedIn file: FilePath
     ) throws -> String? {
         let versions = names.filter { $0.extension == kind }.map(\.stem)
         if versions.contains(name) { return name }
@@ -144,7 +147,7 @@ struct ModelFiles {
             throw ModelError(.malformed, file, line: error.line, error.message, remedy: "restore the file")
         }
         guard let members = list.dictionary else {
-            throw ModelError(.malformed, file, "the property list is no dictionary", remedy: "restore the file")
+            throw ModelError(.malformed, file, "the property list is not a dictionary", remedy: "restore the file")
         }
         return members
     }
@@ -159,14 +162,14 @@ struct ModelFiles {
         do throws(SystemError) {
             let descriptor = try Descriptor(opening: file, flags: O_RDONLY | O_NONBLOCK)
             let status = try descriptor.status(path: file)
-            if status.kind == .regular, status.size <= Self.largestFile {
+            if status.kind == .regular, status.size <= Self.maximumFileSize {
                 return try descriptor.read(count: Int(status.size), at: 0, path: file)
             }
         } catch {
             throw ModelError(error, file)
         }
         throw ModelError(
-            .malformed, file, "this is no file, or one of more than \(Self.largestFile >> 20) MiB",
+            .malformed, file, "this is not a regular file, or it is larger than \(Self.maximumFileSize >> 20) MiB",
             remedy: "name a model")
     }
 

@@ -1,16 +1,22 @@
 import SystemPackage
 
-/// One version of a model, as it was read.
+/// One version of a model, as read from a file. ``ModelBundle`` provides the versions of a model.
+///
+/// ```swift
+/// for version in bundle.versions {
+///     print(version.name, version.model.entities.count)
+/// }
+/// ```
 public struct ModelVersion: Sendable {
-    /// Its file's name without extension.
+    /// The file name without extension, such as `Notes 2`.
     public let name: String
+    /// The schema.
     public let model: ManagedObjectModel
-    /// The file that it was read from.
+    /// The file of the version.
     public let path: FilePath
-    /// What is odd about the file, and was left out of the model.
+    /// The parts of the file that were ignored.
     public let remarks: [ModelReadingNote]
-    /// Where each element stands in the file: `Entity` or `Entity.property` to a line from 1. Empty for a compiled
-    /// model.
+    /// The line of each `Entity` and `Entity.property` in the file, counted from 1. Empty for a compiled model.
     package let lines: [String: Int]
 
     package init(
@@ -24,24 +30,27 @@ public struct ModelVersion: Sendable {
         self.lines = lines
     }
 
-    /// The line of a property, else of its entity.
+    /// Returns the line of a property, or of its entity if the property has none.
     package func line(entity: String?, property: String? = nil) -> Int? {
         guard let entity else { return nil }
         return property.flatMap { lines[entity + "." + $0] } ?? lines[entity]
     }
 
-    /// The same version with another model, one that was changed in code.
+    /// Returns the version with another model, one that was changed in code.
     package func replacing(_ model: ManagedObjectModel) -> ModelVersion {
         ModelVersion(name: name, model: model, path: path, remarks: remarks, lines: lines)
     }
 }
 
-/// What a model's file says and nobody hears, such as an attribute that the model's compiler ignores.
+/// A note about an ignored part of a model's file, such as an XML attribute that Xcode's model compiler ignores.
 public struct ModelReadingNote: Equatable, Sendable {
     public let entity: String?
     public let property: String?
+    /// The line, counted from 1; nil if unknown.
     public let line: Int?
+    /// The reason, in one line.
     public let message: String
+    /// A suggestion that helps, in one line.
     public let remedy: String
 
     package init(entity: String?, property: String?, line: Int?, _ message: String, remedy: String) {

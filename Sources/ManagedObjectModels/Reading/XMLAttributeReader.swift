@@ -1,7 +1,7 @@
 import FoundationEssentials
 import PropertyLists
 
-/// Reads one `<attribute>` of a model's XML: its type, default and validation.
+/// A reader of an `<attribute>` in a model's XML: its type, default and validation.
 struct XMLAttributeReader {
     private let reader: XMLModelReader
     private let element: MarkupElement
@@ -15,25 +15,25 @@ struct XMLAttributeReader {
         self.name = name
     }
 
-    /// Its renaming identifier and a composite's elements left out. Throws `ModelError`.
+    /// Reads the attribute without its renaming identifier and without a composite's elements. Throws `ModelError`.
     func attribute() throws -> AttributeDescription {
-        // Xcode writes no type for one that was never given any.
+        // Xcode writes no type for an attribute that never had one.
         let word = element["attributeType"] ?? AttributeType.undefined.name
         guard let type = AttributeType(name: word) else {
-            throw fault("“\(word)” is no attribute type", "choose a type in Xcode")
+            throw fault("“\(word)” is not an attribute type", "choose a type in Xcode")
         }
         var attribute = AttributeDescription(name: name, type: type)
-        attribute.isOptional = try reader.truth("optional", element)
-        attribute.isTransient = try reader.truth("transient", element)
+        attribute.isOptional = try reader.boolean("optional", element)
+        attribute.isTransient = try reader.boolean("transient", element)
         attribute.valueClassName = element["customClassName"]?.nonEmpty
         attribute.valueTransformerName = element["valueTransformerName"]?.nonEmpty
-        attribute.allowsExternalBinaryDataStorage = try reader.truth("allowsExternalBinaryDataStorage", element)
-        attribute.preservesValueInHistoryOnDeletion = try reader.truth("preserveAfterDeletion", element)
-        attribute.allowsCloudEncryption = try reader.truth("allowsCloudEncryption", element)
-        attribute.isIndexed = try reader.truth("indexed", element)
-        attribute.isIndexedBySpotlight = try reader.truth("spotlightIndexingEnabled", element)
+        attribute.allowsExternalBinaryDataStorage = try reader.boolean("allowsExternalBinaryDataStorage", element)
+        attribute.preservesValueInHistoryOnDeletion = try reader.boolean("preserveAfterDeletion", element)
+        attribute.allowsCloudEncryption = try reader.boolean("allowsCloudEncryption", element)
+        attribute.isIndexed = try reader.boolean("indexed", element)
+        attribute.isIndexedBySpotlight = try reader.boolean("spotlightIndexingEnabled", element)
         if element["usesScalarValueType"] != nil {
-            attribute.usesScalarValueType = try reader.truth("usesScalarValueType", element)
+            attribute.usesScalarValueType = try reader.boolean("usesScalarValueType", element)
         }
         attribute.versionHashModifier = element["versionHashModifier"]?.nonEmpty
         attribute.userInfo = try reader.userInfo(of: element)
@@ -45,7 +45,7 @@ struct XMLAttributeReader {
     }
 
     private func derivation() throws -> AttributeDescription.Derivation? {
-        guard try reader.truth("derived", element) else { return nil }
+        guard try reader.boolean("derived", element) else { return nil }
         guard let expression = element["derivationExpression"]?.trimmed.nonEmpty else {
             throw fault("the derived attribute has no expression", "give it a derivation expression")
         }
@@ -59,15 +59,15 @@ struct XMLAttributeReader {
         guard let text = element["defaultValueString"], type == .string || !text.isEmpty else { return nil }
         switch type {
         case .string: return .string(text)
-        case .boolean: return .boolean(try truth(text))
-        // Xcode's compiler takes a truth value for a number too.
+        case .boolean: return .boolean(try boolean(text))
+        // Xcode's compiler also accepts YES and NO as numbers.
         case .integer16, .integer32, .integer64: return .integer(try integer(text, type))
-        case .double, .float: return .real(try truthNumber(text).map(Double.init) ?? number(text))
+        case .double, .float: return .real(try booleanNumber(text).map(Double.init) ?? number(text))
         case .decimal:
-            _ = try truthNumber(text).map(Double.init) ?? number(text)
-            return .decimal(truthNumber(text).map(String.init) ?? text)
+            _ = try booleanNumber(text).map(Double.init) ?? number(text)
+            return .decimal(booleanNumber(text).map(String.init) ?? text)
         case .uuid:
-            guard let uuid = UUID(uuidString: text) else { throw wrong(text) }
+            guard let uuid = UUID(uuidString: text) else { throw invalidValue(text) }
             return .uuid(uuid)
         case .uri: return .url(text)
         case .undefined, .date, .binaryData, .transformable, .objectID, .composite: return nil
@@ -75,32 +75,32 @@ struct XMLAttributeReader {
     }
 
     private func integer(_ text: String, _ type: AttributeType) throws -> Int64 {
-        let value = truthNumber(text) ?? Int64(text) ?? Double(text).flatMap(Int64.init(exactly:))
+        let value = booleanNumber(text) ?? Int64(text) ?? Double(text).flatMap(Int64.init(exactly:))
         let bits = type == .integer16 ? 16 : type == .integer32 ? 32 : 64
-        guard let value, value >> (bits - 1) == 0 || value >> (bits - 1) == -1 else { throw wrong(text) }
+        guard let value, value >> (bits - 1) == 0 || value >> (bits - 1) == -1 else { throw invalidValue(text) }
         return value
     }
 
-    private func truthNumber(_ text: String) -> Int64? { text == "YES" ? 1 : text == "NO" ? 0 : nil }
+    private func booleanNumber(_ text: String) -> Int64? { text == "YES" ? 1 : text == "NO" ? 0 : nil }
 
-    private func truth(_ text: String) throws -> Bool {
+    private func boolean(_ text: String) throws -> Bool {
         switch text {
         case "YES", "1", "true": true
         case "NO", "0", "false": false
-        default: throw wrong(text)
+        default: throw invalidValue(text)
         }
     }
 
     private func number(_ text: String) throws -> Double {
-        guard let value = Double(text), value.isFinite else { throw wrong(text) }
+        guard let value = Double(text), value.isFinite else { throw invalidValue(text) }
         return value
     }
 
-    private func wrong(_ text: String) -> ModelError {
-        fault("“\(text)” is no value of the type \(element["attributeType"] ?? "")", "correct the default or limit")
+    private func invalidValue(_ text: String) -> ModelError {
+        fault("“\(text)” is not a value of type \(element["attributeType"] ?? "")", "correct the default or limit")
     }
 
-    /// The predicates that Xcode's compiler makes of an attribute's limits, and the errors they raise
+    /// Returns the predicates that Xcode's compiler derives from an attribute's limits, with their error codes
     /// (CoreDataErrors.h).
     private func validations(_ type: AttributeType) throws -> [ValidationRule] {
         var rules: [ValidationRule] = []
@@ -126,6 +126,6 @@ struct XMLAttributeReader {
     }
 
     private func fault(_ message: String, _ remedy: String) -> ModelError {
-        reader.fault(message, remedy, element, entity, name)
+        reader.fault(message, remedy: remedy, at: element, entity: entity, property: name)
     }
 }

@@ -1,19 +1,19 @@
 import PropertyLists
 import SystemPackage
 
-/// Reads the `contents` of an `.xcdatamodel`, which Xcode 4 and later write. Apple documents no schema; what the
-/// elements mean was found by comparing sources with what Xcode's compiler makes of them.
+/// A reader of the `contents` of an `.xcdatamodel`, as Xcode 4 and later write it. Apple documents no schema; the meaning
+/// of the elements was derived by comparing sources with the output of Xcode's compiler.
 struct XMLModelReader {
     let path: FilePath
     private let root: MarkupElement
-    /// A composite's name to its element.
+    /// The element of each composite, by name.
     private let composites: [String: MarkupElement]
-    /// Elements of composite attributes that may still be read: composites may contain each other often.
-    private var elementsLeft = 10_000
+    /// The elements of composite attributes that may still be read. Composites may contain each other many times.
+    private var remainingElements = 10_000
     private(set) var lines: [String: Int] = [:]
     private(set) var remarks: [ModelReadingNote] = []
 
-    /// Throws `ModelError`.
+    /// Reads a model. Throws `ModelError`.
     static func read(_ bytes: [UInt8], path: FilePath, name: String) throws -> ModelVersion {
         let root: MarkupElement
         do throws(MarkupError) { root = try MarkupReader.read(bytes) } catch {
@@ -22,7 +22,7 @@ struct XMLModelReader {
         }
         guard root.name == "model" else {
             throw ModelError(
-                .notAModel, path, line: root.line, element: root.name, "the document is no <model>",
+                .notAModel, path, line: root.line, element: root.name, "the root element is not <model>",
                 remedy: "name the contents of an .xcdatamodel")
         }
         var reader = XMLModelReader(path, root)
@@ -35,7 +35,7 @@ struct XMLModelReader {
         let composites = root.children.filter { ["composite", "compositeAttribute"].contains($0.name) }
         self.composites = Dictionary(
             composites.compactMap { element in element["name"].map { ($0, element) } },
-            uniquingKeysWith: { one, _ in one })
+            uniquingKeysWith: { first, _ in first })
     }
 
     private mutating func version(named name: String) throws -> ModelVersion {
@@ -69,7 +69,7 @@ struct XMLModelReader {
         var entity = EntityDescription(name: name)
         lines[name] = lines[name] ?? element.line
         entity.managedObjectClassName = element["representedClassName"]?.nonEmpty
-        entity.isAbstract = try truth("isAbstract", element)
+        entity.isAbstract = try boolean("isAbstract", element)
         entity.superentityName = element["parentEntity"]?.nonEmpty
         entity.renamingIdentifier = renamingIdentifier(element, entity: name, property: nil) ?? name
         entity.versionHashModifier = element["versionHashModifier"]?.nonEmpty
@@ -90,24 +90,24 @@ struct XMLModelReader {
         return entity
     }
 
-    /// `<uniquenessConstraint><constraint value="…"/>…`, and older indexes, which look the same.
+    /// Reads `<uniquenessConstraint><constraint value="…"/>…` and older indexes, which have the same form.
     private func names(in element: MarkupElement, _ group: String, _ member: String) throws -> [[String]] {
         try element.children(named: group).map { try $0.children(named: member).map { try required("value", $0) } }
     }
 
     private func fetchIndex(_ element: MarkupElement) throws -> FetchIndexDescription {
-        let elements = try element.children(named: "fetchIndexElement").map { one in
+        let elements = try element.children(named: "fetchIndexElement").map { child in
             let kind: FetchIndexDescription.Kind
-            switch one["type"] ?? "Binary" {
+            switch child["type"] ?? "Binary" {
             case "Binary": kind = .binary
             case "RTree", "R-Tree": kind = .rTree
-            case let other: throw fault("“\(other)” is no type of index", "choose Binary or RTree", one)
+            case let other: throw fault("“\(other)” is not an index type", remedy: "choose Binary or RTree", at: child)
             }
-            guard let property = one["property"] ?? one["expression"] else {
-                throw fault("an index's element names no property", "choose a property", one)
+            guard let property = child["property"] ?? child["expression"] else {
+                throw fault("an index element names no property", remedy: "choose a property", at: child)
             }
             return FetchIndexDescription.Element(
-                property: property, isAscending: one["order"] != "descending", kind: kind)
+                property: property, isAscending: child["order"] != "descending", kind: kind)
         }
         return FetchIndexDescription(
             name: try required("name", element), elements: elements,
@@ -127,9 +127,11 @@ struct XMLModelReader {
         _ element: MarkupElement, of entity: String
     ) throws -> FetchedPropertyDescription {
         let name = try required("name", element, of: entity)
-        note(element, entity, name)
+        recordLine(element, of: entity, name)
         guard let request = element.children(named: "fetchRequest").first else {
-            throw fault("a fetched property holds no fetch request", "give it one", element, entity, name)
+            throw fault(
+                "the fetched property has no fetch request", remedy: "add one", at: element, entity: entity,
+                property: name)
         }
         var property = FetchedPropertyDescription(name: name, fetchRequest: try fetchRequest(request, name: name))
         property.renamingIdentifier = renamingIdentifier(element, entity: entity, property: name) ?? name
@@ -139,19 +141,21 @@ struct XMLModelReader {
 
     private mutating func relationship(_ element: MarkupElement, of entity: String) throws -> RelationshipDescription {
         let name = try required("name", element, of: entity)
-        note(element, entity, name)
+        recordLine(element, of: entity, name)
         guard let destination = element["destinationEntity"]?.nonEmpty else {
-            throw fault("the relationship has no destination", "choose a destination entity", element, entity, name)
+            throw fault(
+                "the relationship has no destination", remedy: "choose a destination entity", at: element,
+                entity: entity, property: name)
         }
         var relationship = RelationshipDescription(name: name, destinationEntityName: destination)
         relationship.inverseName = element["inverseName"]?.nonEmpty
-        relationship.isOptional = try truth("optional", element)
-        relationship.isTransient = try truth("transient", element)
-        relationship.isOrdered = try truth("ordered", element)
-        let isToMany = try truth("toMany", element)
+        relationship.isOptional = try boolean("optional", element)
+        relationship.isTransient = try boolean("transient", element)
+        relationship.isOrdered = try boolean("ordered", element)
+        let isToMany = try boolean("toMany", element)
         relationship.minCount = try integer("minCount", element) ?? 0
         relationship.maxCount = try integer("maxCount", element) ?? (isToMany ? 0 : 1)
-        relationship.deleteRule = try deleteRule(element, entity, name)
+        relationship.deleteRule = try deleteRule(element, of: entity, name)
         relationship.renamingIdentifier = renamingIdentifier(element, entity: entity, property: name) ?? name
         relationship.versionHashModifier = element["versionHashModifier"]?.nonEmpty
         relationship.userInfo = try userInfo(of: element)
@@ -159,11 +163,13 @@ struct XMLModelReader {
     }
 
     private func deleteRule(
-        _ element: MarkupElement, _ entity: String, _ name: String
+        _ element: MarkupElement, of entity: String, _ name: String
     ) throws -> RelationshipDescription.DeleteRule {
         guard let word = element["deletionRule"] else { return .nullify }
         guard let rule = RelationshipDescription.DeleteRule.allCases.first(where: { $0.name == word }) else {
-            throw fault("“\(word)” is no delete rule", "choose one in Xcode", element, entity, name)
+            throw fault(
+                "“\(word)” is not a delete rule", remedy: "choose one in Xcode", at: element, entity: entity,
+                property: name)
         }
         return rule
     }
@@ -172,7 +178,7 @@ struct XMLModelReader {
         _ element: MarkupElement, of entity: String, within composites: [String]
     ) throws -> AttributeDescription {
         let name = try required("name", element, of: entity)
-        if composites.isEmpty { note(element, entity, name) }
+        if composites.isEmpty { recordLine(element, of: entity, name) }
         var attribute = try XMLAttributeReader(self, element, entity: entity, name: name).attribute()
         attribute.renamingIdentifier = renamingIdentifier(element, entity: entity, property: name) ?? name
         if attribute.type == .composite {
@@ -181,37 +187,41 @@ struct XMLModelReader {
         return attribute
     }
 
-    /// A composite attribute names its composite, which stands beside the entities.
+    /// Reads the elements of a composite attribute. The attribute names a composite, which is a sibling of the entities.
     private mutating func elements(
         of element: MarkupElement, _ entity: String, _ name: String, within outer: [String]
     ) throws -> [AttributeDescription] {
         let reference = ["compositeName", "elementName", "compositeAttributeName"].compactMap { element[$0] }.first
         guard let reference, let composite = composites[reference] else {
             let message = reference.map { "there is no composite “\($0)”" } ?? "the attribute names no composite"
-            throw fault(message, "choose a composite of the model", element, entity, name)
+            throw fault(message, remedy: "choose a composite of the model", at: element, entity: entity, property: name)
         }
         guard !outer.contains(reference), outer.count < 16 else {
-            throw fault("the composite “\(reference)” contains itself", "break the circle", element, entity, name)
+            throw fault(
+                "the composite “\(reference)” contains itself", remedy: "break the cycle", at: element, entity: entity,
+                property: name)
         }
         var found: [AttributeDescription] = []
         for child in composite.children(named: "attribute") {
-            elementsLeft -= 1
-            guard elementsLeft > 0 else {
-                throw fault("composites are nested too often", "flatten them", element, entity, name)
+            remainingElements -= 1
+            guard remainingElements > 0 else {
+                throw fault(
+                    "composites expand to too many elements", remedy: "flatten them", at: element, entity: entity,
+                    property: name)
             }
             found.append(try attribute(child, of: entity, within: outer + [reference]))
         }
         return found
     }
 
-    // MARK: What all elements have
+    // MARK: Common to all elements
 
-    private mutating func note(_ element: MarkupElement, _ entity: String, _ property: String) {
+    private mutating func recordLine(_ element: MarkupElement, of entity: String, _ property: String) {
         let key = entity + "." + property
         lines[key] = lines[key] ?? element.line
     }
 
-    /// Xcode keeps it in `elementID`. An attribute `renamingIdentifier`, which one could think of, is not compiled.
+    /// Returns the renaming identifier, which Xcode stores in `elementID`. Xcode ignores an attribute `renamingIdentifier`.
     private mutating func renamingIdentifier(
         _ element: MarkupElement, entity: String, property: String?
     ) -> String? {
@@ -237,30 +247,30 @@ struct XMLModelReader {
 
     private func required(_ attribute: String, _ element: MarkupElement, of entity: String? = nil) throws -> String {
         guard let value = element[attribute]?.nonEmpty else {
-            throw fault("<\(element.name)> has no “\(attribute)”", "add it", element, entity)
+            throw fault("<\(element.name)> has no “\(attribute)”", remedy: "add it", at: element, entity: entity)
         }
         return value
     }
 
-    func truth(_ attribute: String, _ element: MarkupElement) throws -> Bool {
+    func boolean(_ attribute: String, _ element: MarkupElement) throws -> Bool {
         switch element[attribute] {
         case nil, "NO", "": return false
         case "YES": return true
-        case let other?: throw fault("“\(attribute)” is YES or NO, not “\(other)”", "correct it", element)
+        case let other?:
+            throw fault("“\(attribute)” must be YES or NO, not “\(other)”", remedy: "correct it", at: element)
         }
     }
 
     private func integer<Value: FixedWidthInteger>(_ attribute: String, _ element: MarkupElement) throws -> Value? {
         guard let text = element[attribute]?.nonEmpty else { return nil }
         guard let value = Value(text) else {
-            throw fault("“\(attribute)” is a number, not “\(text)”", "correct it", element)
+            throw fault("“\(attribute)” must be a number, not “\(text)”", remedy: "correct it", at: element)
         }
         return value
     }
 
     func fault(
-        _ message: String, _ remedy: String, _ element: MarkupElement, _ entity: String? = nil,
-        _ property: String? = nil
+        _ message: String, remedy: String, at element: MarkupElement, entity: String? = nil, property: String? = nil
     ) -> ModelError {
         let name = entity.map { entity in property.map { entity + "." + $0 } ?? entity } ?? element["name"]
         return ModelError(
@@ -269,6 +279,6 @@ struct XMLModelReader {
 }
 
 extension String {
-    /// Nil when empty: Xcode writes attributes that say nothing.
+    /// The string, or nil if it is empty. Xcode writes attributes without a value.
     var nonEmpty: String? { isEmpty ? nil : self }
 }

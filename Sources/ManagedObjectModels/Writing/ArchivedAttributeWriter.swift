@@ -1,21 +1,22 @@
 import FoundationEssentials
 import PropertyLists
 
-/// An attribute's fields in a keyed archive.
+/// A writer of an attribute's fields in a keyed archive.
 struct ArchivedAttributeWriter {
     private(set) var builder: KeyedArchiveBuilder
 
     init(_ builder: KeyedArchiveBuilder) { self.builder = builder }
 
+    /// Returns the class and the fields of the archived attribute.
     mutating func fields(
         _ attribute: AttributeDescription, entity: PropertyListValue
     ) -> (className: String, [String: PropertyListValue]) {
         var flags = ArchivedFlags(userInfo: attribute.userInfo, modifier: attribute.versionHashModifier)
-        flags.set(0x2, "NSIsOptional", attribute.isOptional)
-        flags.set(0x4, "NSIsReadOnly", attribute.isReadOnly)
-        flags.set(0x8, "NSIsTransient", attribute.isTransient)
-        flags.set(0x100, nil, attribute.isIndexedBySpotlight)
-        flags.set(0x800, nil, attribute.allowsCloudEncryption)
+        flags.set(0x2, "NSIsOptional", if: attribute.isOptional)
+        flags.set(0x4, "NSIsReadOnly", if: attribute.isReadOnly)
+        flags.set(0x8, "NSIsTransient", if: attribute.isTransient)
+        flags.set(0x100, nil, if: attribute.isIndexedBySpotlight)
+        flags.set(0x800, nil, if: attribute.allowsCloudEncryption)
         let storage: Int64 =
             (attribute.allowsExternalBinaryDataStorage ? 4 : 0) | (attribute.preservesValueInHistoryOnDeletion ? 16 : 0)
         var fields: [String: PropertyListValue] = [
@@ -50,9 +51,9 @@ struct ArchivedAttributeWriter {
 
     private mutating func value(_ value: AttributeValue) -> PropertyListValue {
         switch value {
-        case .integer(let number): builder.plain(.integer(number))
-        case .real(let number): builder.plain(.real(number))
-        case .boolean(let truth): builder.plain(.boolean(truth))
+        case .integer(let number): builder.scalar(.integer(number))
+        case .real(let number): builder.scalar(.real(number))
+        case .boolean(let truth): builder.scalar(.boolean(truth))
         case .string(let text): builder.text(text)
         case .date(let seconds): builder.object("NSDate", ["NS.time": .real(seconds)])
         case .data(let bytes): builder.object("NSData", ["NS.data": .data(bytes)])
@@ -61,12 +62,12 @@ struct ArchivedAttributeWriter {
         case .url(let text):
             builder.object("NSURL", ["NS.base": KeyedArchiveBuilder.null, "NS.relative": builder.text(text)])
         case .decimal(let digits): decimal(digits)
-        // Only its class is known: an object of it can't be made here.
+        // Only the class is known, so the object can't be archived.
         case .archived: KeyedArchiveBuilder.null
         }
     }
 
-    /// Words of 16 bits, the lowest first, and a power of ten.
+    /// Archives a decimal number as 16-bit words, lowest first, and a power of ten.
     private mutating func decimal(_ digits: String) -> PropertyListValue {
         let isNegative = digits.hasPrefix("-")
         let parts = digits.drop { $0 == "-" }.split(separator: ".", omittingEmptySubsequences: false)
@@ -92,7 +93,7 @@ struct ArchivedAttributeWriter {
 
     // MARK: Derivations
 
-    /// A function of expressions such as `count:(pages)`, or a key path; of its text the version hash is made.
+    /// Archives a function such as `count:(pages)`, or a key path. The version hash covers its text.
     private mutating func expression(_ text: String) -> PropertyListValue {
         guard text.hasSuffix(")"), let open = text.firstIndex(of: "("), open > text.startIndex else {
             return keyPath(text)
@@ -113,7 +114,7 @@ struct ArchivedAttributeWriter {
             ])
     }
 
-    /// Commas within parentheses don't part arguments.
+    /// Splits arguments at commas outside parentheses.
     private static func arguments(_ text: Substring) -> [String] {
         var parts: [String] = []
         var part = ""
@@ -131,13 +132,13 @@ struct ArchivedAttributeWriter {
     }
 
     private mutating func keyPath(_ path: String) -> PropertyListValue {
-        let own = builder.object("NSSelfExpression", ["NSExpressionType": .integer(1)])
+        let receiver = builder.object("NSSelfExpression", ["NSExpressionType": .integer(1)])
         let specifier = builder.object(
             "NSKeyPathSpecifierExpression", ["NSExpressionType": .integer(10), "NSKeyPath": builder.text(path)])
         return builder.object(
             "NSKeyPathExpression",
             [
-                "NSExpressionType": .integer(3), "NSOperand": own,
+                "NSExpressionType": .integer(3), "NSOperand": receiver,
                 "NSSelectorName": builder.text(path.contains(".") ? "valueForKeyPath:" : "valueForKey:"),
                 "NSArguments": builder.array([specifier], "NSMutableArray"),
             ])

@@ -1,14 +1,14 @@
 import PropertyLists
 
-/// Writes a model as `NSKeyedArchiver` does it, in the shape of the model caches that Core Data leaves in stores.
+/// A writer of models in the form of `NSKeyedArchiver`, laid out like the model caches that Core Data writes into stores.
 ///
-/// What a store needs of its model is in it: entities, properties, renaming identifiers, indexes, constraints. Fetched
-/// properties, validation rules and fetch request templates, of which nothing is stored, are left out.
+/// The archive contains what a store needs: entities, properties, renaming identifiers, indexes and constraints. It leaves
+/// out fetched properties, validation rules and fetch request templates, because a store records nothing of them.
 struct ArchivedModelWriter {
     private let model: ManagedObjectModel
     private var builder = KeyedArchiveBuilder()
     private var entityNumbers: [String: Int] = [:]
-    /// By entity and property.
+    /// The object numbers, by entity and property.
     private var propertyNumbers: [[String]: Int] = [:]
     private let root: Int
 
@@ -26,7 +26,7 @@ struct ArchivedModelWriter {
         }
     }
 
-    /// Core Data lists what an entity inherits among its own.
+    /// Returns the archived properties. Core Data lists inherited properties with an entity's own.
     private func archived(_ entity: EntityDescription) -> [PropertyDescription] {
         model.properties(of: entity).filter { if case .fetched = $0 { false } else { true } }
     }
@@ -56,7 +56,7 @@ struct ArchivedModelWriter {
             }
             fields["NSConfigurations"] = builder.dictionary(members)
         }
-        builder.define(root, "NSManagedObjectModel", fields)
+        builder.define(root, as: "NSManagedObjectModel", fields)
         return builder.archive(root: root)
     }
 
@@ -87,7 +87,7 @@ struct ArchivedModelWriter {
             let indexes = entity.indexes.map { index($0, of: entity.name) }
             fields["NSFetchIndexDescriptions"] = builder.array(indexes, "NSMutableArray")
         }
-        builder.define(entityNumbers[entity.name] ?? 0, "NSEntityDescription", fields)
+        builder.define(entityNumbers[entity.name] ?? 0, as: "NSEntityDescription", fields)
     }
 
     private mutating func userInfo(_ userInfo: [String: String]) -> PropertyListValue {
@@ -112,7 +112,7 @@ struct ArchivedModelWriter {
                 ])
         }
         builder.define(
-            number, "NSFetchIndexDescription",
+            number, as: "NSFetchIndexDescription",
             [
                 "NSIndexName": builder.text(index.name), "NSIndexElements": builder.array(elements),
                 "NSEntity": reference(to: entity), "NSPartialIndexPredicate": KeyedArchiveBuilder.null,
@@ -129,9 +129,9 @@ struct ArchivedModelWriter {
             var writer = ArchivedAttributeWriter(builder)
             let (className, fields) = writer.fields(attribute, entity: reference(to: entity))
             builder = writer.builder
-            builder.define(number, className, fields)
+            builder.define(number, as: className, fields)
         case .relationship(let relationship):
-            builder.define(number, "NSRelationshipDescription", fields(relationship, of: entity))
+            builder.define(number, as: "NSRelationshipDescription", fields(relationship, of: entity))
         case .fetched: break
         }
     }
@@ -151,10 +151,10 @@ struct ArchivedModelWriter {
                 relationship.inverseName.flatMap { propertyNumbers[[destination, $0]] } ?? 0),
         ]
         var flags = ArchivedFlags(userInfo: relationship.userInfo, modifier: relationship.versionHashModifier)
-        flags.set(0x2, "NSIsOptional", relationship.isOptional)
-        flags.set(0x4, "NSIsReadOnly", relationship.isReadOnly)
-        flags.set(0x8, "NSIsTransient", relationship.isTransient)
-        flags.set(0x400, "NSIsOrdered", relationship.isOrdered)
+        flags.set(0x2, "NSIsOptional", if: relationship.isOptional)
+        flags.set(0x4, "NSIsReadOnly", if: relationship.isReadOnly)
+        flags.set(0x8, "NSIsTransient", if: relationship.isTransient)
+        flags.set(0x400, "NSIsOrdered", if: relationship.isOrdered)
         fields.merge(flags.fields) { _, new in new }
         if let modifier = relationship.versionHashModifier { fields["NSVersionHashModifier"] = builder.text(modifier) }
         if !relationship.userInfo.isEmpty { fields["NSUserInfo"] = userInfo(relationship.userInfo) }
@@ -162,7 +162,7 @@ struct ArchivedModelWriter {
     }
 }
 
-/// A property's flags: all packed into `_P`, and those that are set on their own.
+/// A property's flags. All are packed into `_P`; those that are set also have a field of their own.
 struct ArchivedFlags {
     private var packed: Int64 = 0x31
     private(set) var fields: [String: PropertyListValue] = [:]
@@ -173,7 +173,7 @@ struct ArchivedFlags {
         fields["_P"] = .integer(packed)
     }
 
-    mutating func set(_ bit: Int64, _ field: String?, _ isSet: Bool) {
+    mutating func set(_ bit: Int64, _ field: String?, if isSet: Bool) {
         guard isSet else { return }
         packed |= bit
         fields["_P"] = .integer(packed)

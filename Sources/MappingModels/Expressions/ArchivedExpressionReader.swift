@@ -2,11 +2,12 @@ import FoundationEssentials
 import ManagedObjectModels
 import PropertyLists
 
-/// Reads archived `NSExpression`s and `NSPredicate`s, as Xcode's mapping models and compiled ones hold them.
+/// Reads archived `NSExpression`s and `NSPredicate`s from Xcode's and compiled mapping models. Hand-written because Foundation
+/// can't decode them on Linux.
 struct ArchivedExpressionReader {
-    private static let deepest = 60
-    /// Objects that are referred to often count each time.
-    private var left = 20_000
+    private static let maximumDepth = 60
+    /// The number of objects that may still be read. An object counts each time it is referenced.
+    private var remaining = 20_000
 
     /// Throws `MappingFault`.
     static func expression(_ bytes: [UInt8]) throws(MappingFault) -> MappingExpression {
@@ -19,87 +20,87 @@ struct ArchivedExpressionReader {
 
     static func expression(_ object: ArchivedObject) throws(MappingFault) -> MappingExpression {
         var reader = ArchivedExpressionReader()
-        return try reader.expression(object, 0)
+        return try reader.expression(object, depth: 0)
     }
 
-    private mutating func spend(_ depth: Int) throws(MappingFault) {
-        left -= 1
-        guard depth < Self.deepest, left > 0 else {
+    private mutating func countObject(atDepth depth: Int) throws(MappingFault) {
+        remaining -= 1
+        guard depth < Self.maximumDepth, remaining > 0 else {
             throw MappingFault("the archived expression is too long or nested too deep")
         }
     }
 
     // MARK: Expressions
 
-    private mutating func expression(_ object: ArchivedObject, _ depth: Int) throws(MappingFault) -> MappingExpression {
-        try spend(depth)
+    private mutating func expression(_ object: ArchivedObject, depth: Int) throws(MappingFault) -> MappingExpression {
+        try countObject(atDepth: depth)
         switch object.className {
         case "NSConstantValueExpression": return .constant(try Self.constant(object))
         case "NSSelfExpression": return .evaluatedObject
         case "NSVariableExpression": return .variable(try Self.text(object, "NSVariable"))
         case "NSKeyPathSpecifierExpression": return .keyPath(of: .evaluatedObject, try Self.text(object, "NSKeyPath"))
-        case "NSKeyPathExpression": return try keyPath(object, depth)
-        case "NSFunctionExpression": return try function(object, depth)
-        case "NSAggregateExpression": return .aggregate(try elements(object, "NSCollection", depth))
+        case "NSKeyPathExpression": return try keyPath(object, depth: depth)
+        case "NSFunctionExpression": return try function(object, depth: depth)
+        case "NSAggregateExpression": return .aggregate(try elements(object, "NSCollection", depth: depth))
         case "NSTernaryExpression":
             return .conditional(
-                try predicate(try Self.object(object, "NSPredicate"), depth + 1),
-                try part(object, "NSTrueExpression", depth), try part(object, "NSFalseExpression", depth))
+                try predicate(try Self.object(object, "NSPredicate"), depth: depth + 1),
+                try part(object, "NSTrueExpression", depth: depth), try part(object, "NSFalseExpression", depth: depth))
         case "NSSubqueryExpression":
-            guard case .variable(let name) = try part(object, "NSVariableExpression", depth) else {
+            guard case .variable(let name) = try part(object, "NSVariableExpression", depth: depth) else {
                 throw MappingFault("a subquery has no variable")
             }
             return .subquery(
-                try part(object, "NSCollection", depth), variable: name,
-                try predicate(try Self.object(object, "NSPredicate"), depth + 1))
+                try part(object, "NSCollection", depth: depth), variable: name,
+                try predicate(try Self.object(object, "NSPredicate"), depth: depth + 1))
         case "NSFetchRequestExpression":
             return .fetch(
-                try part(object, "NSFRExpression", depth), in: try part(object, "NSMOCExpression", depth),
+                try part(object, "NSFRExpression", depth: depth), in: try part(object, "NSMOCExpression", depth: depth),
                 isCountOnly: object.isTrue("NSCountOnlyFlag"))
         default: throw MappingFault("an expression of class \(object.className) can't be read")
         }
     }
 
     private mutating func part(
-        _ object: ArchivedObject, _ field: String, _ depth: Int
+        _ object: ArchivedObject, _ field: String, depth: Int
     ) throws(MappingFault) -> MappingExpression {
-        try expression(try Self.object(object, field), depth + 1)
+        try expression(try Self.object(object, field), depth: depth + 1)
     }
 
     private mutating func elements(
-        _ object: ArchivedObject, _ field: String, _ depth: Int
+        _ object: ArchivedObject, _ field: String, depth: Int
     ) throws(MappingFault) -> [MappingExpression] {
-        var found: [MappingExpression] = []
-        for element in object.elements(field) { found.append(try expression(element, depth + 1)) }
-        return found
+        var expressions: [MappingExpression] = []
+        for element in object.elements(field) { expressions.append(try expression(element, depth: depth + 1)) }
+        return expressions
     }
 
-    private mutating func keyPath(_ object: ArchivedObject, _ depth: Int) throws(MappingFault) -> MappingExpression {
+    private mutating func keyPath(_ object: ArchivedObject, depth: Int) throws(MappingFault) -> MappingExpression {
         var keys: [String] = []
-        for argument in try elements(object, "NSArguments", depth) {
+        for argument in try elements(object, "NSArguments", depth: depth) {
             switch argument {
             case .keyPath(of: .evaluatedObject, let key): keys.append(key)
             case .constant(.string(let key)?): keys.append(key)
-            default: throw MappingFault("a key path's key is no name")
+            default: throw MappingFault("a key path's key is not a name")
             }
         }
         let path = keys.joined(separator: ".")
         guard !path.isEmpty else { throw MappingFault("a key path is empty") }
         guard object.object("NSOperand") != nil else { return .keyPath(of: .evaluatedObject, path) }
-        let operand = try part(object, "NSOperand", depth)
+        let operand = try part(object, "NSOperand", depth: depth)
         if case .keyPath(let inner, let first) = operand { return .keyPath(of: inner, first + "." + path) }
         return .keyPath(of: operand, path)
     }
 
-    private mutating func function(_ object: ArchivedObject, _ depth: Int) throws(MappingFault) -> MappingExpression {
+    private mutating func function(_ object: ArchivedObject, depth: Int) throws(MappingFault) -> MappingExpression {
         let selector = try Self.text(object, "NSSelectorName")
-        let arguments = try elements(object, "NSArguments", depth)
+        let arguments = try elements(object, "NSArguments", depth: depth)
         guard let operand = object.object("NSOperand") else { return .function(selector, arguments) }
         let isBuiltIn =
             operand.string("NSConstantValueClassName") == "_NSPredicateUtilities"
             || operand.string("NSConstantValue") == "_NSPredicateUtilities"
         if isBuiltIn { return .function(selector, arguments) }
-        let receiver = try expression(operand, depth + 1)
+        let receiver = try expression(operand, depth: depth + 1)
         if ["valueForKey:", "valueForKeyPath:"].contains(selector), arguments.count == 1,
             case .constant(.string(let path)?) = arguments[0]
         {
@@ -140,18 +141,18 @@ struct ArchivedExpressionReader {
 
     // MARK: Predicates
 
-    private mutating func predicate(_ object: ArchivedObject, _ depth: Int) throws(MappingFault) -> MappingPredicate {
-        try spend(depth)
+    private mutating func predicate(_ object: ArchivedObject, depth: Int) throws(MappingFault) -> MappingPredicate {
+        try countObject(atDepth: depth)
         switch object.className {
         case "NSTruePredicate": return .constant(true)
         case "NSFalsePredicate": return .constant(false)
-        case "NSComparisonPredicate": return .comparison(try comparison(object, depth))
+        case "NSComparisonPredicate": return .comparison(try comparison(object, depth: depth))
         case "NSCompoundPredicate":
             var parts: [MappingPredicate] = []
-            for part in object.elements("NSSubpredicates") { parts.append(try predicate(part, depth + 1)) }
+            for part in object.elements("NSSubpredicates") { parts.append(try predicate(part, depth: depth + 1)) }
             switch object.integer("NSCompoundPredicateType") {
             case 0?:
-                guard let part = parts.first else { throw MappingFault("a negation negates nothing") }
+                guard let part = parts.first else { throw MappingFault("a negation has no operand") }
                 return .not(part)
             case 2?: return .or(parts)
             default: return .and(parts)
@@ -161,15 +162,16 @@ struct ArchivedExpressionReader {
     }
 
     private mutating func comparison(
-        _ object: ArchivedObject, _ depth: Int
+        _ object: ArchivedObject, depth: Int
     ) throws(MappingFault) -> MappingPredicate.Comparison {
         let archived = try Self.object(object, "NSPredicateOperator")
         let number = archived.integer("NSOperatorType").flatMap { Int(exactly: $0) }
-        guard let number, let known = MappingPredicate.Comparison.Operator(rawValue: number) else {
+        guard let number, let `operator` = MappingPredicate.Comparison.Operator(rawValue: number) else {
             throw MappingFault("a comparison's operator can't be read")
         }
         var comparison = MappingPredicate.Comparison(
-            try part(object, "NSLeftExpression", depth), known, try part(object, "NSRightExpression", depth))
+            try part(object, "NSLeftExpression", depth: depth), `operator`,
+            try part(object, "NSRightExpression", depth: depth))
         let modifier = archived.integer("NSModifier").flatMap { Int(exactly: $0) } ?? 0
         comparison.modifier = MappingPredicate.Comparison.Modifier(rawValue: modifier) ?? .direct
         let options = archived.integer("NSFlags") ?? archived.integer("NSOptions") ?? 0
@@ -192,7 +194,7 @@ struct ArchivedExpressionReader {
 }
 
 extension UUID {
-    /// Nil for other than 16 bytes.
+    /// Creates a UUID from 16 bytes; returns nil for any other count.
     package init?(bytes: [UInt8]) {
         guard bytes.count == 16 else { return nil }
         self = bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }

@@ -1,10 +1,9 @@
 import FoundationEssentials
 import ManagedObjectModels
 
-/// Archives expressions as `NSKeyedArchiver` does, in its XML form, which `NSKeyedUnarchiver` reads as well as the
-/// binary one.
+/// Archives expressions like `NSKeyedArchiver` in its XML form, which `NSKeyedUnarchiver` reads as well as the binary form.
 struct ArchivedExpressionWriter {
-    /// Each as the property list's XML has it; the first is nothing.
+    /// The archived objects as property list XML. The first one stands for nil.
     private var objects = ["<string>$null</string>"]
     private var classes: [String: Int] = [:]
 

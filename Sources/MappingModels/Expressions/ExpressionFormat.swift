@@ -2,17 +2,18 @@ import FoundationEssentials
 import ManagedObjectModels
 
 extension MappingExpression: CustomStringConvertible {
-    /// As the format language writes it: what `init(format:)` reads again.
+    /// The expression in the format language, which ``init(format:)`` can read.
     public var description: String { ExpressionFormat.text(self, in: .whole) }
 }
 
 extension MappingPredicate: CustomStringConvertible {
+    /// The condition in the format language, which ``init(format:)`` can read.
     public var description: String { ExpressionFormat.text(self, isWhole: true) }
 }
 
 /// Writes expressions and predicates in the format language.
 enum ExpressionFormat {
-    /// How tightly what stands around an expression binds.
+    /// The precedence of the text around an expression, from the weakest.
     enum Place: Int {
         case whole, sum, product, power, path
     }
@@ -27,7 +28,7 @@ enum ExpressionFormat {
         case .keyPath(let operand, let path): keyPath(operand, path)
         case .message(let receiver, let selector, let arguments):
             "FUNCTION(" + list([receiver, .constant(.string(selector))] + arguments) + ")"
-        case .function(let selector, let arguments): function(selector, arguments, place)
+        case .function(let selector, let arguments): function(selector, arguments, in: place)
         case .aggregate(let elements): "{" + list(elements) + "}"
         case .conditional(let condition, let first, let second):
             "TERNARY(" + text(condition, isWhole: true) + ", " + list([first, second]) + ")"
@@ -76,9 +77,9 @@ enum ExpressionFormat {
         "divide:by:": ("/", .product), "raise:toPower:": ("**", .power),
     ]
 
-    private static func function(_ selector: String, _ arguments: [MappingExpression], _ place: Place) -> String {
+    private static func function(_ selector: String, _ arguments: [MappingExpression], in place: Place) -> String {
         if let (sign, own) = signs[selector], arguments.count == 2 {
-            // What stands to the right of a minus binds tighter than the minus; a power's base does.
+            // The right operand of a sum or product must bind tighter than the operator, and so must a power's base.
             let left = text(arguments[0], in: own == .power ? .path : Place(rawValue: own.rawValue - 1) ?? .whole)
             let right = text(arguments[1], in: own == .power ? .product : own)
             let written = left + " " + sign + " " + right
@@ -100,14 +101,14 @@ enum ExpressionFormat {
         switch predicate {
         case .constant(let truth): truth ? "TRUEPREDICATE" : "FALSEPREDICATE"
         case .comparison(let comparison): text(comparison)
-        case .and(let parts): joined(parts, " AND ", isWhole)
-        case .or(let parts): joined(parts, " OR ", isWhole)
+        case .and(let parts): joined(parts, by: " AND ", isWhole: isWhole)
+        case .or(let parts): joined(parts, by: " OR ", isWhole: isWhole)
         case .not(let part): "NOT " + text(part, isWhole: false)
         }
     }
 
-    private static func joined(_ parts: [MappingPredicate], _ word: String, _ isWhole: Bool) -> String {
-        let written = parts.map { text($0, isWhole: false) }.joined(separator: word)
+    private static func joined(_ parts: [MappingPredicate], by separator: String, isWhole: Bool) -> String {
+        let written = parts.map { text($0, isWhole: false) }.joined(separator: separator)
         return isWhole ? written : "(" + written + ")"
     }
 
@@ -146,16 +147,16 @@ extension MappingPredicate.Comparison.Operator {
 }
 
 extension [UInt8] {
-    /// Two digits a byte.
+    /// The bytes as lowercase text with two digits each.
     package var hexadecimal: String {
         map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
-    /// Nil for what are no pairs of digits.
+    /// Creates bytes from pairs of hexadecimal digits; returns nil for any other text.
     init?(hexadecimal text: String) {
         let digits = text.utf8.map { UInt8(String(UnicodeScalar($0)), radix: 16) }
         guard digits.count % 2 == 0, !digits.contains(nil) else { return nil }
-        let known = digits.compactMap(\.self)
-        self = stride(from: 0, to: known.count, by: 2).map { known[$0] << 4 | known[$0 + 1] }
+        let values = digits.compactMap(\.self)
+        self = stride(from: 0, to: values.count, by: 2).map { values[$0] << 4 | values[$0 + 1] }
     }
 }

@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// Expressions: sums of products of powers of what stands alone.
+// The grammar of expressions: sums of products of powers of primary expressions.
 extension FormatParser {
     mutating func expression() throws(FormatError) -> MappingExpression {
         try nested { (parser) throws(FormatError) in try parser.sum() }
@@ -9,9 +9,9 @@ extension FormatParser {
     private mutating func sum() throws(FormatError) -> MappingExpression {
         var found = try product()
         while true {
-            if take("+") {
+            if consume("+") {
                 found = .function("add:to:", [found, try product()])
-            } else if take("-") {
+            } else if consume("-") {
                 found = .function("from:subtract:", [found, try product()])
             } else {
                 return found
@@ -22,9 +22,9 @@ extension FormatParser {
     private mutating func product() throws(FormatError) -> MappingExpression {
         var found = try power()
         while true {
-            if take("*") {
+            if consume("*") {
                 found = .function("multiply:by:", [found, try power()])
-            } else if take("/") {
+            } else if consume("/") {
                 found = .function("divide:by:", [found, try power()])
             } else {
                 return found
@@ -34,13 +34,13 @@ extension FormatParser {
 
     private mutating func power() throws(FormatError) -> MappingExpression {
         let base = try signed()
-        guard take("**") else { return base }
+        guard consume("**") else { return base }
         return .function(
             "raise:toPower:", [base, try nested { (parser) throws(FormatError) in try parser.power() }])
     }
 
     private mutating func signed() throws(FormatError) -> MappingExpression {
-        guard take("-") else { return try path() }
+        guard consume("-") else { return try path() }
         let operand = try nested { (parser) throws(FormatError) in try parser.signed() }
         switch operand {
         case .constant(.integer(let value)?): return .constant(.integer(0 &- value))
@@ -49,14 +49,14 @@ extension FormatParser {
         }
     }
 
-    /// What stands alone, and the key path behind it.
+    /// Parses a primary expression and the key path that follows it.
     private mutating func path() throws(FormatError) -> MappingExpression {
         var found = try primary()
         var keys: [String] = []
         while true {
-            if take(".") {
+            if consume(".") {
                 keys.append(try key())
-            } else if take("[") {
+            } else if consume("[") {
                 found = .function("objectFrom:withIndex:", [Self.applying(keys, to: found), try index()])
                 keys = []
                 try expect("]")
@@ -83,13 +83,13 @@ extension FormatParser {
     }
 
     private mutating func index() throws(FormatError) -> MappingExpression {
-        if takeWord("FIRST") { return .constant(.string("FIRST")) }
-        if takeWord("LAST") { return .constant(.string("LAST")) }
-        if takeWord("SIZE") { return .constant(.string("SIZE")) }
+        if consumeWord("FIRST") { return .constant(.string("FIRST")) }
+        if consumeWord("LAST") { return .constant(.string("LAST")) }
+        if consumeWord("SIZE") { return .constant(.string("SIZE")) }
         return try expression()
     }
 
-    // MARK: What stands alone
+    // MARK: Primary expressions
 
     private mutating func primary() throws(FormatError) -> MappingExpression {
         let token = token
@@ -138,9 +138,9 @@ extension FormatParser {
     }
 
     private mutating func list(until end: String) throws(FormatError) -> [MappingExpression] {
-        guard !take(end) else { return [] }
+        guard !consume(end) else { return [] }
         var found: [MappingExpression] = []
-        repeat { found.append(try expression()) } while take(",")
+        repeat { found.append(try expression()) } while consume(",")
         try expect(end)
         return found
     }
@@ -168,7 +168,7 @@ extension FormatParser {
         return found
     }
 
-    /// What stands for a constant that the language has no other way to write is that constant.
+    /// Returns the constant for a cast that is the language's only notation for it, else the cast itself.
     private static func cast(_ arguments: [MappingExpression]) -> MappingExpression {
         let plain = MappingExpression.function("castObject:toType:", arguments)
         guard case .constant(let value?) = arguments[0], case .constant(.string(let type)?) = arguments[1] else {
@@ -190,7 +190,7 @@ extension FormatParser {
             throw error("FUNCTION takes a receiver, a selector in quotation marks, and its arguments")
         }
         let arguments = Array(found.dropFirst(2))
-        // It says what a key path says.
+        // The message is equivalent to a key path.
         if ["valueForKey:", "valueForKeyPath:"].contains(selector), arguments.count == 1,
             case .constant(.string(let path)?) = arguments[0]
         {

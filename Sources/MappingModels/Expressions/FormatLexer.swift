@@ -1,13 +1,13 @@
-/// Divides a predicate's format into words, numbers, texts and signs.
+/// Splits a format string into words, numbers, texts and signs.
 struct FormatLexer {
     enum Token: Equatable {
-        /// A name or a word of the language; a function's with its colons, such as `add:to:`.
+        /// A name or a keyword. A function's selector includes its colons, such as `add:to:`.
         case word(String)
-        /// `#name`: a name even where it is a word of the language.
+        /// `#name`, which is a name even if it is a keyword.
         case escapedName(String)
-        /// Without the `$`.
+        /// A variable's name without the `$`.
         case variable(String)
-        /// Without the `@`.
+        /// An operator's name without the `@`.
         case pathOperator(String)
         case integer(Int64)
         case real(Double)
@@ -16,7 +16,7 @@ struct FormatLexer {
         case end
     }
 
-    private static let longest = 100_000
+    private static let maximumLength = 100_000
     private static let signs = [
         "**", "==", "!=", "<>", "<=", "=<", ">=", "=>", "&&", "||", ":=", "=", "<", ">", "!", "+", "-", "*", "/", "(",
         ")", "{", "}", "[", "]", ",", ".",
@@ -25,10 +25,10 @@ struct FormatLexer {
     private let characters: [Character]
     private var position = 0
 
-    /// Each token with where it begins. Throws `FormatError`.
+    /// Returns the tokens with their offsets in characters, ending with `end`. Throws `FormatError`.
     static func tokens(_ format: String) throws(FormatError) -> [(token: Token, offset: Int)] {
-        guard format.utf8.count <= longest else {
-            throw FormatError("the format has more than \(longest) bytes", at: 0)
+        guard format.utf8.count <= maximumLength else {
+            throw FormatError("the format has more than \(maximumLength) bytes", at: 0)
         }
         var lexer = FormatLexer(characters: Array(format))
         var found: [(Token, Int)] = []
@@ -61,7 +61,7 @@ struct FormatLexer {
         case "#":
             position += 1
             return .escapedName(try name("a name"))
-        case "%": throw FormatError("there are no arguments that “%” could stand for", at: position)
+        case "%": throw FormatError("“%” is not supported, since there are no arguments", at: position)
         default: break
         }
         if first.isNumberCharacter { return try number() }
@@ -70,12 +70,12 @@ struct FormatLexer {
             position += sign.count
             return .sign(sign)
         }
-        throw FormatError("“\(first)” means nothing here", at: position)
+        throw FormatError("unexpected “\(first)”", at: position)
     }
 
-    private mutating func name(_ what: String) throws(FormatError) -> String {
+    private mutating func name(_ subject: String) throws(FormatError) -> String {
         guard let first = current, first.isNameCharacter, !first.isNumberCharacter else {
-            throw FormatError("\(what) is missing", at: position)
+            throw FormatError("\(subject) is missing", at: position)
         }
         return plainName()
     }
@@ -86,7 +86,7 @@ struct FormatLexer {
         return String(characters[start..<position])
     }
 
-    /// A colon belongs to a word only where it is a function's selector.
+    /// Reads a word. A colon belongs to it only in a function's selector.
     private mutating func word() -> String {
         var found = plainName()
         let end = position
@@ -103,33 +103,35 @@ struct FormatLexer {
         let start = position
         if current == "0", position + 1 < characters.count, let kind = Self.radix(characters[position + 1]) {
             position += 2
-            guard let value = Int64(plainName(), radix: kind) else { throw FormatError("this is no number", at: start) }
+            guard let value = Int64(plainName(), radix: kind) else {
+                throw FormatError("this is not a number", at: start)
+            }
             return .integer(value)
         }
-        takeDigits()
+        skipDigits()
         if current == ".", position + 1 < characters.count, characters[position + 1].isNumberCharacter {
             position += 1
-            takeDigits()
+            skipDigits()
         }
-        takeExponent()
+        skipExponent()
         let digits = String(characters[start..<position])
         if let value = Int64(digits) { return .integer(value) }
         guard let value = Double(digits), current?.isNameCharacter != true else {
-            throw FormatError("this is no number", at: start)
+            throw FormatError("this is not a number", at: start)
         }
         return .real(value)
     }
 
-    private mutating func takeExponent() {
+    private mutating func skipExponent() {
         guard current == "e" || current == "E" else { return }
         var next = position + 1
         if next < characters.count, ["+", "-"].contains(characters[next]) { next += 1 }
         guard next < characters.count, characters[next].isNumberCharacter else { return }
         position = next
-        takeDigits()
+        skipDigits()
     }
 
-    private mutating func takeDigits() {
+    private mutating func skipDigits() {
         while let character = current, character.isNumberCharacter { position += 1 }
     }
 
@@ -162,7 +164,7 @@ struct FormatLexer {
             default: found.append(escaped)
             }
         }
-        throw FormatError("the text has no end", at: start)
+        throw FormatError("the text has no closing quotation mark", at: start)
     }
 }
 

@@ -1,9 +1,10 @@
-/// Reads the format language of predicates and expressions (Predicate Programming Guide, "Predicate Format String
-/// Syntax"), by recursive descent; how deep and how long it may take are bounded.
+/// Parses the format language of predicates and expressions (Predicate Programming Guide, "Predicate Format String
+/// Syntax") by recursive descent. Depth and number of steps are bounded. Hand-written because Foundation can't parse formats
+/// on Linux.
 struct FormatParser {
-    private static let deepest = 60
-    /// A parenthesis may begin a predicate or an expression, and both are tried.
-    private static let mostSteps = 200_000
+    private static let maximumDepth = 60
+    /// The bound on backtracking: a parenthesis may begin a predicate or an expression, and both are tried.
+    private static let maximumSteps = 200_000
 
     private let tokens: [(token: FormatLexer.Token, offset: Int)]
     private var position = 0
@@ -35,33 +36,34 @@ struct FormatParser {
     mutating func advance() { position += 1 }
 
     private func expectEnd() throws(FormatError) {
-        guard token == .end else { throw error("something follows the end") }
+        guard token == .end else { throw error("unexpected text after the end") }
     }
 
-    mutating func take(_ sign: String) -> Bool {
+    /// Consumes a sign if it is the current token.
+    mutating func consume(_ sign: String) -> Bool {
         guard token == .sign(sign) else { return false }
         advance()
         return true
     }
 
     mutating func expect(_ sign: String) throws(FormatError) {
-        guard take(sign) else { throw error("“\(sign)” is missing") }
+        guard consume(sign) else { throw error("“\(sign)” is missing") }
     }
 
-    /// Takes the word of the language, whatever its case.
-    mutating func takeWord(_ word: String) -> Bool {
+    /// Consumes a keyword, ignoring case.
+    mutating func consumeWord(_ word: String) -> Bool {
         guard case .word(let found) = token, found.uppercased() == word else { return false }
         advance()
         return true
     }
 
-    /// Goes down by one, and comes back when `body` has ended.
+    /// Runs `body` one level deeper.
     mutating func nested<Result>(
         _ body: (inout FormatParser) throws(FormatError) -> Result
     ) throws(FormatError) -> Result {
         steps += 1
-        guard depth < Self.deepest else { throw error("it is nested more than \(Self.deepest) deep") }
-        guard steps < Self.mostSteps else { throw error("it is too complicated") }
+        guard depth < Self.maximumDepth else { throw error("it is nested more than \(Self.maximumDepth) deep") }
+        guard steps < Self.maximumSteps else { throw error("it is too complicated") }
         depth += 1
         let found = try body(&self)
         depth -= 1
@@ -76,39 +78,39 @@ struct FormatParser {
 
     private mutating func disjunction() throws(FormatError) -> MappingPredicate {
         var parts = [try conjunction()]
-        while takeWord("OR") || take("||") { parts.append(try conjunction()) }
+        while consumeWord("OR") || consume("||") { parts.append(try conjunction()) }
         return parts.count == 1 ? parts[0] : .or(parts)
     }
 
     private mutating func conjunction() throws(FormatError) -> MappingPredicate {
         var parts = [try negation()]
-        while takeWord("AND") || take("&&") { parts.append(try negation()) }
+        while consumeWord("AND") || consume("&&") { parts.append(try negation()) }
         return parts.count == 1 ? parts[0] : .and(parts)
     }
 
     private mutating func negation() throws(FormatError) -> MappingPredicate {
-        guard takeWord("NOT") || take("!") else { return try condition() }
+        guard consumeWord("NOT") || consume("!") else { return try condition() }
         return .not(try nested { (parser) throws(FormatError) in try parser.negation() })
     }
 
     private mutating func condition() throws(FormatError) -> MappingPredicate {
-        if takeWord("TRUEPREDICATE") { return .constant(true) }
-        if takeWord("FALSEPREDICATE") { return .constant(false) }
+        if consumeWord("TRUEPREDICATE") { return .constant(true) }
+        if consumeWord("FALSEPREDICATE") { return .constant(false) }
         if token == .sign("("), let found = try parenthesized() { return found }
-        if takeWord("ANY") || takeWord("SOME") { return .comparison(try comparison(.any)) }
-        if takeWord("ALL") { return .comparison(try comparison(.all)) }
-        if takeWord("NONE") { return .not(.comparison(try comparison(.any))) }
+        if consumeWord("ANY") || consumeWord("SOME") { return .comparison(try comparison(.any)) }
+        if consumeWord("ALL") { return .comparison(try comparison(.all)) }
+        if consumeWord("NONE") { return .not(.comparison(try comparison(.any))) }
         return .comparison(try comparison(.direct))
     }
 
-    /// Nil where the parenthesis is an expression's.
+    /// Parses a predicate in parentheses; returns nil if the parenthesis belongs to an expression.
     private mutating func parenthesized() throws(FormatError) -> MappingPredicate? {
         let (start, level) = (position, depth)
         advance()
-        // What fails as a predicate may be an expression; what takes too long is neither.
-        if let found = try? predicate(), take(")"), !continuesExpression { return found }
+        // If the predicate fails, the text may be an expression, unless the limit was reached.
+        if let found = try? predicate(), consume(")"), !continuesExpression { return found }
         (position, depth) = (start, level)
-        guard steps < Self.mostSteps else { throw error("it is too complicated") }
+        guard steps < Self.maximumSteps else { throw error("it is too complicated") }
         return nil
     }
 
@@ -136,9 +138,9 @@ struct FormatParser {
         let left = try expression()
         let `operator` = try comparisonOperator()
         var comparison = MappingPredicate.Comparison(left, `operator`, .evaluatedObject, modifier: modifier)
-        if take("[") {
+        if consume("[") {
             guard case .word(let options) = token else { throw error("the operator's options are missing") }
-            guard options.allSatisfy({ "cdnl".contains($0) }) else { throw error("“[\(options)]” is no option") }
+            guard options.allSatisfy({ "cdnl".contains($0) }) else { throw error("“[\(options)]” is not an option") }
             advance()
             try expect("]")
             comparison.isCaseInsensitive = options.contains("c")

@@ -1,40 +1,51 @@
 import ManagedObjectModels
 
-/// What a value is made of: `NSExpression`, as far as mapping models use it.
+/// An expression that computes a value. Corresponds to `NSExpression`, as far as mapping models use it.
+///
+///     let expression = try MappingExpression(format: "$source.years + 1")
+///     print(expression == .function("add:to:", [.keyPath(of: .variable("source"), "years"), .constant(.integer(1))]))
 public indirect enum MappingExpression: Equatable, Sendable {
-    /// Nil for `nil`.
+    /// A constant; nil for `nil`.
     case constant(AttributeValue?)
-    /// `SELF`.
+    /// The evaluated object, `SELF`.
     case evaluatedObject
-    /// `$source`, `$manager`, `$destination`, `$entityMapping`, `$entityPolicy`, or a subquery's own; without the `$`.
+    /// A variable's name without the `$`: `$source`, `$manager`, `$destination`, `$entityMapping`, `$entityPolicy`, or a
+    /// subquery's variable.
     case variable(String)
-    /// `operand.path`; the path may go over relationships, and through operators such as `@count`.
+    /// `operand.path`. The path may contain relationships, and operators such as `@count`.
     case keyPath(of: MappingExpression, String)
     /// `FUNCTION(receiver, "selector:", arguments…)`.
     case message(to: MappingExpression, selector: String, [MappingExpression])
-    /// A function of the format language by its selector, such as `add:to:`, which `+` stands for.
+    /// A function of the format language by its selector, such as `add:to:` for `+`.
     case function(String, [MappingExpression])
-    /// `{…}`.
+    /// A list, `{…}`.
     case aggregate([MappingExpression])
     /// `TERNARY(condition, first, second)`.
     case conditional(MappingPredicate, MappingExpression, MappingExpression)
     /// `SUBQUERY(collection, $variable, condition)`.
     case subquery(MappingExpression, variable: String, MappingPredicate)
-    /// `FETCH(request, context, count only)`: where a compiled mapping model's objects come from.
+    /// `FETCH(request, context, count only)`, the origin of objects in a compiled mapping model.
     case fetch(MappingExpression, in: MappingExpression, isCountOnly: Bool)
 }
 
-/// A condition: `NSPredicate`, as far as mapping models use it.
+/// A condition. Corresponds to `NSPredicate`, as far as mapping models use it.
+///
+///     mapping.filter = try MappingPredicate(format: "kind == \"animal\" AND NOT name BEGINSWITH[cd] \"x\"")
 public indirect enum MappingPredicate: Equatable, Sendable {
-    /// `TRUEPREDICATE`, `FALSEPREDICATE`.
+    /// `TRUEPREDICATE` or `FALSEPREDICATE`.
     case constant(Bool)
+    /// A comparison of two expressions.
     case comparison(Comparison)
+    /// True if all parts are true.
     case and([MappingPredicate])
+    /// True if at least one part is true.
     case or([MappingPredicate])
+    /// The negation of a condition.
     case not(MappingPredicate)
 
+    /// A comparison of two expressions. Corresponds to `NSComparisonPredicate`.
     public struct Comparison: Equatable, Sendable {
-        /// `NSPredicateOperatorType`, by the numbers in archives.
+        /// The operator, with the raw values of `NSPredicateOperatorType`.
         public enum Operator: Int, Sendable, CaseIterable {
             case lessThan, lessThanOrEqual, greaterThan, greaterThanOrEqual, equal, notEqual
             case matches, like, beginsWith, endsWith
@@ -43,20 +54,26 @@ public indirect enum MappingPredicate: Equatable, Sendable {
             case between
         }
 
+        /// The objects of a to-many key path that must meet the comparison, with the raw values of
         /// `NSComparisonPredicateModifier`.
         public enum Modifier: Int, Sendable {
             case direct, all, any
         }
 
+        /// The left expression.
         public var left: MappingExpression
+        /// The operator.
         public var `operator`: Operator
+        /// The right expression.
         public var right: MappingExpression
+        /// The quantifier: none, `ALL` or `ANY`.
         public var modifier = Modifier.direct
-        /// `[c]`
+        /// True if the comparison ignores case, `[c]`.
         public var isCaseInsensitive = false
-        /// `[d]`
+        /// True if the comparison ignores diacritics, `[d]`.
         public var isDiacriticInsensitive = false
 
+        /// Creates a comparison that respects case and diacritics.
         public init(
             _ left: MappingExpression, _ operator: Operator, _ right: MappingExpression, modifier: Modifier = .direct
         ) {
@@ -69,24 +86,25 @@ public indirect enum MappingPredicate: Equatable, Sendable {
 }
 
 extension MappingExpression {
-    /// Reads `NSExpression`'s format language (Predicate Programming Guide, "Predicate Format String Syntax").
-    /// Throws `FormatError`.
+    /// Parses the format language of `NSExpression` (Predicate Programming Guide, "Predicate Format String Syntax").
+    ///
+    /// - Throws: ``FormatError`` if the text isn't an expression, or is too long or nested too deeply.
     public init(format: String) throws(FormatError) {
         var parser = try FormatParser(format)
         self = try parser.wholeExpression()
     }
 
-    /// `$source.path`.
+    /// Returns the expression `$source.path`.
     package static func source(_ path: String) -> MappingExpression { .keyPath(of: .variable("source"), path) }
 
-    /// The objects that an entity mapping made of those that `path` leads to.
+    /// Returns an expression for the objects that an entity mapping made from the older objects at `$source.path`.
     package static func destinationInstances(of mapping: String, _ path: String) -> MappingExpression {
         .message(
             to: .variable("manager"), selector: "destinationInstancesForEntityMappingNamed:sourceInstances:",
             [.constant(.string(mapping)), source(path)])
     }
 
-    /// The objects that whatever entity mapping made of those that `path` leads to.
+    /// Returns an expression for the objects that any entity mapping made from the older objects at `$source.path`.
     package static func destinationInstances(ofRelationship name: String, _ path: String) -> MappingExpression {
         .message(
             to: .variable("manager"), selector: "destinationInstancesForSourceRelationshipNamed:sourceInstances:",
@@ -95,17 +113,20 @@ extension MappingExpression {
 }
 
 extension MappingPredicate {
-    /// Reads `NSPredicate`'s format language. Throws `FormatError`.
+    /// Parses the format language of `NSPredicate`.
+    ///
+    /// - Throws: ``FormatError`` if the text isn't a condition, or is too long or nested too deeply.
     public init(format: String) throws(FormatError) {
         var parser = try FormatParser(format)
         self = try parser.wholePredicate()
     }
 }
 
-/// Why a text is no expression or predicate.
+/// The reason a text can't be parsed as an expression or predicate.
 public struct FormatError: Error, Equatable, Sendable {
+    /// A description of the failure for a person.
     public let message: String
-    /// Characters before the place, from 0.
+    /// The position of the failure, in characters from 0.
     public let offset: Int
 
     init(_ message: String, at offset: Int) {

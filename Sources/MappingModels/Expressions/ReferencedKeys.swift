@@ -1,14 +1,14 @@
 import ManagedObjectModels
 
-/// The keys that an expression reads of objects.
+/// The keys that an expression reads from objects.
 package struct ReferencedKeys {
-    /// Those of the object itself.
-    package private(set) var first: Set<String> = []
-    /// Those of objects that it leads to, and texts that may be keys.
-    package private(set) var others: Set<String> = []
-    /// Whether the object is given to a function.
-    package private(set) var isWholeObject = false
-    /// Each constant.
+    /// The keys of the object itself.
+    package private(set) var ownKeys: Set<String> = []
+    /// The keys of related objects, and texts that may be keys.
+    package private(set) var relatedKeys: Set<String> = []
+    /// True if the expression uses the whole object, for example as a function's argument.
+    package private(set) var usesWholeObject = false
+    /// All constants in the expression.
     package private(set) var constants: [AttributeValue?] = []
 
     package init(_ expression: MappingExpression) { read(expression) }
@@ -19,23 +19,23 @@ package struct ReferencedKeys {
         switch expression {
         case .constant(let value):
             constants.append(value)
-            if case .string(let text)? = value { others.formUnion(text.split(separator: ".").map(String.init)) }
-        case .evaluatedObject, .variable("source"): isWholeObject = true
+            if case .string(let text)? = value { relatedKeys.formUnion(text.split(separator: ".").map(String.init)) }
+        case .evaluatedObject, .variable("source"): usesWholeObject = true
         case .variable: break
         case .keyPath(let operand, let path): read(path, of: operand)
         case .message(let receiver, _, let arguments):
             read(receiver)
             arguments.forEach { read($0) }
         case .function(_, let arguments), .aggregate(let arguments): arguments.forEach { read($0) }
-        case .conditional(let condition, let one, let other):
+        case .conditional(let condition, let first, let second):
             read(condition)
-            read(one)
-            read(other)
+            read(first)
+            read(second)
         case .subquery(let collection, _, let condition):
             read(collection)
-            // Of the objects in the collection.
+            // The condition reads the objects in the collection.
             let inner = ReferencedKeys(condition)
-            others.formUnion(inner.first.union(inner.others))
+            relatedKeys.formUnion(inner.ownKeys.union(inner.relatedKeys))
             constants += inner.constants
         case .fetch(let request, let context, _):
             read(request)
@@ -47,11 +47,11 @@ package struct ReferencedKeys {
         var keys = path.split(separator: ".").map(String.init)
         switch operand {
         case .evaluatedObject, .variable("source"):
-            if !keys.isEmpty { first.insert(keys.removeFirst()) }
+            if !keys.isEmpty { ownKeys.insert(keys.removeFirst()) }
         case .variable: break
         default: read(operand)
         }
-        others.formUnion(keys)
+        relatedKeys.formUnion(keys)
     }
 
     private mutating func read(_ predicate: MappingPredicate) {

@@ -1,7 +1,7 @@
 import PropertyLists
 
-/// Reads a compiled `.cdm`: a keyed archive of an `NSMappingModel`, in which everything is said (found on files that
-/// Xcode compiled).
+/// Reads a compiled `.cdm`: a keyed archive of an `NSMappingModel` without implicit parts. The format was derived from files
+/// that Xcode compiled.
 enum CompiledMappingReader {
     /// Throws `MappingFault`.
     static func read(_ bytes: [UInt8]) throws(MappingFault) -> MappingModel {
@@ -11,7 +11,7 @@ enum CompiledMappingReader {
         }
         guard archive.root.className == "NSMappingModel" else {
             throw MappingFault(
-                "the archive holds a \(archive.root.className), no mapping model", remedy: "name a .cdm")
+                "the archive holds a \(archive.root.className), not a mapping model", remedy: "name a .cdm")
         }
         var objects = archive.root.elements("NSEntityMappings")
         if objects.isEmpty { objects = archive.root.members("NSEntityMappingsByName").compactMap(\.value.object) }
@@ -36,8 +36,8 @@ enum CompiledMappingReader {
             sourceEntityName: source, destinationEntityName: destination,
             sourceEntityVersionHash: hash(object, "NSSourceEntityVersionHash"),
             destinationEntityVersionHash: hash(object, "NSDestinationEntityVersionHash"),
-            attributeMappings: try properties(object, "NSAttributeMappings", name),
-            relationshipMappings: try properties(object, "NSRelationshipMappings", name))
+            attributeMappings: try properties(object, "NSAttributeMappings", of: name),
+            relationshipMappings: try properties(object, "NSRelationshipMappings", of: name))
         mapping.entityMigrationPolicyClassName = policy
         mapping.userInfo = userInfo(object)
         if let expression = object.object("NSSourceExpression") {
@@ -49,7 +49,7 @@ enum CompiledMappingReader {
     }
 
     private static func properties(
-        _ object: ArchivedObject, _ field: String, _ mapping: String
+        _ object: ArchivedObject, _ field: String, of mapping: String
     ) throws(MappingFault) -> [PropertyMapping] {
         var found: [PropertyMapping] = []
         for property in object.elements(field) {
@@ -68,7 +68,7 @@ enum CompiledMappingReader {
         return found
     }
 
-    /// 32 bytes, as the property list or `NSData` holds them.
+    /// Returns the 32 bytes of a hash, stored as the property list's data or as `NSData`.
     private static func hash(_ object: ArchivedObject, _ field: String) -> [UInt8]? {
         switch object[field] {
         case .data(let bytes)?: bytes
@@ -79,14 +79,14 @@ enum CompiledMappingReader {
     private static func userInfo(_ object: ArchivedObject) -> [String: String] {
         Dictionary(
             object.members("NSUserInfo").compactMap { key, value in
-                (value.text ?? value.plainText).map { (key, $0) }
+                (value.text ?? value.scalarText).map { (key, $0) }
             }, uniquingKeysWith: { first, _ in first })
     }
 }
 
 extension MappingExpression {
-    /// The condition in what fetches an entity mapping's objects; nil for all of them. Throws `MappingFault` where the
-    /// expression is another one.
+    /// Returns the condition of the request that fetches an entity mapping's objects; nil for all of them. Throws
+    /// `MappingFault` for any other expression.
     func fetchedPredicate() throws(MappingFault) -> MappingPredicate? {
         var expression = self
         if case .fetch(let request, _, false) = expression { expression = request }
@@ -96,8 +96,7 @@ extension MappingExpression {
         else {
             throw MappingFault(
                 "the source's objects are fetched by “\(self)”",
-                remedy: "use fetchRequestForSourceEntityNamed:predicateString:"
-            )
+                remedy: "use fetchRequestForSourceEntityNamed:predicateString:")
         }
         let predicate: MappingPredicate
         do { predicate = try MappingPredicate(format: format) } catch { throw MappingFault("\(error)") }
@@ -106,7 +105,7 @@ extension MappingExpression {
 }
 
 extension EntityMapping {
-    /// As Xcode names it.
+    /// Returns the name that Xcode gives to the mapping.
     static func name(from source: String?, to destination: String?) -> String {
         guard let source else { return destination ?? "" }
         return destination.map { source + "To" + $0 } ?? source

@@ -1,42 +1,51 @@
 import LinuxSystem
 import SystemPackage
 
-/// Why a mapping model can't be read, or can't be used: file, line and element, and what would help.
+/// The reason a mapping model can't be read or used, with its place in the file.
+///
+///     do {
+///         let file = try MappingModelFile(reading: "Zoo.mapping.yaml")
+///     } catch {
+///         print(error.line ?? 0, error.element ?? "", error.message, error.remedy)
+///     }
 public struct MappingModelError: Error, Equatable, Sendable {
+    /// The stable code of an error.
     public enum Code: String, Sendable {
-        /// There is nothing at the path.
+        /// There is no file at the path.
         case missing = "no_such_mapping_model"
-        /// The file can't be read; `errno` says why.
+        /// The file can't be read; see ``MappingModelError/errno``.
         case unreadable = "io_error"
-        /// What is there is no mapping model of a kind that is read.
+        /// The file is not a mapping model in a supported form.
         case notAMappingModel = "not_a_mapping_model"
-        /// It is damaged, or too large or too deep to be one.
+        /// The file is damaged, too large, or nested too deeply.
         case malformed = "malformed_mapping_model"
-        /// It can be read, and says what can't be done.
+        /// The mapping model is readable, but requires something impossible.
         case invalid = "invalid_mapping_model"
-        /// It doesn't lead from the one model to the other.
+        /// The mapping model doesn't fit the two models.
         case unfitting = "unfitting_mapping_model"
-        /// It names a policy that nobody registered.
+        /// The mapping model names a policy that isn't registered.
         case unknownPolicy = "unknown_migration_policy"
-        /// The other form has no words for it.
+        /// The other form can't express the mapping model.
         case inexpressible = "inexpressible_mapping_model"
     }
 
+    /// The stable code.
     public let code: Code
-    /// Nil for a mapping model that was made in code.
+    /// The file's path; nil for a mapping model created in code.
     public let path: FilePath?
-    /// From 1; nil where the file has no lines.
+    /// The line in the file, starting at 1; nil if unknown.
     public let line: Int?
-    /// An entity mapping's name, with a property's behind a dot; or the name of an element.
+    /// The entity mapping's name, followed by a dot and the property's name if one is concerned; or another element's name.
     public let element: String?
+    /// A description of the failure for a person.
     public let message: String
-    /// One line: what would help.
+    /// One line that says how to fix the problem.
     public let remedy: String
-    /// The system's error, where it is the cause.
+    /// The system's error code, if the system is the cause.
     public let errno: Errno?
 
     package init(
-        _ code: Code, _ path: FilePath?, line: Int? = nil, element: String? = nil, _ message: String, remedy: String,
+        _ code: Code, at path: FilePath?, line: Int? = nil, element: String? = nil, _ message: String, remedy: String,
         errno: Errno? = nil
     ) {
         self.code = code
@@ -48,17 +57,17 @@ public struct MappingModelError: Error, Equatable, Sendable {
         self.errno = errno
     }
 
-    init(_ error: SystemError, _ path: FilePath) {
+    init(_ error: SystemError, at path: FilePath) {
         let isMissing = error.errno == .noSuchFileOrDirectory
         self.init(
-            isMissing ? .missing : .unreadable, error.path ?? path,
+            isMissing ? .missing : .unreadable, at: error.path ?? path,
             isMissing ? "no such file or directory" : "\(error.errno) (errno \(error.errno.rawValue))",
-            remedy: isMissing ? "check the path" : "see that this user may read it", errno: error.errno)
+            remedy: isMissing ? "check the path" : "make sure that this user may read it", errno: error.errno)
     }
 
-    package init(_ fault: MappingFault, _ code: Code, _ path: FilePath?, line: Int? = nil, element: String? = nil) {
+    package init(_ fault: MappingFault, code: Code, at path: FilePath?, line: Int? = nil, element: String? = nil) {
         self.init(
-            code, path, line: line ?? fault.line, element: element ?? fault.element, fault.message,
+            code, at: path, line: line ?? fault.line, element: element ?? fault.element, fault.message,
             remedy: fault.remedy)
     }
 }
@@ -70,7 +79,7 @@ extension MappingModelError: CustomStringConvertible {
     }
 }
 
-/// The same where the file isn't known yet.
+/// An error in a mapping model whose file isn't known yet.
 package struct MappingFault: Error, Equatable {
     package let message: String
     package var remedy: String

@@ -4,32 +4,40 @@ import ManagedObjectModels
 import SystemPackage
 
 /// A mapping model and the file that it was read from.
+///
+///     let file = try MappingModelFile(reading: "Zoo.xcmappingmodel")
+///     print(file.mappingModel.yaml)
 public struct MappingModelFile: Equatable, Sendable {
+    /// The form of a mapping model's file.
     public enum Form: String, Sendable, CaseIterable {
         /// Xcode's `.xcmappingmodel`.
         case xcode
         /// A compiled `.cdm`.
         case compiled
-        /// groupstore's own, which a person reads: see Documentation/MappingModels.md.
+        /// groupstore's own readable form; see Documentation/MappingModels.md.
         case yaml
     }
 
-    private static let largest: Int64 = 64 << 20
+    private static let maximumSize: Int64 = 64 << 20
 
+    /// The path that was read.
     public let path: FilePath
+    /// The form of the file.
     public let form: Form
+    /// The mapping model as the file has it, not yet resolved; see ``MappingModel/resolved(from:to:)``.
     public let mappingModel: MappingModel
-    /// Whether a person has named it, rather than that it was found beside a model: then it goes before those.
+    /// True if a person named the file, false if it was found beside a model. Named files take precedence.
     public var isNamed = false
 
-    /// Its file's name without extension.
+    /// The file's name without its extension.
     public var name: String { path.lastComponent?.stem ?? "" }
 
-    /// Reads an `.xcmappingmodel`, a `.cdm`, or a file in YAML, told apart by what is in it.
-    /// Throws `MappingModelError`.
+    /// Reads an `.xcmappingmodel`, a `.cdm`, or a YAML file of at most 64 MiB. The content determines the form.
+    ///
+    /// - Throws: ``MappingModelError`` if the file can't be read or is not a valid mapping model.
     public init(reading path: FilePath) throws(MappingModelError) {
         guard let status = FileStatus(following: path) else {
-            throw MappingModelError(SystemError.last("stat", path: path), path)
+            throw MappingModelError(SystemError.last("stat", path: path), at: path)
         }
         let file = status.kind == .directory ? path.appending("xcmapping.xml") : path
         let bytes = try Self.bytes(file)
@@ -43,7 +51,7 @@ public struct MappingModelFile: Equatable, Sendable {
             case .yaml: mappingModel = try YAMLMappingReader.read(bytes)
             }
         } catch {
-            throw MappingModelError(error, .malformed, file)
+            throw MappingModelError(error, code: .malformed, at: file)
         }
     }
 
@@ -51,29 +59,31 @@ public struct MappingModelFile: Equatable, Sendable {
         do throws(SystemError) {
             let descriptor = try Descriptor(opening: file, flags: O_RDONLY | O_NONBLOCK)
             let status = try descriptor.status(path: file)
-            if status.kind == .regular, status.size <= largest {
+            if status.kind == .regular, status.size <= maximumSize {
                 return try descriptor.read(count: Int(status.size), at: 0, path: file)
             }
         } catch {
-            throw MappingModelError(error, file)
+            throw MappingModelError(error, at: file)
         }
         throw MappingModelError(
-            .notAMappingModel, file, "this is no file, or one of more than \(largest >> 20) MiB",
+            .notAMappingModel, at: file, "this is not a regular file, or larger than \(maximumSize >> 20) MiB",
             remedy: "name an .xcmappingmodel, a .cdm or a mapping model in YAML")
     }
 
-    /// Those in a directory, by name: `.xcmappingmodel`, `.cdm`, and YAML files that end in `.mapping.yaml`. One that
-    /// can't be read is an error. Throws `MappingModelError`.
+    /// Reads all mapping models in a directory, sorted by name: `.xcmappingmodel`, `.cdm`, and YAML files that end in
+    /// `.mapping.yaml` or `.mapping.yml`.
+    ///
+    /// - Throws: ``MappingModelError`` if the directory or one of the files can't be read.
     public static func all(in directory: FilePath) throws(MappingModelError) -> [MappingModelFile] {
         let names: [FilePath.Component]
         do throws(SystemError) { names = try Directory(directory).names() } catch {
-            throw MappingModelError(error, directory)
+            throw MappingModelError(error, at: directory)
         }
-        var found: [MappingModelFile] = []
+        var files: [MappingModelFile] = []
         for name in names.filter(isMappingModel).sorted(by: { $0.string < $1.string }) {
-            found.append(try MappingModelFile(reading: directory.appending(name)))
+            files.append(try MappingModelFile(reading: directory.appending(name)))
         }
-        return found
+        return files
     }
 
     private static func isMappingModel(_ name: FilePath.Component) -> Bool {
@@ -81,30 +91,34 @@ public struct MappingModelFile: Equatable, Sendable {
             || name.string.hasSuffix(".mapping.yml")
     }
 
-    /// Whether it leads from the one version to the other: by the entities' hashes where it has them; else by the names
-    /// of the versions that it was written for, where the other versions of the model don't fit better; and by what it
-    /// names. A name is nil where it isn't known.
+    /// Returns true if the mapping model fits the two versions. All elements that it names must exist. If it has version
+    /// hashes, they must match; otherwise the names of its versions must match, as far as both sides are known.
+    ///
+    /// - Parameters:
+    ///   - source: The older version, whose name is nil if unknown.
+    ///   - destination: The newer version, whose name is nil if unknown.
     public func fits(
         from source: (name: String?, model: ManagedObjectModel),
         to destination: (name: String?, model: ManagedObjectModel)
     ) -> Bool {
         guard mappingModel.fits(from: source.model, to: destination.model) else { return false }
         guard !mappingModel.hasHashes else { return true }
-        return Self.agree(mappingModel.sourceVersionName, source.name)
-            && Self.agree(mappingModel.destinationVersionName, destination.name)
+        return Self.namesAgree(mappingModel.sourceVersionName, source.name)
+            && Self.namesAgree(mappingModel.destinationVersionName, destination.name)
     }
 
-    private static func agree(_ one: String?, _ other: String?) -> Bool {
-        guard let one, let other else { return true }
-        return one == other
+    private static func namesAgree(_ first: String?, _ second: String?) -> Bool {
+        guard let first, let second else { return true }
+        return first == second
     }
 }
 
 extension MappingModel {
-    /// Whether it tells by hashes which models it is for.
+    /// True if version hashes identify the models that the mapping is for.
     package var hasHashes: Bool { entityMappings.contains(where: \.hasHashes) }
 
-    /// The same for any models that have what it names: where the models are known, their compiler puts the hashes in.
+    /// This mapping model without hashes, for any models with the named elements. Compiling it for known models inserts
+    /// their hashes.
     package var withoutHashes: MappingModel {
         var model = self
         for index in model.entityMappings.indices {

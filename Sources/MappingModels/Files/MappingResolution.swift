@@ -1,30 +1,34 @@
 import ManagedObjectModels
 
 extension MappingModel {
-    /// The same with everything said: what is automatic is put in as Xcode's compiler does it, and the entities' hashes
-    /// are the two models'. Throws `MappingModelError` where the mapping names what the models don't have.
+    /// Returns this mapping model with all implicit parts filled in for two models: automatic properties get expressions, as
+    /// Xcode's compiler creates them, and entities get the models' version hashes.
+    ///
+    ///     let resolved = try file.mappingModel.resolved(from: old, to: new)
+    ///
+    /// - Throws: ``MappingModelError`` if the mapping names elements that the models don't have, or other version hashes.
     public func resolved(
         from source: ManagedObjectModel, to destination: ManagedObjectModel
     ) throws(MappingModelError) -> MappingModel {
-        do { return try MappingResolution(self, source, destination).resolved() } catch {
-            throw MappingModelError(error, .unfitting, nil)
+        do { return try MappingResolution(self, from: source, to: destination).resolved() } catch {
+            throw MappingModelError(error, code: .unfitting, at: nil)
         }
     }
 
-    /// Whether it leads from the one model to the other: by the entities' hashes where it has them, else by what it
-    /// names. The versions' own names are looked at by whoever knows them.
+    /// Returns true if the mapping can be resolved for the two models: all elements that it names exist, and its version
+    /// hashes match. ``MappingModelFile/fits(from:to:)`` also compares the names of the versions.
     public func fits(from source: ManagedObjectModel, to destination: ManagedObjectModel) -> Bool {
         (try? resolved(from: source, to: destination)) != nil
     }
 }
 
-/// Puts into a mapping model what the two models tell.
+/// Fills in the implicit parts of a mapping model from the two models.
 struct MappingResolution {
     private let mapping: MappingModel
     private let source: ManagedObjectModel
     private let destination: ManagedObjectModel
 
-    init(_ mapping: MappingModel, _ source: ManagedObjectModel, _ destination: ManagedObjectModel) {
+    init(_ mapping: MappingModel, from source: ManagedObjectModel, to destination: ManagedObjectModel) {
         self.mapping = mapping
         self.source = source
         self.destination = destination
@@ -34,105 +38,110 @@ struct MappingResolution {
         var resolved = mapping
         resolved.entityMappings = []
         var names: Set<String> = []
-        for one in mapping.entityMappings {
-            guard names.insert(one.name).inserted else {
-                throw MappingFault("two entity mappings have this name", remedy: "rename one", element: one.name)
+        for mapping in mapping.entityMappings {
+            guard names.insert(mapping.name).inserted else {
+                throw MappingFault("two entity mappings have this name", remedy: "rename one", element: mapping.name)
             }
-            resolved.entityMappings.append(try entityMapping(one))
+            resolved.entityMappings.append(try entityMapping(mapping))
         }
-        for step in mapping.preparations { try check(step, source, "older") }
-        for step in mapping.completions { try check(step, destination, "newer") }
+        for step in mapping.preparations { try check(step, for: source, "older") }
+        for step in mapping.completions { try check(step, for: destination, "newer") }
         return resolved
     }
 
-    private func check(_ step: MappingStep, _ model: ManagedObjectModel, _ which: String) throws(MappingFault) {
+    private func check(
+        _ step: MappingStep, for model: ManagedObjectModel, _ side: String
+    ) throws(MappingFault) {
         guard case .drop(let name, _) = step, model.entity(named: name) == nil else { return }
-        throw MappingFault("the \(which) model has no such entity to drop", remedy: "see its name", element: name)
+        throw MappingFault("the \(side) model has no such entity to drop", remedy: "check the name", element: name)
     }
 
     private func entityMapping(_ mapping: EntityMapping) throws(MappingFault) -> EntityMapping {
-        var found = mapping
-        let old = try entity(mapping.sourceEntityName, source, "older", mapping)
-        let new = try entity(mapping.destinationEntityName, destination, "newer", mapping)
-        found.sourceEntityVersionHash = try hash(mapping.sourceEntityVersionHash, old, source, "older", mapping)
-        found.destinationEntityVersionHash = try hash(
-            mapping.destinationEntityVersionHash, new, destination, "newer", mapping)
-        guard let new else { return found }
+        var resolved = mapping
+        let old = try entity(mapping.sourceEntityName, of: source, "older", in: mapping)
+        let new = try entity(mapping.destinationEntityName, of: destination, "newer", in: mapping)
+        resolved.sourceEntityVersionHash = try hash(
+            of: old, in: source, expected: mapping.sourceEntityVersionHash, "older", mapping: mapping)
+        resolved.destinationEntityVersionHash = try hash(
+            of: new, in: destination, expected: mapping.destinationEntityVersionHash, "newer", mapping: mapping)
+        guard let new else { return resolved }
         guard !new.isAbstract || mapping.entityMigrationPolicyClassName != nil || old == nil else {
             throw MappingFault(
-                "\(new.name) is abstract: there are no objects of it", remedy: "map to an entity that inherits from it",
+                "\(new.name) is abstract and has no objects", remedy: "map to an entity that inherits from it",
                 element: mapping.name)
         }
-        if found.kind == .transform, let old, found.sourceEntityVersionHash == found.destinationEntityVersionHash,
-            old.name == new.name
+        if resolved.kind == .transform, let old, old.name == new.name,
+            resolved.sourceEntityVersionHash == resolved.destinationEntityVersionHash
         {
-            found.kind = .copy
+            resolved.kind = .copy
         }
         if !mapping.mapsOnlyWhatIsListed {
-            found.addAutomatic(destination.properties(of: new))
-            found.mapsOnlyWhatIsListed = true
+            resolved.addAutomatic(destination.properties(of: new))
+            resolved.mapsOnlyWhatIsListed = true
         }
-        found.attributeMappings = try properties(found.attributeMappings, old, new, mapping, isAttribute: true)
-        found.relationshipMappings = try properties(found.relationshipMappings, old, new, mapping, isAttribute: false)
-        return found
+        resolved.attributeMappings = try properties(
+            resolved.attributeMappings, from: old, to: new, in: mapping, isAttribute: true)
+        resolved.relationshipMappings = try properties(
+            resolved.relationshipMappings, from: old, to: new, in: mapping, isAttribute: false)
+        return resolved
     }
 
     private func entity(
-        _ name: String?, _ model: ManagedObjectModel, _ which: String, _ mapping: EntityMapping
+        _ name: String?, of model: ManagedObjectModel, _ side: String, in mapping: EntityMapping
     ) throws(MappingFault) -> EntityDescription? {
         guard let name else { return nil }
         guard let entity = model.entity(named: name) else {
             throw MappingFault(
-                "the \(which) model has no entity “\(name)”", remedy: "name the models that it was written for",
+                "the \(side) model has no entity “\(name)”", remedy: "name the models that it was written for",
                 element: mapping.name)
         }
         return entity
     }
 
     private func hash(
-        _ hash: [UInt8]?, _ entity: EntityDescription?, _ model: ManagedObjectModel, _ which: String,
-        _ mapping: EntityMapping
+        of entity: EntityDescription?, in model: ManagedObjectModel, expected: [UInt8]?, _ side: String,
+        mapping: EntityMapping
     ) throws(MappingFault) -> [UInt8]? {
         guard let entity else { return nil }
-        let known = model.entityVersionHashesByName[entity.name]
-        guard hash == nil || hash == known else {
+        let hash = model.entityVersionHashesByName[entity.name]
+        guard expected == nil || expected == hash else {
             throw MappingFault(
-                "it was written for another version of the \(which) model: \(entity.name) has another version hash",
+                "it was written for another version of the \(side) model: \(entity.name) has another version hash",
                 remedy: "compile it again for these models", element: mapping.name)
         }
-        return known
+        return hash
     }
 
     // MARK: Properties
 
     private func properties(
-        _ mappings: [PropertyMapping], _ old: EntityDescription?, _ new: EntityDescription, _ mapping: EntityMapping,
-        isAttribute: Bool
+        _ mappings: [PropertyMapping], from old: EntityDescription?, to new: EntityDescription,
+        in entityMapping: EntityMapping, isAttribute: Bool
     ) throws(MappingFault) -> [PropertyMapping] {
-        var found: [PropertyMapping] = []
-        for one in mappings {
-            let element = mapping.name + "." + one.name
-            guard destination.property(named: one.name, of: new)?.isAttribute == isAttribute else {
+        var result: [PropertyMapping] = []
+        for mapping in mappings {
+            let element = entityMapping.name + "." + mapping.name
+            guard destination.property(named: mapping.name, of: new)?.isAttribute == isAttribute else {
                 throw MappingFault(
                     "\(new.name) has no \(isAttribute ? "attribute" : "relationship") of this name",
                     remedy: "name the models that it was written for", element: element)
             }
-            guard !found.contains(where: { $0.name == one.name }) else {
+            guard !result.contains(where: { $0.name == mapping.name }) else {
                 throw MappingFault("it is mapped twice", remedy: "keep one", element: element)
             }
-            var resolved = one
-            if one.isAutomatic {
+            var resolved = mapping
+            if mapping.isAutomatic {
                 resolved.isAutomatic = false
-                resolved.valueExpression = old.flatMap { automatic(one.name, of: $0, isAttribute: isAttribute) }
-            } else if one.valueExpression == nil, let name = one.sourceName, let old {
+                resolved.valueExpression = old.flatMap { automatic(mapping.name, of: $0, isAttribute: isAttribute) }
+            } else if mapping.valueExpression == nil, let name = mapping.sourceName, let old {
                 resolved.valueExpression = automatic(name, of: old, isAttribute: isAttribute)
             }
-            found.append(resolved)
+            result.append(resolved)
         }
-        return found
+        return result
     }
 
-    /// The source's property of the same name, as Xcode's compiler puts it in; nil where there is none.
+    /// Returns the expression for the source's property of that name, as Xcode's compiler creates it; nil if there is none.
     private func automatic(_ name: String, of entity: EntityDescription, isAttribute: Bool) -> MappingExpression? {
         switch source.property(named: name, of: entity) {
         case .attribute(let attribute)? where isAttribute && !attribute.isTransient: return .source(name)
@@ -142,12 +151,12 @@ struct MappingResolution {
         }
     }
 
-    /// By the one mapping of the objects that the relationship leads to, else by whatever mapping made something of
-    /// them: those of an entity that others inherit from have several.
+    /// Returns the expression for a relationship's migrated objects. It names the entity mapping of the destination if there
+    /// is exactly one; an entity with subentities has several, so the expression covers all of them.
     private func instances(_ relationship: RelationshipDescription) -> MappingExpression {
         let family = source.family(of: relationship.destinationEntityName)
-        let candidates = mapping.entityMappings.filter { one in
-            one.destinationEntityName != nil && one.sourceEntityName.map(family.contains) ?? false
+        let candidates = mapping.entityMappings.filter { candidate in
+            candidate.destinationEntityName != nil && candidate.sourceEntityName.map(family.contains) ?? false
         }
         if candidates.count == 1, family.count == 1 {
             return .destinationInstances(of: candidates[0].name, relationship.name)
@@ -157,7 +166,7 @@ struct MappingResolution {
 }
 
 extension EntityMapping {
-    /// What has no mapping is automatic.
+    /// Adds automatic mappings for unlisted properties.
     fileprivate mutating func addAutomatic(_ properties: [PropertyDescription]) {
         let listed = Set((attributeMappings + relationshipMappings).map(\.name))
         for property in properties where !property.isTransient && !listed.contains(property.name) {
@@ -177,7 +186,7 @@ extension PropertyDescription {
 }
 
 extension ManagedObjectModel {
-    /// The entity and all that inherit from it.
+    /// Returns the names of the entity and all of its subentities.
     package func family(of name: String) -> Set<String> {
         Set(entities.filter { $0.name == name || superentities(of: $0).contains { $0.name == name } }.map(\.name))
     }

@@ -1,14 +1,14 @@
 import FoundationEssentials
 import PropertyLists
 
-/// Reads Xcode's `.xcmappingmodel`: `xcmapping.xml` is a Core Data XML store of objects that refer to each other by
-/// number, expressions in it are keyed archives (found on the files that Xcode wrote; Apple documents nothing of it).
+/// Reads Xcode's `.xcmappingmodel`. Its `xcmapping.xml` is a Core Data XML store whose objects refer to each other by number;
+/// its expressions are keyed archives. Apple doesn't document the format; it was derived from files that Xcode wrote.
 ///
-/// It holds no version hashes: Xcode's compiler puts them in, with the values that are automatic.
+/// The file has no version hashes. Xcode's compiler inserts them, together with automatic values.
 struct XcodeMappingReader {
-    private static let mostObjects = 100_000
+    private static let maximumObjects = 100_000
     private let objects: [String: XcodeObject]
-    /// By an object's id, those that name it as what they belong to.
+    /// The ids of the objects that belong to an object, by its id.
     private let owners: [String: [String]]
 
     /// Throws `MappingFault`.
@@ -19,7 +19,7 @@ struct XcodeMappingReader {
         }
         guard root.name == "database" else {
             throw MappingFault(
-                "<\(root.name)> is no mapping model's", remedy: "name an .xcmappingmodel", line: root.line)
+                "<\(root.name)> is not the root of a mapping model", remedy: "name an .xcmappingmodel", line: root.line)
         }
         return try XcodeMappingReader(root).mappingModel(root)
     }
@@ -32,8 +32,8 @@ struct XcodeMappingReader {
                 throw MappingFault("two objects have the id “\(object.identifier)”", line: element.line)
             }
         }
-        guard objects.count <= Self.mostObjects else { throw MappingFault("there are \(objects.count) objects") }
-        // A relationship may be written at one of its ends only.
+        guard objects.count <= Self.maximumObjects else { throw MappingFault("there are \(objects.count) objects") }
+        // A relationship may be written at only one of its ends.
         var owners: [String: [String]] = [:]
         for object in objects.values {
             for reference in ["mappingmodel", "entitymapping"].flatMap(object.references) {
@@ -49,33 +49,33 @@ struct XcodeMappingReader {
         guard let model = models.first, models.count == 1 else {
             throw MappingFault("there are \(models.count) mapping models in the file", line: root.line)
         }
-        let numbered = try members(model, "entitymappings", "XDDEVENTITYMAPPING").sorted { one, other in
-            (one.number, one.identifier) < (other.number, other.identifier)
+        let numbered = try members(model, "entitymappings", type: "XDDEVENTITYMAPPING").sorted {
+            ($0.number, $0.identifier) < ($1.number, $1.identifier)
         }
         var mappings: [EntityMapping] = []
         for object in numbered { mappings.append(try entityMapping(object)) }
-        var found = MappingModel(entityMappings: mappings)
-        found.sourceVersionName = model["sourcemodelpath"].flatMap(Self.versionName)
-        found.destinationVersionName = model["destinationmodelpath"].flatMap(Self.versionName)
-        return found
+        var mappingModel = MappingModel(entityMappings: mappings)
+        mappingModel.sourceVersionName = model["sourcemodelpath"].flatMap(Self.versionName)
+        mappingModel.destinationVersionName = model["destinationmodelpath"].flatMap(Self.versionName)
+        return mappingModel
     }
 
-    /// The version's name, of a path such as `App/Notes.xcdatamodeld/Notes 2.xcdatamodel`.
+    /// Returns the version's name from a path such as `App/Notes.xcdatamodeld/Notes 2.xcdatamodel`.
     private static func versionName(_ path: String) -> String? {
         let name = path.split(separator: "/").last.map(String.init) ?? ""
         let stem = name.hasSuffix(".xcdatamodel") ? String(name.dropLast(".xcdatamodel".count)) : name
         return stem.isEmpty ? nil : stem
     }
 
-    /// Those that the object names, and those that name it.
+    /// Returns the objects that the object references, and those that reference it.
     private func members(
-        _ object: XcodeObject, _ relationship: String, _ type: String
+        _ object: XcodeObject, _ relationship: String, type: String
     ) throws(MappingFault) -> [XcodeObject] {
         var seen: Set<String> = []
         var found: [XcodeObject] = []
         for reference in object.references(relationship) + (owners[object.identifier] ?? []) {
             guard let member = objects[reference] else {
-                throw MappingFault("“\(reference)” is no object's id", line: object.line, element: relationship)
+                throw MappingFault("no object has the id “\(reference)”", line: object.line, element: relationship)
             }
             if member.type == type, seen.insert(reference).inserted { found.append(member) }
         }
@@ -97,31 +97,32 @@ struct XcodeMappingReader {
         mapping.entityMigrationPolicyClassName = policy
         mapping.filter = try filter(object, name)
         mapping.userInfo = try object.userInfo(name)
-        for attribute in try properties(object, "attributemappings", "XDDEVATTRIBUTEMAPPING", name) {
+        for attribute in try properties(object, "attributemappings", type: "XDDEVATTRIBUTEMAPPING", of: name) {
             mapping.attributeMappings.append(try attributeMapping(attribute, name))
         }
-        for relationship in try properties(object, "relationshipmappings", "XDDEVRELATIONSHIPMAPPING", name) {
+        let relationships = try properties(object, "relationshipmappings", type: "XDDEVRELATIONSHIPMAPPING", of: name)
+        for relationship in relationships {
             mapping.relationshipMappings.append(try relationshipMapping(relationship, name))
         }
         return mapping
     }
 
-    /// By name, as Xcode's compiler orders them.
+    /// Returns the property mappings, sorted by name as Xcode's compiler does.
     private func properties(
-        _ object: XcodeObject, _ relationship: String, _ type: String, _ mapping: String
+        _ object: XcodeObject, _ relationship: String, type: String, of mapping: String
     ) throws(MappingFault) -> [XcodeObject] {
-        let found = try members(object, relationship, type)
+        let found = try members(object, relationship, type: type)
         if let nameless = found.first(where: { $0["name"] == nil }) {
             throw MappingFault("a property mapping has no name", line: nameless.line, element: mapping)
         }
         let sorted = found.sorted { ($0["name"] ?? "").precedes($1["name"] ?? "") }
-        for (one, other) in zip(sorted, sorted.dropFirst()) where one["name"] == other["name"] {
-            throw MappingFault("“\(one["name"] ?? "")” is mapped twice", line: other.line, element: mapping)
+        for (first, second) in zip(sorted, sorted.dropFirst()) where first["name"] == second["name"] {
+            throw MappingFault("“\(first["name"] ?? "")” is mapped twice", line: second.line, element: mapping)
         }
         return sorted
     }
 
-    /// Xcode writes the condition as text or as the archived expression that fetches the objects.
+    /// Returns the condition, which Xcode writes as text or as the archived expression that fetches the objects.
     private func filter(_ object: XcodeObject, _ mapping: String) throws(MappingFault) -> MappingPredicate? {
         do {
             if let format = object.text(containing: "predicate") {
@@ -145,26 +146,26 @@ struct XcodeMappingReader {
 
     private func attributeMapping(_ object: XcodeObject, _ mapping: String) throws(MappingFault) -> PropertyMapping {
         let name = object["name"] ?? ""
-        var found = PropertyMapping(name: name, valueExpression: try object.expression(mapping + "." + name))
-        found.isAutomatic = found.valueExpression == nil
-        found.userInfo = try object.userInfo(mapping + "." + name)
-        return found
+        var property = PropertyMapping(name: name, valueExpression: try object.expression(mapping + "." + name))
+        property.isAutomatic = property.valueExpression == nil
+        property.userInfo = try object.userInfo(mapping + "." + name)
+        return property
     }
 
     private func relationshipMapping(_ object: XcodeObject, _ mapping: String) throws(MappingFault) -> PropertyMapping {
         let name = object["name"] ?? ""
-        var found = PropertyMapping(name: name, valueExpression: try object.expression(mapping + "." + name))
-        found.userInfo = try object.userInfo(mapping + "." + name)
-        if found.valueExpression == nil, let keyPath = object["sourcekeypath"] {
-            found.valueExpression = try Self.instances(object, keyPath, mapping + "." + name)
-        } else if found.valueExpression == nil {
-            found.isAutomatic = object["autogenerateexpression"] != "0"
+        var property = PropertyMapping(name: name, valueExpression: try object.expression(mapping + "." + name))
+        property.userInfo = try object.userInfo(mapping + "." + name)
+        if property.valueExpression == nil, let keyPath = object["sourcekeypath"] {
+            property.valueExpression = try Self.instances(object, at: keyPath, element: mapping + "." + name)
+        } else if property.valueExpression == nil {
+            property.isAutomatic = object["autogenerateexpression"] != "0"
         }
-        return found
+        return property
     }
 
     private static func instances(
-        _ object: XcodeObject, _ keyPath: String, _ element: String
+        _ object: XcodeObject, at keyPath: String, element: String
     ) throws(MappingFault) -> MappingExpression {
         var source: MappingExpression
         do { source = try MappingExpression(format: keyPath) } catch {
@@ -182,7 +183,7 @@ struct XcodeMappingReader {
     }
 }
 
-/// One `<object>` of the file.
+/// An `<object>` of the file.
 private struct XcodeObject {
     let identifier: String
     let type: String
@@ -212,7 +213,7 @@ private struct XcodeObject {
         self.relationships = relationships
     }
 
-    /// Nil where it is empty too.
+    /// Returns an attribute's text; nil if it is missing or empty.
     subscript(attribute: String) -> String? { attributes[attribute].flatMap { $0.isEmpty ? nil : $0 } }
 
     func references(_ relationship: String) -> [String] { relationships[relationship] ?? [] }
@@ -242,7 +243,7 @@ private struct XcodeObject {
             return try ArchivedExpressionReader.expression(archive)
         } catch {
             throw MappingFault(
-                error.message, remedy: "write the expression anew in Xcode", line: line, element: element)
+                error.message, remedy: "write the expression again in Xcode", line: line, element: element)
         }
     }
 
@@ -251,7 +252,7 @@ private struct XcodeObject {
         do {
             let members = try KeyedArchive(bytes).root.ownMembers
             return Dictionary(
-                members.compactMap { key, value in (value.text ?? value.plainText).map { (key, $0) } },
+                members.compactMap { key, value in (value.text ?? value.scalarText).map { (key, $0) } },
                 uniquingKeysWith: { first, _ in first })
         } catch {
             throw MappingFault("the user info is damaged: \(error.message)", line: line, element: element)

@@ -1,20 +1,22 @@
 import FoundationEssentials
 
 extension MappingModel {
-    /// As the `xcmapping.xml` of an `.xcmappingmodel`: what Xcode's mapping model is, but for the snapshots of the
-    /// models that Xcode keeps in it and takes anew. Throws `MappingModelError` for what Xcode has no words for: a name
-    /// that isn't Xcode's own, the hashes that its compiler takes from the models, and steps before and after.
+    /// Returns the mapping model as the `xcmapping.xml` of an `.xcmappingmodel`. It lacks the snapshots of the models, which
+    /// Xcode creates again.
+    ///
+    /// - Throws: ``MappingModelError`` with the code ``MappingModelError/Code/inexpressible`` for elements that Xcode's form
+    ///   doesn't have: mapping names other than Xcode's own, version hashes, and steps before and after.
     public func xcodeDocument() throws(MappingModelError) -> String {
         do {
             var writer = XcodeMappingWriter()
             return try writer.document(self)
         } catch {
-            throw MappingModelError(error, .inexpressible, nil)
+            throw MappingModelError(error, code: .inexpressible, at: nil)
         }
     }
 }
 
-/// Writes Xcode's form.
+/// Writes a mapping model in Xcode's form.
 struct XcodeMappingWriter {
     private var lines: [String] = []
     private var next = 102
@@ -28,15 +30,15 @@ struct XcodeMappingWriter {
                 "Xcode's mapping models have no hashes: its compiler takes those of the versions",
                 remedy: "name the models with --old and --new, or keep the YAML form", element: mapping.name)
         }
-        let identifier = takeIdentifier()
+        let identifier = nextIdentifier()
         var members: [String] = []
         for (number, mapping) in model.entityMappings.enumerated() {
             members.append(try write(mapping, number: number + 1, of: identifier))
         }
         begin("XDDEVMAPPINGMODEL", identifier)
-        add("sourcemodelpath", "string", model.sourceVersionName.map { $0 + ".xcdatamodel" })
-        add("destinationmodelpath", "string", model.destinationVersionName.map { $0 + ".xcdatamodel" })
-        refer("entitymappings", "0/0", "XDDEVENTITYMAPPING", members)
+        add("sourcemodelpath", type: "string", model.sourceVersionName.map { $0 + ".xcdatamodel" })
+        add("destinationmodelpath", type: "string", model.destinationVersionName.map { $0 + ".xcdatamodel" })
+        refer("entitymappings", count: "0/0", to: "XDDEVENTITYMAPPING", members)
         end()
         return (Self.head(next) + lines + ["</database>", ""]).joined(separator: "\n")
     }
@@ -54,7 +56,7 @@ struct XcodeMappingWriter {
         ]
     }
 
-    private mutating func takeIdentifier() -> String {
+    private mutating func nextIdentifier() -> String {
         defer { next += 1 }
         return "z\(next)"
     }
@@ -64,10 +66,10 @@ struct XcodeMappingWriter {
     private mutating func write(
         _ mapping: EntityMapping, number: Int, of model: String
     ) throws(MappingFault) -> String {
-        let usual = EntityMapping.name(from: mapping.sourceEntityName, to: mapping.destinationEntityName)
-        guard mapping.name == usual else {
+        let defaultName = EntityMapping.name(from: mapping.sourceEntityName, to: mapping.destinationEntityName)
+        guard mapping.name == defaultName else {
             throw MappingFault(
-                "Xcode would name this mapping \(usual)", remedy: "leave its name out, or keep the YAML form",
+                "Xcode would name this mapping \(defaultName)", remedy: "leave its name out, or keep the YAML form",
                 element: mapping.name)
         }
         guard mapping.mapsOnlyWhatIsListed || mapping.destinationEntityName == nil else {
@@ -75,42 +77,42 @@ struct XcodeMappingWriter {
                 "Xcode's mapping models list each property", remedy: "name the models with --source and --destination",
                 element: mapping.name)
         }
-        let identifier = takeIdentifier()
+        let identifier = nextIdentifier()
         var attributes: [String] = []
-        // What isn't listed is new.
-        for one in mapping.attributeMappings where one.isAutomatic || one.valueExpression != nil {
-            attributes.append(write(one, "XDDEVATTRIBUTEMAPPING", of: identifier))
+        // An unlisted attribute is new.
+        for attribute in mapping.attributeMappings where attribute.isAutomatic || attribute.valueExpression != nil {
+            attributes.append(write(attribute, "XDDEVATTRIBUTEMAPPING", of: identifier))
         }
         var relationships: [String] = []
-        for one in mapping.relationshipMappings {
-            relationships.append(write(one, "XDDEVRELATIONSHIPMAPPING", of: identifier))
+        for relationship in mapping.relationshipMappings {
+            relationships.append(write(relationship, "XDDEVRELATIONSHIPMAPPING", of: identifier))
         }
         begin("XDDEVENTITYMAPPING", identifier)
-        add("migrationpolicyclassname", "string", mapping.entityMigrationPolicyClassName)
-        add("sourcename", "string", mapping.sourceEntityName)
-        add("mappingtypename", "string", "Undefined")
-        add("mappingnumber", "int16", String(number))
-        add("destinationname", "string", mapping.destinationEntityName)
-        add("autogenerateexpression", "bool", mapping.filter == nil ? "1" : "0")
-        add("sourceexpressiondata", "binary", mapping.fetchExpression.map(Self.archive))
-        if !mapping.userInfo.isEmpty { add("userinfodata", "binary", Self.archive(mapping.userInfo)) }
-        refer("mappingmodel", "1/1", "XDDEVMAPPINGMODEL", [model])
-        refer("attributemappings", "0/0", "XDDEVATTRIBUTEMAPPING", attributes)
-        refer("relationshipmappings", "0/0", "XDDEVRELATIONSHIPMAPPING", relationships)
+        add("migrationpolicyclassname", type: "string", mapping.entityMigrationPolicyClassName)
+        add("sourcename", type: "string", mapping.sourceEntityName)
+        add("mappingtypename", type: "string", "Undefined")
+        add("mappingnumber", type: "int16", String(number))
+        add("destinationname", type: "string", mapping.destinationEntityName)
+        add("autogenerateexpression", type: "bool", mapping.filter == nil ? "1" : "0")
+        add("sourceexpressiondata", type: "binary", mapping.fetchExpression.map(Self.archive))
+        if !mapping.userInfo.isEmpty { add("userinfodata", type: "binary", Self.archive(mapping.userInfo)) }
+        refer("mappingmodel", count: "1/1", to: "XDDEVMAPPINGMODEL", [model])
+        refer("attributemappings", count: "0/0", to: "XDDEVATTRIBUTEMAPPING", attributes)
+        refer("relationshipmappings", count: "0/0", to: "XDDEVRELATIONSHIPMAPPING", relationships)
         end()
         return identifier
     }
 
     private mutating func write(_ mapping: PropertyMapping, _ type: String, of entityMapping: String) -> String {
-        let identifier = takeIdentifier()
+        let identifier = nextIdentifier()
         begin(type, identifier)
-        add("valueexpressiondata", "binary", mapping.valueExpression.map(Self.archive))
+        add("valueexpressiondata", type: "binary", mapping.valueExpression.map(Self.archive))
         if type == "XDDEVRELATIONSHIPMAPPING" {
-            add("autogenerateexpression", "bool", mapping.isAutomatic ? "1" : "0")
+            add("autogenerateexpression", type: "bool", mapping.isAutomatic ? "1" : "0")
         }
-        add("name", "string", mapping.name)
-        if !mapping.userInfo.isEmpty { add("userinfodata", "binary", Self.archive(mapping.userInfo)) }
-        refer("entitymapping", "1/1", "XDDEVENTITYMAPPING", [entityMapping])
+        add("name", type: "string", mapping.name)
+        if !mapping.userInfo.isEmpty { add("userinfodata", type: "binary", Self.archive(mapping.userInfo)) }
+        refer("entitymapping", count: "1/1", to: "XDDEVENTITYMAPPING", [entityMapping])
         end()
         return identifier
     }
@@ -123,15 +125,15 @@ struct XcodeMappingWriter {
 
     private mutating func end() { lines.append("    </object>") }
 
-    private mutating func add(_ name: String, _ type: String, _ value: String?) {
+    private mutating func add(_ name: String, type: String, _ value: String?) {
         guard let value else { return }
         lines.append("        <attribute name=\"\(name)\" type=\"\(type)\">\(value.escapedForXML)</attribute>")
     }
 
-    private mutating func refer(_ name: String, _ type: String, _ destination: String, _ identifiers: [String]) {
+    private mutating func refer(_ name: String, count: String, to destination: String, _ identifiers: [String]) {
         let references = identifiers.isEmpty ? "" : " idrefs=\"\(identifiers.joined(separator: " "))\""
         lines.append(
-            "        <relationship name=\"\(name)\" type=\"\(type)\" destination=\"\(destination)\"\(references)>"
+            "        <relationship name=\"\(name)\" type=\"\(count)\" destination=\"\(destination)\"\(references)>"
                 + "</relationship>")
     }
 
@@ -147,7 +149,7 @@ struct XcodeMappingWriter {
 }
 
 extension EntityMapping {
-    /// What fetches the source's objects, where it doesn't fetch all of them.
+    /// The expression that fetches the source's objects; nil if all are fetched.
     fileprivate var fetchExpression: MappingExpression? {
         guard let filter, let sourceEntityName else { return nil }
         let request = MappingExpression.message(

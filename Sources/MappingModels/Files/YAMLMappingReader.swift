@@ -1,29 +1,24 @@
 import Yams
 
-/// Reads a mapping model in groupstore's own form: YAML, strict. An unknown key, a value of the wrong kind or an
-/// expression that is none is an error with its line; what is not said is automatic.
+/// Reads a mapping model in groupstore's own YAML form, strictly: an unknown key, a value of the wrong type or an invalid
+/// expression is an error with its line. Unlisted properties are automatic.
 enum YAMLMappingReader {
-    private static let largest = 4 << 20
-    private static let deepest = 20
+    private static let maximumSize = 4 << 20
 
     /// Throws `MappingFault`.
     static func read(_ bytes: [UInt8]) throws(MappingFault) -> MappingModel {
-        guard bytes.count <= largest else {
-            throw MappingFault("the file has more than \(largest >> 20) MiB", remedy: "divide it")
+        guard bytes.count <= maximumSize else {
+            throw MappingFault("the file is larger than \(maximumSize >> 20) MiB", remedy: "split it")
         }
         guard let text = String(validating: bytes, as: UTF8.self) else {
-            throw MappingFault("the file is not in UTF-8", remedy: "name a mapping model")
+            throw MappingFault("the file is not UTF-8", remedy: "name a mapping model")
         }
-        // An alias stands for all that it names, again and again.
+        // Aliases can expand a small file exponentially.
         guard let root = try compose(text), root.alias == nil, root.anchor == nil else {
             throw MappingFault("the file is empty, or uses anchors", remedy: "begin with mapping: 1")
         }
         return try mappingModel(
-            YAMLSection(
-                root, "the file",
-                keys: [
-                    "mapping", "source", "destination", "before", "entities", "after",
-                ]))
+            YAMLSection(root, "the file", keys: ["mapping", "source", "destination", "before", "entities", "after"]))
     }
 
     private static func compose(_ text: String) throws(MappingFault) -> Node? {
@@ -31,19 +26,19 @@ enum YAMLMappingReader {
             switch error as? YamlError {
             case .scanner(_, let problem, let mark, _)?, .parser(_, let problem, let mark, _)?,
                 .composer(_, let problem, let mark, _)?:
-                throw MappingFault("this is not YAML: \(problem)", remedy: "mend the line", line: mark.line)
+                throw MappingFault("this is not YAML: \(problem)", remedy: "fix the line", line: mark.line)
             case .duplicatedKeysInMapping(let keys, let context)?:
                 throw MappingFault(
-                    "\(keys.sorted().joined(separator: ", ")) is there twice", remedy: "keep one",
+                    "\(keys.sorted().joined(separator: ", ")) appears twice", remedy: "keep one",
                     line: context.mark.line)
-            default: throw MappingFault("this is not YAML: \(error)", remedy: "mend it")
+            default: throw MappingFault("this is not YAML: \(error)", remedy: "fix the file")
             }
         }
     }
 
     private static func mappingModel(_ root: YAMLSection) throws(MappingFault) -> MappingModel {
         guard try root.required("mapping").integer("mapping") == 1 else {
-            throw MappingFault("this form of mapping models is not known", remedy: "mapping: 1", line: root.line)
+            throw MappingFault("this version of the mapping form is unknown", remedy: "use mapping: 1", line: root.line)
         }
         var mappings: [EntityMapping] = []
         for node in try root.required("entities").list("entities") { mappings.append(try entityMapping(node)) }
@@ -57,22 +52,22 @@ enum YAMLMappingReader {
 
     // MARK: Steps
 
-    private static func steps(_ node: YAMLValue?, _ what: String) throws(MappingFault) -> [MappingStep] {
+    private static func steps(_ node: YAMLValue?, _ key: String) throws(MappingFault) -> [MappingStep] {
         guard let node else { return [] }
-        var found: [MappingStep] = []
-        for one in try node.list(what) {
-            let section = try YAMLSection(one.node, what, keys: ["drop", "where", "sql"])
+        var steps: [MappingStep] = []
+        for element in try node.list(key) {
+            let section = try YAMLSection(element.node, key, keys: ["drop", "where", "sql"])
             let condition = try section["where"].map { (value) throws(MappingFault) in try value.predicate("where") }
             switch (section["drop"], section["sql"]) {
-            case (let entity?, nil): found.append(.drop(entity: try entity.text("drop"), where: condition ?? nil))
-            case (nil, let statement?) where condition == nil: found.append(.sql(try statement.text("sql")))
+            case (let entity?, nil): steps.append(.drop(entity: try entity.text("drop"), where: condition ?? nil))
+            case (nil, let statement?) where condition == nil: steps.append(.sql(try statement.text("sql")))
             default:
                 throw MappingFault(
-                    "a step is either drop, perhaps with where, or sql", remedy: "see Documentation/MappingModels.md",
-                    line: section.line)
+                    "a step is either drop, optionally with where, or sql",
+                    remedy: "see Documentation/MappingModels.md", line: section.line)
             }
         }
-        return found
+        return steps
     }
 
     // MARK: Entity mappings
@@ -101,7 +96,7 @@ enum YAMLMappingReader {
         if let hashes = section["hashes"] { try read(hashes, into: &mapping) }
         mapping.attributeMappings = try properties(section["attributes"], "attributes", isAttribute: true)
         mapping.relationshipMappings = try properties(section["relationships"], "relationships", isAttribute: false)
-        let onlyListed = try section["only-listed"]?.truth("only-listed")
+        let onlyListed = try section["only-listed"]?.boolean("only-listed")
         mapping.mapsOnlyWhatIsListed = onlyListed ?? (destination == nil)
         return mapping
     }
@@ -115,17 +110,18 @@ enum YAMLMappingReader {
     // MARK: Properties
 
     private static func properties(
-        _ value: YAMLValue?, _ what: String, isAttribute: Bool
+        _ value: YAMLValue?, _ key: String, isAttribute: Bool
     ) throws(MappingFault) -> [PropertyMapping] {
         guard let value else { return [] }
-        var found: [PropertyMapping] = []
-        for (name, member) in try value.members(what) {
-            found.append(try property(name, member, isAttribute: isAttribute))
+        var properties: [PropertyMapping] = []
+        for (name, member) in try value.members(key) {
+            properties.append(try property(name, member, isAttribute: isAttribute))
         }
-        return found.sorted { $0.name.precedes($1.name) }
+        return properties.sorted { $0.name.precedes($1.name) }
     }
 
-    /// `~` for a new value, `automatic`, an expression; or, for a relationship, which mapping's objects of which path.
+    /// Reads one property: `~` for a new value, `automatic`, an expression, or, for a relationship, an entity mapping and the
+    /// key path to its older objects.
     private static func property(
         _ name: String, _ value: YAMLValue, isAttribute: Bool
     ) throws(MappingFault) -> PropertyMapping {
@@ -138,14 +134,14 @@ enum YAMLMappingReader {
             }
             if let path = section["from"] {
                 guard mapping == nil else {
-                    throw MappingFault("“\(name)” has value: and from:", remedy: "keep one", line: section.line)
+                    throw MappingFault("“\(name)” has both value: and from:", remedy: "keep one", line: section.line)
                 }
                 mapping = PropertyMapping(
                     name: name, valueExpression: try instances(section["mapping"], path))
             }
-            var found = mapping ?? .automatic(name)
-            found.userInfo = try section["user-info"]?.texts("user-info") ?? [:]
-            return found
+            var result = mapping ?? .automatic(name)
+            result.userInfo = try section["user-info"]?.texts("user-info") ?? [:]
+            return result
         }
         let text = try value.text(name)
         if text == "automatic" { return .automatic(name) }

@@ -1,9 +1,9 @@
 extension MappingModel {
-    /// In groupstore's own form, which `MappingModelFile` reads again.
+    /// The mapping model in groupstore's own YAML form, which ``MappingModelFile`` can read.
     public var yaml: String { YAMLMappingWriter(self).text }
 }
 
-/// Writes a mapping model in groupstore's own form.
+/// Writes a mapping model in groupstore's own YAML form.
 struct YAMLMappingWriter {
     private let model: MappingModel
     private var lines: [String] = []
@@ -15,21 +15,21 @@ struct YAMLMappingWriter {
 
     var text: String { lines.joined(separator: "\n") + "\n" }
 
-    private mutating func add(_ indent: Int, _ key: String, _ value: String? = nil) {
+    private mutating func add(indent: Int, _ key: String, _ value: String? = nil) {
         let line = String(repeating: "  ", count: indent) + key + ":"
         lines.append(value.map { line + " " + $0 } ?? line)
     }
 
     private mutating func write() {
-        add(0, "mapping", "1")
-        if let name = model.sourceVersionName { add(0, "source", Self.scalar(name)) }
-        if let name = model.destinationVersionName { add(0, "destination", Self.scalar(name)) }
+        add(indent: 0, "mapping", "1")
+        if let name = model.sourceVersionName { add(indent: 0, "source", Self.scalar(name)) }
+        if let name = model.destinationVersionName { add(indent: 0, "destination", Self.scalar(name)) }
         write(model.preparations, "before")
         if model.entityMappings.isEmpty {
-            add(0, "entities", "[]")
+            add(indent: 0, "entities", "[]")
         } else {
             lines.append("")
-            add(0, "entities")
+            add(indent: 0, "entities")
             for mapping in model.entityMappings { write(mapping) }
         }
         write(model.completions, "after")
@@ -38,12 +38,12 @@ struct YAMLMappingWriter {
     private mutating func write(_ steps: [MappingStep], _ key: String) {
         guard !steps.isEmpty else { return }
         lines.append("")
-        add(0, key)
+        add(indent: 0, key)
         for step in steps {
             switch step {
             case .drop(let entity, let condition):
                 lines.append("  - drop: " + Self.scalar(entity))
-                if let condition { add(2, "where", Self.scalar(condition.description)) }
+                if let condition { add(indent: 2, "where", Self.scalar(condition.description)) }
             case .sql(let statement): lines.append("  - sql: " + Self.scalar(statement))
             }
         }
@@ -53,50 +53,49 @@ struct YAMLMappingWriter {
 
     private mutating func write(_ mapping: EntityMapping) {
         let first = lines.count
-        let usual = EntityMapping.name(from: mapping.sourceEntityName, to: mapping.destinationEntityName)
-        if mapping.name != usual { add(2, "name", Self.scalar(mapping.name)) }
-        if let name = mapping.sourceEntityName { add(2, "from", Self.scalar(name)) }
-        if let name = mapping.destinationEntityName { add(2, "to", Self.scalar(name)) }
-        if let filter = mapping.filter { add(2, "where", Self.scalar(filter.description)) }
-        if let policy = mapping.entityMigrationPolicyClassName { add(2, "policy", Self.scalar(policy)) }
+        let defaultName = EntityMapping.name(from: mapping.sourceEntityName, to: mapping.destinationEntityName)
+        if mapping.name != defaultName { add(indent: 2, "name", Self.scalar(mapping.name)) }
+        if let name = mapping.sourceEntityName { add(indent: 2, "from", Self.scalar(name)) }
+        if let name = mapping.destinationEntityName { add(indent: 2, "to", Self.scalar(name)) }
+        if let filter = mapping.filter { add(indent: 2, "where", Self.scalar(filter.description)) }
+        if let policy = mapping.entityMigrationPolicyClassName { add(indent: 2, "policy", Self.scalar(policy)) }
         writeHashes(mapping)
-        if mapping.mapsOnlyWhatIsListed, mapping.destinationEntityName != nil { add(2, "only-listed", "yes") }
+        if mapping.mapsOnlyWhatIsListed, mapping.destinationEntityName != nil { add(indent: 2, "only-listed", "yes") }
         write(mapping.attributeMappings, "attributes", isAttribute: true)
         write(mapping.relationshipMappings, "relationships", isAttribute: false)
         write(mapping.userInfo, 2)
-        // An element of a list begins with a dash.
+        // A list element begins with a dash.
         if first < lines.count { lines[first] = "  - " + lines[first].dropFirst(4) }
     }
 
     private mutating func writeHashes(_ mapping: EntityMapping) {
         let hashes = [("from", mapping.sourceEntityVersionHash), ("to", mapping.destinationEntityVersionHash)]
         guard hashes.contains(where: { $0.1 != nil }) else { return }
-        add(2, "hashes")
-        for case (let key, let hash?) in hashes { add(3, key, hash.hexadecimal) }
+        add(indent: 2, "hashes")
+        for case (let key, let hash?) in hashes { add(indent: 3, key, hash.hexadecimal) }
     }
 
     private mutating func write(_ mappings: [PropertyMapping], _ key: String, isAttribute: Bool) {
         guard !mappings.isEmpty else { return }
-        add(2, key)
+        add(indent: 2, key)
         for mapping in mappings {
             let name = Self.scalar(mapping.name)
             let value = Self.value(mapping, isAttribute: isAttribute)
             guard !mapping.userInfo.isEmpty else {
-                add(3, name, value)
+                add(indent: 3, name, value)
                 continue
             }
-            add(3, name)
-            let plain = isAttribute ? value : Self.plain(mapping)
-            add(4, "value", plain)
+            add(indent: 3, name)
+            add(indent: 4, "value", isAttribute ? value : Self.plainValue(mapping))
             write(mapping.userInfo, 4)
         }
     }
 
     private mutating func write(_ userInfo: [String: String], _ indent: Int) {
         guard !userInfo.isEmpty else { return }
-        add(indent, "user-info")
+        add(indent: indent, "user-info")
         for (key, value) in userInfo.sorted(by: { $0.key < $1.key }) {
-            add(indent + 1, Self.scalar(key), Self.scalar(value))
+            add(indent: indent + 1, Self.scalar(key), Self.scalar(value))
         }
     }
 
@@ -104,18 +103,18 @@ struct YAMLMappingWriter {
         guard !isAttribute, case .message(.variable("manager"), let selector, let arguments)? = mapping.valueExpression,
             arguments.count == 2, case .constant(.string(let name)?) = arguments[0],
             case .keyPath(of: .variable("source"), let path) = arguments[1]
-        else { return plain(mapping) }
+        else { return plainValue(mapping) }
         if mapping.valueExpression == .destinationInstances(of: name, path) {
             return "{ mapping: \(scalar(name)), from: \(scalar(path)) }"
         }
         let last = path.split(separator: ".").last.map(String.init)
         guard selector == "destinationInstancesForSourceRelationshipNamed:sourceInstances:", name == last else {
-            return plain(mapping)
+            return plainValue(mapping)
         }
         return "{ from: \(scalar(path)) }"
     }
 
-    private static func plain(_ mapping: PropertyMapping) -> String {
+    private static func plainValue(_ mapping: PropertyMapping) -> String {
         if mapping.isAutomatic { return "automatic" }
         guard let expression = mapping.valueExpression else { return "~" }
         let text = expression.description
@@ -126,7 +125,7 @@ struct YAMLMappingWriter {
 
     private static let reserved: Set<String> = ["", "~", "null", "Null", "NULL"]
 
-    /// Plain where YAML takes it for text whatever stands around, else in quotation marks.
+    /// Returns the text as a plain scalar if YAML reads it as text in any context, else in quotation marks.
     private static func scalar(_ text: String) -> String {
         let isPlain =
             !reserved.contains(text) && !text.contains(": ") && !text.contains(" #") && !text.hasSuffix(":")

@@ -1,26 +1,26 @@
 import CoreDataStore
 import ManagedObjectModels
 
-/// Two models, their layouts, and which entity and property of the one became which of the other.
+/// Two models with their layouts, and the correspondence of their entities and properties.
 package struct EntityMatching {
     package let source: StoreLayout
     package let destination: StoreLayout
-    /// By the source's entity.
+    /// The destination entities by their source entities.
     package let successors: [String: String]
-    /// By the destination's entity.
+    /// The source entities by their destination entities.
     package let predecessors: [String: String]
     private let mappings: [String: EntityMapping]
 
-    package init(_ source: StoreLayout, _ destination: StoreLayout, _ mapping: MappingModel) {
+    package init(from source: StoreLayout, to destination: StoreLayout, mapping: MappingModel) {
         self.source = source
         self.destination = destination
         var successors: [String: String] = [:]
         var predecessors: [String: String] = [:]
         var mappings: [String: EntityMapping] = [:]
-        for one in mapping.entityMappings {
-            guard let new = one.destinationEntityName else { continue }
-            mappings[new] = one
-            guard let old = one.sourceEntityName else { continue }
+        for entityMapping in mapping.entityMappings {
+            guard let new = entityMapping.destinationEntityName else { continue }
+            mappings[new] = entityMapping
+            guard let old = entityMapping.sourceEntityName else { continue }
             successors[old] = new
             predecessors[new] = old
         }
@@ -29,16 +29,17 @@ package struct EntityMatching {
         self.mappings = mappings
     }
 
-    /// All entities' new numbers by their old ones; those that are gone are not in it.
+    /// The new entity numbers by the old ones, without removed entities.
     package var numbers: [Int64: Int64] {
         Dictionary(
             successors.map { (source.numbers.number(of: $0.key), destination.numbers.number(of: $0.value)) },
             uniquingKeysWith: { first, _ in first })
     }
 
+    /// Returns true if the destination entity is the source entity unchanged.
     package func isCopied(_ entity: String) -> Bool { mappings[entity]?.kind == .copy }
 
-    /// The entity of the source whose objects become those of `entity`, and its attribute that became `name`.
+    /// Returns the source entity whose objects become those of `entity`, and its attribute that became `name`.
     package func attribute(
         _ name: String, of entity: String
     ) -> (entity: EntityDescription, attribute: AttributeDescription)? {
@@ -49,7 +50,7 @@ package struct EntityMatching {
         return (old, attribute)
     }
 
-    /// The same of a relationship.
+    /// Returns the source entity whose objects become those of `entity`, and its relationship that became `name`.
     package func relationship(
         _ name: String, of entity: String
     ) -> (entity: EntityDescription, relationship: RelationshipDescription)? {
@@ -60,16 +61,16 @@ package struct EntityMatching {
         return (old, relationship)
     }
 
-    /// Whether what the older relationship leads to is, at least in part, what the newer one leads to: in its table.
-    package func leadsOn(_ old: RelationshipDescription, _ new: RelationshipDescription) -> Bool {
+    /// Returns true if at least some destinations of the older relationship end up in the table of the newer one's.
+    package func destinationsOverlap(_ old: RelationshipDescription, _ new: RelationshipDescription) -> Bool {
         let table = destination.table(of: new.destinationEntityName)?.name
         return source.numbers.family(of: old.destinationEntityName).contains { member in
             successors[member].flatMap { destination.table(of: $0)?.name } == table && table != nil
         }
     }
 
-    /// Whether each object that the older relationship can lead to is one that the newer can lead to.
-    package func keepsAll(_ old: RelationshipDescription, _ new: RelationshipDescription) -> Bool {
+    /// Returns true if every possible destination of the older relationship is also one of the newer one.
+    package func keepsAllDestinations(_ old: RelationshipDescription, _ new: RelationshipDescription) -> Bool {
         let reachable = Set(destination.numbers.family(of: new.destinationEntityName))
         return source.numbers.family(of: old.destinationEntityName).allSatisfy { member in
             // An abstract entity has no objects.

@@ -1,9 +1,10 @@
 import ManagedObjectModels
 
 extension MappingModel {
-    /// The mapping that Core Data infers for a lightweight migration, by the rules that Apple documents ("Migrating
-    /// your data model automatically") and, where those are silent, by what its in-place migrations were seen to do.
-    /// Throws `MappingInferenceError` with every reason why there is none.
+    /// Infers the mapping that Core Data infers for a lightweight migration. It follows the rules that Apple documents
+    /// ("Migrating your data model automatically"), and observed in-place migrations where those are silent.
+    ///
+    /// - Throws: ``MappingInferenceError`` with every reason why no mapping can be inferred.
     public static func inferred(
         from source: ManagedObjectModel, to destination: ManagedObjectModel
     ) throws -> MappingModel {
@@ -12,7 +13,7 @@ extension MappingModel {
     }
 }
 
-/// The inference under way: entities are paired by renaming identifier, then the properties of each pair.
+/// Infers a mapping: pairs entities by renaming identifier, then the properties of each pair.
 struct MappingInference {
     let source: ManagedObjectModel
     let destination: ManagedObjectModel
@@ -36,9 +37,10 @@ struct MappingInference {
         var mappings: [EntityMapping] = []
         for (old, new) in pairs.all { mappings.append(old.map { mapping(from: $0, to: new) } ?? addition(of: new)) }
         mappings += pairs.removed.map(removal)
-        // One after the other: where two entities have changed places, each is the other's ancestor in one of the
-        // models.
-        for place in reasons.indices.reversed() where isAncestors(reasons[place]) { reasons.remove(at: place) }
+        // Remove one reason at a time: if two entities swapped places, each is the other's ancestor in one of the models.
+        for index in reasons.indices.reversed() where isReportedForAncestor(reasons[index]) {
+            reasons.remove(at: index)
+        }
         guard reasons.isEmpty else { throw MappingInferenceError(reasons: reasons) }
         return MappingModel(entityMappings: mappings)
     }
@@ -50,8 +52,9 @@ struct MappingInference {
                 remedy: remedy))
     }
 
-    /// Whether it is told of an ancestor too. An entity that has moved may inherit what its objects had from elsewhere.
-    private func isAncestors(_ reason: MigrationFinding) -> Bool {
+    /// Returns true if the same reason is also reported for an ancestor in either model. Both models count, since a moved
+    /// entity may inherit the property from another ancestor than before.
+    private func isReportedForAncestor(_ reason: MigrationFinding) -> Bool {
         guard let name = reason.entity else { return false }
         let ancestors = Set(
             [source, destination].flatMap { model in
@@ -65,8 +68,8 @@ struct MappingInference {
     // MARK: Entities
 
     private mutating func requireUniqueIdentifiers(_ entities: [EntityDescription], _ side: String) {
-        let known = Dictionary(grouping: entities, by: \.renamingIdentifier)
-        for entities in known.values.filter({ $0.count > 1 }).sorted(by: { $0[0].name.precedes($1[0].name) }) {
+        let groups = Dictionary(grouping: entities, by: \.renamingIdentifier)
+        for entities in groups.values.filter({ $0.count > 1 }).sorted(by: { $0[0].name.precedes($1[0].name) }) {
             refuse(
                 entities[1].name,
                 "Each \(side) entity must have a unique renaming identifier: “\(entities[1].renamingIdentifier)” is "
@@ -75,7 +78,8 @@ struct MappingInference {
         }
     }
 
-    /// A hierarchy's objects are in one table: objects of two tables can't be put together without new keys.
+    /// Refuses to merge hierarchies. A hierarchy's objects share one table, and objects of two tables can't be merged
+    /// without new keys.
     private mutating func requireSeparateRoots(_ pairs: Pairing<EntityDescription>) {
         var roots: [String: Set<String>] = [:]
         for case (let old?, let new) in pairs.all {
@@ -120,7 +124,7 @@ struct MappingInference {
             case (.relationship(let relationship), .relationship(let old)?):
                 check(old, relationship, of: new.name)
                 mapping.relationshipMappings.append(PropertyMapping(name: relationship.name, sourceName: old.name))
-            // An attribute that was a relationship, or the reverse, is a new property.
+            // An attribute that was a relationship, or vice versa, is a new property.
             case (.attribute(let attribute), _):
                 mapping.attributeMappings.append(PropertyMapping(name: attribute.name, sourceName: nil))
             case (.relationship(let relationship), _):
@@ -136,9 +140,9 @@ struct MappingInference {
     private mutating func requireUniqueIdentifiers(
         _ properties: [PropertyDescription], of entity: EntityDescription, _ side: String
     ) {
-        // Inherited ones count: the ancestor that has both may be new, and so be paired with nothing.
-        let known = Dictionary(grouping: properties, by: \.renamingIdentifier)
-        for properties in known.values.filter({ $0.count > 1 }).sorted(by: { $0[0].name.precedes($1[0].name) }) {
+        // Include inherited properties: the ancestor that declares both may be new and thus unpaired.
+        let groups = Dictionary(grouping: properties, by: \.renamingIdentifier)
+        for properties in groups.values.filter({ $0.count > 1 }).sorted(by: { $0[0].name.precedes($1[0].name) }) {
             refuse(
                 entity.name, property: properties[1].name,
                 "Each \(side) property must have a unique renaming identifier: “\(properties[1].renamingIdentifier)” "
@@ -148,7 +152,7 @@ struct MappingInference {
     }
 
     private mutating func check(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
-        // Nothing is read of the old value, or nothing is written of the new one.
+        // Transient values are neither read nor written.
         guard !old.isTransient, !new.isTransient else { return }
         if !AttributeConversion(from: old, to: new).isInferred {
             refuse(
@@ -166,14 +170,14 @@ struct MappingInference {
         guard old.isToMany, !new.isToMany, !old.isTransient, !new.isTransient else { return }
         refuse(
             entity, property: new.name, "Can not map from a to-many to a to-one relationship",
-            remedy: "keep it to-many, give it another renaming identifier (its objects are then let go), "
+            remedy: "keep it to-many, give it another renaming identifier (its links are then removed), "
                 + "or write a mapping model that chooses one")
     }
 }
 
 extension AttributeDescription {
-    /// Whether a value that may lie in a file of its own would have to move into the store: this attribute's, or that of
-    /// an element of a composite one.
+    /// Returns true if a value in an external file would have to move into the store: a value of this attribute, or of an
+    /// element of a composite attribute.
     fileprivate func movesExternalDataInline(to new: AttributeDescription) -> Bool {
         if allowsExternalBinaryDataStorage, !new.allowsExternalBinaryDataStorage { return true }
         return Pairing(elements, new.elements, \.renamingIdentifier, \.name).all.contains { old, new in
@@ -182,7 +186,7 @@ extension AttributeDescription {
     }
 }
 
-/// Whether an inferred mapping may change one attribute's type to another's.
+/// The conversion of one attribute's type to another's.
 struct AttributeConversion {
     private let old: AttributeDescription
     private let new: AttributeDescription
@@ -192,6 +196,7 @@ struct AttributeConversion {
         self.new = new
     }
 
+    /// True if an inferred mapping may perform the conversion.
     var isInferred: Bool {
         if old.type == .composite, new.type == .composite { return elementsAreInferred }
         if old.type == new.type { return true }

@@ -1,6 +1,7 @@
 import ManagedObjectModels
 
-/// Properties that are called as the format language calls a constant: `no` alone is false there, whatever the entity has.
+/// Finds properties whose names are constants in the format language: `no` alone means false, even if the entity has a
+/// property of that name.
 package struct ConstantNames {
     package private(set) var findings: [MigrationFinding] = []
 
@@ -14,23 +15,26 @@ package struct ConstantNames {
         let names = source.properties(of: entity).map(\.name).filter { Self.constants.keys.contains($0.lowercased()) }
         guard !names.isEmpty else { return }
         if let filter = mapping.filter {
-            look(ReferencedKeys(filter).constants, names, entity.name, mapping.name + " where")
+            check(ReferencedKeys(filter).constants, for: names, of: entity.name, in: mapping.name + " where")
         }
         for property in mapping.attributeMappings + mapping.relationshipMappings {
             guard let expression = property.valueExpression else { continue }
-            look(ReferencedKeys(expression).constants, names, entity.name, mapping.name + "." + property.name)
+            let place = mapping.name + "." + property.name
+            check(ReferencedKeys(expression).constants, for: names, of: entity.name, in: place)
         }
     }
 
-    private mutating func look(_ found: [AttributeValue?], _ names: [String], _ entity: String, _ place: String) {
+    private mutating func check(
+        _ constants: [AttributeValue?], for names: [String], of entity: String, in place: String
+    ) {
         for name in names {
-            guard let constant = Self.constants[name.lowercased()], found.contains(constant) else { continue }
+            guard let constant = Self.constants[name.lowercased()], constants.contains(constant) else { continue }
             var finding = MigrationFinding(
                 .warning, entity: entity, property: name,
                 "in \(place), “\(name)” alone reads as the constant \(constant == nil ? "nil" : name.uppercased()), not as "
                     + "the property",
-                remedy: "write SELF.\(name) or #\(name) where the property is meant")
-            finding.isTold = true
+                remedy: "write SELF.\(name) or #\(name) to refer to the property")
+            finding.isReportedAtRun = true
             findings.append(finding)
         }
     }

@@ -1,33 +1,41 @@
-/// What can be said of a migration before it is run.
+/// A fact about a migration that is known before it runs.
+///
+///     for finding in try mappingModel.review(from: old, to: new) where finding.severity != .note {
+///         print(finding.entity ?? "", finding.property ?? "", finding.message, finding.remedy)
+///     }
 public struct MigrationFinding: Equatable, Sendable {
+    /// The weight of a finding.
     public enum Severity: String, Sendable {
         /// The migration is refused.
         case error
-        /// It can be run, and then fail or lose values.
+        /// The migration can run, but may fail or lose values.
         case warning
-        /// What it does, and was perhaps not meant.
+        /// The migration has a possibly unintended effect.
         case note
     }
 
+    /// The weight of the finding.
     public var severity: Severity
-    /// Core Data's error code (CoreDataErrors.h); nil where Core Data says nothing.
+    /// Core Data's error code (CoreDataErrors.h); nil if Core Data reports no error.
     public var code: Int?
-    /// The newer model's, else the older's.
+    /// The name of the entity in the newer model, else in the older one; nil if no entity is concerned.
     public var entity: String?
+    /// The name of the property; nil if no single property is concerned.
     public var property: String?
-    /// Core Data's own sentence where it has one.
+    /// The message for a person, in Core Data's words if it has any.
     public var message: String
-    /// One line.
+    /// One line that says how to fix the problem.
     public var remedy: String
-    /// Whether it depends on what the store holds: where that is known, what is found there is said in its place.
+    /// True if the finding depends on the store's content. An inspection of the store replaces it.
     package var isConditional = false
-    /// Whether it tells that something is removed, of which a store may hold nothing: there it is counted instead.
+    /// True if the finding reports a removal. An inspection of the store replaces it with the removed amount.
     package var isRemoval = false
-    /// Whether it tells that something begins anew that was there under another identifier.
+    /// True if an element loses its content because it had another renaming identifier before.
     var isLoss = false
-    /// Whether it is told when the migration is run, too.
-    package var isTold = false
+    /// True if the migration also reports the finding when it runs.
+    package var isReportedAtRun = false
 
+    /// Creates a finding.
     public init(
         _ severity: Severity, code: Int? = nil, entity: String?, property: String? = nil, _ message: String,
         remedy: String
@@ -41,7 +49,7 @@ public struct MigrationFinding: Equatable, Sendable {
     }
 }
 
-/// The errors of `NSCocoaErrorDomain` that a migration ends with (CoreDataErrors.h).
+/// The error codes of `NSCocoaErrorDomain` for migrations (CoreDataErrors.h); see ``MigrationFinding/code``.
 public enum CoreDataError {
     /// The model used to open the store is incompatible with the one used to create the store.
     public static let incompatibleVersionHash = 134100
@@ -49,29 +57,31 @@ public enum CoreDataError {
     public static let incompatibleSchema = 134020
     /// The migration failed.
     public static let migration = 134110
-    /// Two objects have what a uniqueness constraint lets only one have.
+    /// Two objects violate a uniqueness constraint.
     public static let migrationConstraintViolation = 134111
     /// The migration was cancelled.
     public static let migrationCancelled = 134120
     /// A mandatory attribute or relationship has no value.
     public static let missingMandatoryProperty = 1570
+    /// A relationship has fewer objects than its minimum count.
     public static let relationshipLacksMinimumCount = 1580
+    /// A relationship has more objects than its maximum count.
     public static let relationshipExceedsMaximumCount = 1590
     /// A migration policy failed.
     public static let entityMigrationPolicy = 134170
-    /// There is no model that the store was made with.
+    /// The model that created the store was not found.
     public static let missingSourceModel = 134130
     /// No mapping model was found, and none could be inferred.
     public static let missingMappingModel = 134140
     /// A mapping model could not be inferred.
     public static let inferredMappingModel = 134190
 
-    /// A staged migration's stages name a version that no model has, or leave one out.
+    /// The stages of a staged migration name a version that no model has, or omit a version.
     public static let modelReferenceNotFound = 134504
     /// A staged migration would lead to an older version.
     public static let backwardMigration = 134506
 
-    /// What Core Data says with the code, as its reason.
+    /// Returns Core Data's reason for the code.
     package static func reason(_ code: Int) -> String {
         switch code {
         case incompatibleVersionHash:
@@ -84,7 +94,8 @@ public enum CoreDataError {
     }
 }
 
-/// A mapping model can't be inferred: every reason, not the first one only.
+/// The error for models between which no mapping can be inferred.
 public struct MappingInferenceError: Error, Equatable, Sendable {
+    /// Every reason, at least one.
     public let reasons: [MigrationFinding]
 }

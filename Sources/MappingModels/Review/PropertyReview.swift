@@ -1,6 +1,6 @@
 import ManagedObjectModels
 
-/// What becomes of an entity's properties.
+// The review of an entity's properties.
 extension MigrationReview {
     mutating func review(from old: EntityDescription, to new: EntityDescription) {
         let declared = Set(new.declaredProperties.map(\.name))
@@ -10,16 +10,18 @@ extension MigrationReview {
         let removed = pairs.removed + lost
         for property in pairs.removed where !property.isTransient && isGone(property, from: old) {
             addRemoval(
-                new.name, property.name, "the \(property.kind) and its values are removed", Self.whereMeant)
+                entity: new.name, property: property.name, "the \(property.kind) and its values are removed",
+                remedy: Self.whereMeant)
         }
         for case (let was?, let property) in pairs.all where declared.contains(property.name) {
             if !was.isTransient, property.isTransient, was.kind == property.kind {
                 addRemoval(
-                    new.name, property.name, "the \(property.kind) becomes transient: its values are removed",
-                    "keep it stored, or add a transient one beside it, where they are to be kept")
+                    entity: new.name, property: property.name,
+                    "the \(property.kind) becomes transient: its values are removed",
+                    remedy: "to keep them, keep it stored, or add a transient one beside it")
             }
         }
-        // What an ancestor declares now is told of there, where the ancestor had it; one that moved up is only here.
+        // An attribute of an ancestor is reported there if the ancestor had it before. One that moved up is reported here.
         for case (.attribute(let was)?, .attribute(let attribute)) in pairs.all
         where !declared.contains(attribute.name) && old.declares(was.name) && !was.isTransient {
             review(was, attribute, of: new.name)
@@ -47,7 +49,8 @@ extension MigrationReview {
         }
     }
 
-    /// A property that an ancestor declared is told of there, unless only this entity loses it.
+    /// Returns true if the removal is reported for this entity. A property that an ancestor declared is reported there,
+    /// unless only this entity loses it.
     private func isGone(_ property: PropertyDescription, from entity: EntityDescription) -> Bool {
         if entity.declares(property.name) { return true }
         let declaring = source.superentities(of: entity).first { $0.declares(property.name) }
@@ -58,15 +61,15 @@ extension MigrationReview {
     private mutating func review(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
         if new.type.narrows(old.type) {
             add(
-                .warning, entity, new.name,
-                "\(old.type.name) becomes \(new.type.name): values that don't fit are cut",
-                "see that no value is outside of the new type's range")
+                .warning, entity: entity, property: new.name,
+                "\(old.type.name) becomes \(new.type.name): values that don't fit are truncated",
+                remedy: "make sure that no value is outside the new type's range")
         }
         if old.derivation == nil, let derivation = new.derivation {
             add(
-                .warning, entity, new.name,
+                .warning, entity: entity, property: new.name,
                 "the attribute becomes derived (\(derivation.expression)): its values are replaced",
-                "add a derived one beside it, where they are to be kept")
+                remedy: "to keep them, add a derived one beside it")
         }
     }
 
@@ -76,54 +79,57 @@ extension MigrationReview {
         else { return }
         let successor = successors[before.name]
         let family = ([after] + destination.superentities(of: after)).map(\.name)
-        let isSame = successor.map { one in
-            family.contains(one.name) || destination.superentities(of: one).contains { $0.name == after.name }
+        let isSame = successor.map { entity in
+            family.contains(entity.name) || destination.superentities(of: entity).contains { $0.name == after.name }
         }
         if old.isOrdered, !new.isOrdered, new.isToMany {
             add(
-                .note, entity, new.name, "the relationship is not ordered any more: the order of its objects is lost",
-                Self.whereMeant)
+                .note, entity: entity, property: new.name,
+                "the relationship is not ordered any more: the order of its objects is lost", remedy: Self.whereMeant)
         }
         if isSame == true, let successor, successor.name != after.name,
             destination.superentities(of: after).contains(where: { $0.name == successor.name })
         {
             add(
-                .warning, entity, new.name,
-                "the destination changes from \(before.name) to \(after.name), which inherits from it: objects of other "
-                    + "entities are let go",
-                "write a mapping model, where they are to be kept")
+                .warning, entity: entity, property: new.name,
+                "the destination changes from \(before.name) to \(after.name), which inherits from it: links to objects of "
+                    + "other entities are removed",
+                remedy: "write a mapping model to keep them")
         }
         guard isSame != true else { return }
         add(
-            .warning, entity, new.name,
-            "the destination changes from \(before.name) to \(after.name), which is another entity: its objects are "
-                + "let go",
-            "give \(after.name) the renaming identifier “\(before.renamingIdentifier)”, where it is the same entity")
+            .warning, entity: entity, property: new.name,
+            "the destination changes from \(before.name) to \(after.name), which is another entity: its links are "
+                + "removed",
+            remedy: "give \(after.name) the renaming identifier “\(before.renamingIdentifier)” if it is the same entity"
+        )
     }
 
-    /// Checked by Core Data only when the migration runs: then it fails on the first object without a value.
+    /// Warns of a mandatory attribute without a default. Core Data checks it only when the migration runs, which then fails
+    /// on the first object without a value.
     private mutating func reviewMissing(_ attribute: AttributeDescription, of entity: String, _ why: String) {
         guard !attribute.isOptional, attribute.defaultValue == nil, attribute.derivation == nil else { return }
         add(
-            .warning, code: CoreDataError.migration, entity, attribute.name,
+            .warning, code: CoreDataError.migration, entity: entity, property: attribute.name,
             "the attribute \(why), is mandatory and has no default: the migration fails when an object has no value",
-            "give it a default, or make it optional", isConditional: true)
+            remedy: "give it a default, or make it optional", isConditional: true)
     }
 
-    /// A to-many relationship has no column that could be checked: the migration goes through, and saving fails.
+    /// Warns of a mandatory relationship. A to-many relationship has no column to check, so the migration succeeds and
+    /// saving fails.
     private mutating func reviewMissing(_ relationship: RelationshipDescription, of entity: String, _ why: String) {
         let fails = why == Self.wasOptional && !relationship.isToMany
         add(
-            .warning, code: fails ? CoreDataError.migration : nil, entity, relationship.name,
+            .warning, code: fails ? CoreDataError.migration : nil, entity: entity, property: relationship.name,
             "the relationship \(why) and is mandatory: "
                 + (fails
                     ? "the migration fails when an object has none" : "an object that has none can't be saved again"),
-            "make it optional, or write a mapping model that sets it", isConditional: fails)
+            remedy: "make it optional, or write a mapping model that sets it", isConditional: fails)
     }
 }
 
 extension AttributeType {
-    /// Whether a value of the older numeric type may not fit.
+    /// Returns true if this numeric type may not fit a value of the older one.
     fileprivate func narrows(_ old: AttributeType) -> Bool {
         let order: [AttributeType] = [.boolean, .integer16, .integer32, .integer64, .float, .double, .decimal]
         guard let from = order.firstIndex(of: old), let to = order.firstIndex(of: self) else { return false }

@@ -1,28 +1,29 @@
 import ManagedObjectModels
 
-/// What may be the same in several objects that was free to be before.
+// The review of uniqueness constraints.
 extension MigrationReview {
-    /// Core Data looks when it makes the index: the migration fails on the first two objects that are the same.
+    /// Warns of new uniqueness constraints. Core Data checks them when it creates the index, and the migration fails on the
+    /// first two equal objects.
     mutating func reviewConstraints(of entity: EntityDescription) {
         let family =
             [entity]
-            + destination.entities.filter { one in
-                destination.superentities(of: one).contains { $0.name == entity.name }
+            + destination.entities.filter { candidate in
+                destination.superentities(of: candidate).contains { $0.name == entity.name }
             }
         guard entities.all.contains(where: { old, new in old != nil && family.contains { $0.name == new.name } })
         else { return }
         for constraint in entity.uniquenessConstraints where !isKept(constraint, of: entity) {
             add(
-                .warning, code: CoreDataError.migrationConstraintViolation, entity.name,
-                constraint.count == 1 ? constraint[0] : nil,
+                .warning, code: CoreDataError.migrationConstraintViolation, entity: entity.name,
+                property: constraint.count == 1 ? constraint[0] : nil,
                 "the older version has no such uniqueness constraint (\(constraint.joined(separator: ", "))): the migration "
-                    + "fails when two objects have the same",
-                "see that no two have, or leave the uniqueness constraint out",
+                    + "fails when two objects have the same values",
+                remedy: "remove duplicates first, or drop the uniqueness constraint",
                 isConditional: true)
         }
     }
 
-    /// Whether the older entity has the same constraint, and nothing changes the values that it is about.
+    /// Returns true if the older entity has the same constraint, and the migration changes none of the values.
     private func isKept(_ constraint: [String], of entity: EntityDescription) -> Bool {
         guard let old = entities.all.first(where: { $0.new.name == entity.name })?.old else { return false }
         let pairs = Pairing(

@@ -1,36 +1,36 @@
-/// What a mapping model copies from one entity to another as it is, for an audit.
+/// The content that a mapping model copies unchanged from one entity to another.
 package struct CopiedEntity: Equatable, Sendable {
-    /// Nil for a mapping that makes objects of nothing.
+    /// The source entity; nil for a mapping that creates objects without a source.
     package var source: String?
     package var destination: String
-    /// Whether each of the source's own objects becomes exactly one: nothing filters them, and no code of the app's does
-    /// what the mapping doesn't say.
-    package var isWhole: Bool
-    /// The names of attributes whose values are copied unchanged, the source's and the destination's.
+    /// True if each object of the source entity becomes exactly one object: no filter applies, and no code of the app adds to
+    /// the mapping.
+    package var isComplete: Bool
+    /// The attributes whose values are copied unchanged, with their names in the source and the destination.
     package var attributes: [(source: String, destination: String)]
-    /// The names of relationships whose links are copied unchanged.
+    /// The relationships whose links are copied unchanged, with their names in the source and the destination.
     package var relationships: [(source: String, destination: String)]
 
     package init(
-        source: String?, destination: String, isWhole: Bool,
+        source: String?, destination: String, isComplete: Bool,
         attributes: [(source: String, destination: String)] = [],
         relationships: [(source: String, destination: String)] = []
     ) {
         self.source = source
         self.destination = destination
-        self.isWhole = isWhole
+        self.isComplete = isComplete
         self.attributes = attributes
         self.relationships = relationships
     }
 
-    package static func == (one: CopiedEntity, other: CopiedEntity) -> Bool {
-        one.source == other.source && one.destination == other.destination && one.isWhole == other.isWhole
-            && one.attributes.elementsEqual(other.attributes, by: ==)
-            && one.relationships.elementsEqual(other.relationships, by: ==)
+    package static func == (lhs: CopiedEntity, rhs: CopiedEntity) -> Bool {
+        lhs.source == rhs.source && lhs.destination == rhs.destination && lhs.isComplete == rhs.isComplete
+            && lhs.attributes.elementsEqual(rhs.attributes, by: ==)
+            && lhs.relationships.elementsEqual(rhs.relationships, by: ==)
     }
 }
 
-/// Counts what a mapping model copied: objects have new keys, so values are compared as often as they are there.
+/// A check of the content that a mapping model copied. Objects have new keys, so it compares how often values occur.
 struct CopiedCheck {
     let context: AuditContext
     let entities: [CopiedEntity]
@@ -38,48 +38,62 @@ struct CopiedCheck {
     func check() throws {
         for (destination, mappings) in Dictionary(grouping: entities, by: \.destination).sorted(by: { $0.key < $1.key })
         {
-            guard mappings.allSatisfy(\.isWhole), context.new.tree.number(of: destination) > 0 else { continue }
+            guard mappings.allSatisfy(\.isComplete), context.newLayout.tree.number(of: destination) > 0 else {
+                continue
+            }
             try checkCount(destination, mappings)
-            // The objects of several mappings can't be told apart.
+            // The objects of several mappings can't be distinguished.
             guard mappings.count == 1, let mapping = mappings.first, mapping.source != nil else { continue }
             try checkValues(mapping)
             for relationship in mapping.relationships { try checkLinks(mapping, relationship) }
         }
     }
 
-    private func objects(_ layout: AuditLayout, _ schema: AuditSchema, _ entity: String) -> String {
+    private func objects(of entity: String, _ layout: AuditLayout, _ schema: AuditSchema) -> String {
         "\(schema.qualified(layout.tree.table(of: entity))) AS x WHERE x.Z_ENT = \(layout.tree.number(of: entity))"
     }
 
     private func checkCount(_ destination: String, _ mappings: [CopiedEntity]) throws {
-        let now = try context.integer("SELECT count(*) FROM \(objects(context.new, context.now, destination))") ?? 0
-        var was: Int64 = 0
+        let count =
+            try context.integer(
+                "SELECT count(*) FROM \(objects(of: destination, context.newLayout, context.newSchema))")
+            ?? 0
+        var expected: Int64 = 0
         for source in mappings.compactMap(\.source) {
-            was += try context.integer("SELECT count(*) FROM \(objects(context.old, context.was, source))") ?? 0
+            expected +=
+                try context.integer("SELECT count(*) FROM \(objects(of: source, context.oldLayout, context.oldSchema))")
+                ?? 0
         }
-        guard now == was else { throw AuditFailure(entity: destination, expected: "\(was) objects", found: "\(now)") }
+        guard count == expected else {
+            throw AuditFailure(entity: destination, expected: "\(expected) objects", found: "\(count)")
+        }
     }
 
-    /// The values of each object together.
+    /// Compares the combined values of the objects.
     private func checkValues(_ mapping: CopiedEntity) throws {
         guard let source = mapping.source else { return }
         for part in stride(from: 0, to: mapping.attributes.count, by: 200) {
-            let some = mapping.attributes.dropFirst(part).prefix(200)
-            let was = some.compactMap { column(of: $0.source, source, context.old) }
-            let now = some.compactMap { column(of: $0.destination, mapping.destination, context.new) }
-            guard was.count == some.count, now.count == some.count, !was.isEmpty else { continue }
-            let before = counted(was, objects(context.old, context.was, source))
-            let after = counted(now, objects(context.new, context.now, mapping.destination))
+            let attributes = mapping.attributes.dropFirst(part).prefix(200)
+            let sources = attributes.compactMap { column(of: $0.source, source, context.oldLayout) }
+            let destinations = attributes.compactMap {
+                column(of: $0.destination, mapping.destination, context.newLayout)
+            }
+            guard sources.count == attributes.count, destinations.count == attributes.count, !sources.isEmpty else {
+                continue
+            }
+            let before = groupedCounts(sources, objects(of: source, context.oldLayout, context.oldSchema))
+            let after = groupedCounts(
+                destinations, objects(of: mapping.destination, context.newLayout, context.newSchema))
             guard try context.integer("SELECT count(*) FROM (SELECT 1 FROM (\(before) EXCEPT \(after)) LIMIT 1)") == 0
             else {
                 throw AuditFailure(
-                    entity: mapping.destination, property: some.map(\.destination).joined(separator: ", "),
+                    entity: mapping.destination, property: attributes.map(\.destination).joined(separator: ", "),
                     expected: "the values of \(source), copied", found: "others")
             }
         }
     }
 
-    private func counted(_ columns: [String], _ objects: String) -> String {
+    private func groupedCounts(_ columns: [String], _ objects: String) -> String {
         let names = columns.map { "+x.\(quoted($0))" }.joined(separator: ", ")
         return "SELECT \(names), count(*) FROM \(objects) GROUP BY \(names)"
     }
@@ -92,19 +106,20 @@ struct CopiedCheck {
 
     private func checkLinks(_ mapping: CopiedEntity, _ relationship: (source: String, destination: String)) throws {
         guard let source = mapping.source,
-            let was = try links(relationship.source, source, context.old, context.was),
-            let now = try links(relationship.destination, mapping.destination, context.new, context.now)
+            let before = try linkCount(of: relationship.source, in: source, context.oldLayout, context.oldSchema),
+            let after = try linkCount(
+                of: relationship.destination, in: mapping.destination, context.newLayout, context.newSchema)
         else { return }
-        guard was == now else {
+        guard before == after else {
             throw AuditFailure(
-                entity: mapping.destination, property: relationship.destination, expected: "\(was) links",
-                found: "\(now)")
+                entity: mapping.destination, property: relationship.destination, expected: "\(before) links",
+                found: "\(after)")
         }
     }
 
-    /// How many links the entity's objects have to objects that are there.
-    private func links(
-        _ name: String, _ entity: String, _ layout: AuditLayout, _ schema: AuditSchema
+    /// Returns the number of links from the entity's objects to existing objects.
+    private func linkCount(
+        of name: String, in entity: String, _ layout: AuditLayout, _ schema: AuditSchema
     ) throws -> Int64? {
         guard let declaring = layout.tree.declaring(name, of: entity) else { return nil }
         let key = PropertyKey(entity: declaring, name: name)

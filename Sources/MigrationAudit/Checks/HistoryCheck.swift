@@ -1,12 +1,11 @@
-/// Holds Core Data's persistent history, and what it keeps for synchronization, against the store's. Rows of entities that
-/// were removed are left out.
+/// A check of Core Data's persistent history and synchronization tables. It ignores rows of removed entities.
 struct HistoryCheck {
     static let tables = ["ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING"]
 
     let context: AuditContext
 
     func check() throws {
-        for earlier in context.was.all where !earlier.isVirtual {
+        for earlier in context.oldSchema.all where !earlier.isVirtual {
             switch earlier.name.uppercased() {
             case "ACHANGE": try checkChanges(earlier)
             case "ATRANSACTION", "ATRANSACTIONSTRING": try check(earlier, entity: nil)
@@ -17,7 +16,7 @@ struct HistoryCheck {
     }
 
     private func check(_ earlier: AuditSchema.Table, entity: String?) throws {
-        guard let table = context.now.table(earlier.name) else { throw missing(earlier) }
+        guard let table = context.newSchema.table(earlier.name) else { throw missingTable(earlier) }
         let column = entity.flatMap { earlier.column($0)?.name }
         if column == nil || renumbering == nil, context.isUntouched(table, earlier: earlier) { return }
         try comparison(table, earlier, entity: column).check()
@@ -28,64 +27,71 @@ struct HistoryCheck {
     ) -> TableComparison {
         var comparison = TableComparison(context: context, table: table, earlier: earlier)
         guard let entity, table.index(of: entity) != nil else { return comparison }
-        let was = ColumnRule.was(entity)
-        let removed = context.old.tree.names.filter { context.pairing.successors[$0] == nil }
-        comparison.except = [entity]
-        comparison.kept = "\(was) IS NULL OR \(was) NOT IN \(list(context.old.tree.numbers(of: removed)))"
-        comparison.condition = ColumnRule.equal(ColumnRule.now(entity), renumbering.map { $0(was) } ?? was)
+        let old = ColumnRule.oldValue(entity)
+        let removed = context.oldLayout.tree.names.filter { context.pairing.successors[$0] == nil }
+        comparison.ignoredColumns = [entity]
+        comparison.isRequired =
+            "\(old) IS NULL OR \(old) NOT IN \(sqlList(context.oldLayout.tree.numbers(of: removed)))"
+        comparison.condition = ColumnRule.equal(ColumnRule.newValue(entity), renumbering.map { $0(old) } ?? old)
         return comparison
     }
 
-    /// The newer number of an entity, as SQL; nil where all are the same.
+    /// Returns SQL that maps an entity number to its new number; nil if no number changed.
     private var renumbering: ((String) -> String)? {
         let changed = context.pairing.successors.map {
-            (context.old.tree.number(of: $0), context.new.tree.number(of: $1))
+            (context.oldLayout.tree.number(of: $0), context.newLayout.tree.number(of: $1))
         }.filter { $0.0 != $0.1 }.sorted { $0.0 < $1.0 }
         guard !changed.isEmpty else { return nil }
         let cases = changed.map { "WHEN \($0.0) THEN \($0.1)" }.joined(separator: " ")
         return { "(CASE \($0) \(cases) ELSE \($0) END)" }
     }
 
-    private func missing(_ earlier: AuditSchema.Table) -> AuditFailure {
+    private func missingTable(_ earlier: AuditSchema.Table) -> AuditFailure {
         AuditFailure(entity: "the table \(earlier.name)", expected: "the table", found: "none")
     }
 
     // MARK: ACHANGE
 
     private func checkChanges(_ earlier: AuditSchema.Table) throws {
-        guard let table = context.now.table(earlier.name) else { throw missing(earlier) }
-        let slots = context.pairing.survivors(among: context.new.tree.names).map { HistoryPropertyChange($0, context) }
-        let isSame =
-            renumbering == nil && slots.allSatisfy(\.isSame)
-            && context.pairing.successors.count == context.old.tree.names.count
-        if isSame, table.columns.prefix(earlier.columns.count).map(\.name) == earlier.columns.map(\.name),
+        guard let table = context.newSchema.table(earlier.name) else { throw missingTable(earlier) }
+        let slots = context.pairing.survivors(among: context.newLayout.tree.names).map {
+            HistoryPropertyChange($0, context)
+        }
+        let isUnchanged =
+            renumbering == nil && slots.allSatisfy(\.isUnchanged)
+            && context.pairing.successors.count == context.oldLayout.tree.names.count
+        if isUnchanged, table.columns.prefix(earlier.columns.count).map(\.name) == earlier.columns.map(\.name),
             context.isUntouched(table, earlier: earlier)
         {
             return
         }
         var comparison = comparison(table, earlier, entity: earlier.column("ZENTITY")?.name)
         let tombstones = earlier.columns.map(\.name).filter { $0.uppercased().hasPrefix("ZTOMBSTONE") }
-        comparison.except.formUnion(tombstones + ["ZCOLUMNS"])
+        comparison.ignoredColumns.formUnion(tombstones + ["ZCOLUMNS"])
         try comparison.check()
         guard earlier.index(of: "ZENTITY") != nil else { return }
-        try checkTombstones(slots, table, earlier)
-        try checkColumns(slots, table, earlier)
+        try checkTombstones(slots, in: table, earlier: earlier)
+        try checkColumns(slots, in: table, earlier: earlier)
     }
 
-    /// The values of deleted objects stand in the order of the attributes that are preserved.
+    /// Checks the values of deleted objects, which are in the order of the preserved attributes.
     private func checkTombstones(
-        _ slots: [HistoryPropertyChange], _ table: AuditSchema.Table, _ earlier: AuditSchema.Table
+        _ slots: [HistoryPropertyChange], in table: AuditSchema.Table, earlier: AuditSchema.Table
     ) throws {
         for slot in slots {
             let kept = slot.tombstones.compactMap { new, old -> (String, String)? in
-                guard let was = earlier.column("ZTOMBSTONE\(old)")?.name else { return nil }
-                return (table.column("ZTOMBSTONE\(new)").map { ColumnRule.now($0.name) } ?? "NULL", ColumnRule.was(was))
+                guard let column = earlier.column("ZTOMBSTONE\(old)")?.name else { return nil }
+                return (
+                    table.column("ZTOMBSTONE\(new)").map { ColumnRule.newValue($0.name) } ?? "NULL",
+                    ColumnRule.oldValue(column)
+                )
             }
-            for (now, was) in kept {
+            for (newValue, oldValue) in kept {
                 let key = try context.integer(
-                    "SELECT b.Z_PK FROM \(context.was.qualified("ACHANGE")) AS b "
-                        + "JOIN \(context.now.qualified("ACHANGE")) AS a ON a.Z_PK = b.Z_PK "
-                        + "WHERE b.ZENTITY = \(slot.oldNumber) AND NOT (\(ColumnRule.equal(now, was))) LIMIT 1")
+                    "SELECT b.Z_PK FROM \(context.oldSchema.qualified("ACHANGE")) AS b "
+                        + "JOIN \(context.newSchema.qualified("ACHANGE")) AS a ON a.Z_PK = b.Z_PK "
+                        + "WHERE b.ZENTITY = \(slot.oldNumber) AND NOT (\(ColumnRule.equal(newValue, oldValue))) LIMIT 1"
+                )
                 guard let key else { continue }
                 throw AuditFailure(
                     entity: slot.entity, property: "tombstone", key: key, expected: "the deleted object's value",
@@ -94,21 +100,21 @@ struct HistoryCheck {
         }
     }
 
-    /// Which properties an update changed is a bit for each.
+    /// Checks the bitmaps of updated properties.
     private func checkColumns(
-        _ slots: [HistoryPropertyChange], _ table: AuditSchema.Table, _ earlier: AuditSchema.Table
+        _ slots: [HistoryPropertyChange], in table: AuditSchema.Table, earlier: AuditSchema.Table
     ) throws {
         guard earlier.index(of: "ZCOLUMNS") != nil else { return }
         for slot in slots {
             let rows = try context.reader.prepare(
-                "SELECT b.Z_PK, b.ZCOLUMNS, a.ZCOLUMNS FROM \(context.was.qualified("ACHANGE")) AS b "
-                    + "JOIN \(context.now.qualified("ACHANGE")) AS a ON a.Z_PK = b.Z_PK "
+                "SELECT b.Z_PK, b.ZCOLUMNS, a.ZCOLUMNS FROM \(context.oldSchema.qualified("ACHANGE")) AS b "
+                    + "JOIN \(context.newSchema.qualified("ACHANGE")) AS a ON a.Z_PK = b.Z_PK "
                     + "WHERE b.ZENTITY = \(slot.oldNumber) AND b.ZCOLUMNS IS NOT NULL"
-                    + (slot.isSame ? " AND a.ZCOLUMNS IS NOT b.ZCOLUMNS LIMIT 1" : ""))
+                    + (slot.isUnchanged ? " AND a.ZCOLUMNS IS NOT b.ZCOLUMNS LIMIT 1" : ""))
             while try rows.step() {
-                let was = rows.bytes(1, limit: 1 << 20) ?? []
-                let now = rows.bytes(2, limit: 1 << 20) ?? []
-                guard !slot.isSame, slot.agrees(was: was, now: now) else {
+                let before = rows.bytes(1, limit: 1 << 20) ?? []
+                let after = rows.bytes(2, limit: 1 << 20) ?? []
+                guard !slot.isUnchanged, slot.matches(before: before, after: after) else {
                     throw AuditFailure(
                         entity: slot.entity, property: "ZCOLUMNS", key: rows.integer(0),
                         expected: "the properties that were updated", found: "others")

@@ -1,37 +1,38 @@
-/// Holds one table of the migrated copy against the table that its objects were in: each object, each value.
+/// A check of every object and value in a table of the migrated copy, against the tables that its objects came from.
 struct ObjectCheck {
-    /// What is known of the table's relationships when all of its objects have been found in order.
+    /// The result for a table without differences. It tells how far the relationships are settled.
     enum Outcome {
-        /// No row was written; the columns stand where they stood.
+        /// No row was written, and the columns have their old positions.
         case untouched
+        /// Every row was compared.
         case compared(linksAreSame: Bool)
-        /// No object can have come into it.
+        /// The table has no source of objects.
         case empty
     }
 
-    /// SQLite takes expressions that are 1,000 deep, and statements of some size.
-    private static let mostTerms = 4000
+    /// The limit of terms in a statement. SQLite limits the depth of an expression to 1,000, and the size of a statement.
+    private static let maximumTermCount = 4000
 
     let context: AuditContext
     let root: String
 
     func check() throws -> Outcome {
-        guard let table = context.now.table(context.new.tree.table(of: root)) else { return .empty }
+        guard let table = context.newSchema.table(context.newLayout.tree.table(of: root)) else { return .empty }
         let sources = try TableSource.all(of: table, root: root, context)
         if sources.count == 1, sources[0].isUntouched { return .untouched }
         var count: Int64 = 0
-        var spare: Int64 = 0
+        var optionalCount: Int64 = 0
         var linksAreSame = true
         for source in sources {
             let found = try compare(source, table)
             count += found.objects
-            spare += found.strays
+            optionalCount += found.strays
             linksAreSame = linksAreSame && found.linksAreSame
         }
-        let there = try context.integer("SELECT count(*) FROM \(context.now.qualified(table.name))") ?? 0
-        guard (count...count + spare).contains(there) else {
+        let total = try context.integer("SELECT count(*) FROM \(context.newSchema.qualified(table.name))") ?? 0
+        guard (count...count + optionalCount).contains(total) else {
             throw try ObjectDifference(context: context, table: table).failure(
-                sources, root: root, found: there, expected: count)
+                sources, root: root, found: total, expected: count)
         }
         return sources.isEmpty ? .empty : .compared(linksAreSame: linksAreSame)
     }
@@ -41,32 +42,33 @@ struct ObjectCheck {
     private func compare(
         _ source: TableSource, _ table: AuditSchema.Table
     ) throws -> (objects: Int64, strays: Int64, linksAreSame: Bool) {
-        let (was, now) = (context.was.qualified(source.table.name), context.now.qualified(table.name))
-        let rows = "\(was) AS b NOT INDEXED LEFT JOIN \(now) AS a ON a.Z_PK = b.Z_PK"
-        if parts(source).count <= 1, try isAsExpected(source, rows) {
-            let gone = list(source.removed)
-            let lost =
-                source.removed.isEmpty ? "" : " - (SELECT count(*) FROM \(was) NOT INDEXED WHERE Z_ENT IN \(gone))"
-            return (try context.integer("SELECT (SELECT count(*) FROM \(was))\(lost)") ?? 0, 0, true)
+        let (old, new) = (context.oldSchema.qualified(source.table.name), context.newSchema.qualified(table.name))
+        let rows = "\(old) AS b NOT INDEXED LEFT JOIN \(new) AS a ON a.Z_PK = b.Z_PK"
+        if batches(of: source).count <= 1, try matches(source, rows) {
+            let removed = sqlList(source.removed)
+            let subtraction =
+                source.removed.isEmpty ? "" : " - (SELECT count(*) FROM \(old) NOT INDEXED WHERE Z_ENT IN \(removed))"
+            return (try context.integer("SELECT (SELECT count(*) FROM \(old))\(subtraction)") ?? 0, 0, true)
         }
         var linksAreSame = true
         var objects: Int64 = 0
         var strays: Int64 = 0
         var unknown: Int64 = 0
-        for (index, part) in parts(source).enumerated() {
-            let wrong = part.map {
-                "WHEN \(number($0.entity.old)) THEN (\(isOther($0.entity, $0.rules, source.mayCountOtherSaves)))"
+        for (index, batch) in batches(of: source).enumerated() {
+            let differing = batch.map { entity, rules in
+                let condition = differs(entity, rules, mayHaveOtherSaveCount: source.mayHaveOtherSaveCount)
+                return "WHEN \(number(entity.old)) THEN (\(condition))"
             }
-            let others = part.map { "WHEN \(number($0.entity.old)) THEN NOT \(hold($0.rules, .link))" }
-            // The first statement counts, too.
-            let kept =
+            let otherLinks = batch.map { "WHEN \(number($0.entity.old)) THEN NOT \(allHold($0.rules, .link))" }
+            // The first statement also counts.
+            let objectCount =
                 index > 0
-                ? "0" : "count(CASE WHEN b.Z_ENT IN \(list(source.numbers)) THEN 1 END)"
-            let known = "b.Z_ENT BETWEEN 1 AND \(context.old.tree.names.count)"
-            let family = list(source.numbers + source.removed)
+                ? "0" : "count(CASE WHEN b.Z_ENT IN \(sqlList(source.numbers)) THEN 1 END)"
+            let known = "b.Z_ENT BETWEEN 1 AND \(context.oldLayout.tree.names.count)"
+            let family = sqlList(source.numbers + source.removed)
             let statement = try context.reader.prepare(
-                "SELECT min(CASE WHEN CASE b.Z_ENT \(wrong.joined(separator: " ")) END THEN b.Z_PK END), "
-                    + "max(CASE b.Z_ENT \(others.joined(separator: " ")) END), \(kept), "
+                "SELECT min(CASE WHEN CASE b.Z_ENT \(differing.joined(separator: " ")) END THEN b.Z_PK END), "
+                    + "max(CASE b.Z_ENT \(otherLinks.joined(separator: " ")) END), \(objectCount), "
                     + (index > 0
                         ? "0, 0"
                         : "count(CASE WHEN \(known) THEN NULL ELSE 1 END), "
@@ -85,54 +87,61 @@ struct ObjectCheck {
         return (objects, strays, linksAreSame)
     }
 
-    /// Whether each row is as expected, links and all, and none is of an entity that the model doesn't have. Ends at the
-    /// first that isn't, of which this tells nothing.
-    private func isAsExpected(_ source: TableSource, _ rows: String) throws -> Bool {
-        let wrong = zip(source.entities, source.rules).map { entity, rules in
-            (number(entity.old), isOther(entity, rules, source.mayCountOtherSaves) + " OR NOT \(hold(rules, .link))")
+    /// Returns true if every row is as expected, including links, and none belongs to an entity that the model doesn't have.
+    /// The query stops at the first difference and doesn't identify it.
+    private func matches(_ source: TableSource, _ rows: String) throws -> Bool {
+        let differing = zip(source.entities, source.rules).map { entity, rules in
+            (
+                number(entity.old),
+                differs(entity, rules, mayHaveOtherSaveCount: source.mayHaveOtherSaveCount)
+                    + " OR NOT \(allHold(rules, .link))"
+            )
         }
-        let gone = source.removed.map { "WHEN \($0) THEN 0 " }.joined()
+        let removed = source.removed.map { "WHEN \($0) THEN 0 " }.joined()
         let condition: String
-        if gone.isEmpty, wrong.count == 1, let (number, isWrong) = wrong.first {
-            condition = "b.Z_ENT IS NOT \(number) OR \(isWrong)"
+        if removed.isEmpty, differing.count == 1, let (number, isDifferent) = differing.first {
+            condition = "b.Z_ENT IS NOT \(number) OR \(isDifferent)"
         } else {
-            let cases = wrong.map { "WHEN \($0.0) THEN CASE WHEN \($0.1) THEN 1 ELSE 0 END " }.joined()
-            condition = "CASE b.Z_ENT \(cases)\(gone)ELSE 1 END"
+            let cases = differing.map { "WHEN \($0.0) THEN CASE WHEN \($0.1) THEN 1 ELSE 0 END " }.joined()
+            condition = "CASE b.Z_ENT \(cases)\(removed)ELSE 1 END"
         }
         return try context.integer("SELECT 1 FROM \(rows) WHERE \(condition) LIMIT 1") == nil
     }
 
-    private func parts(_ source: TableSource) -> [[(entity: (new: String, old: String), rules: [ColumnRule])]] {
-        var parts: [[(entity: (new: String, old: String), rules: [ColumnRule])]] = []
+    /// Splits the entities of a source so that each statement keeps to the limit of terms.
+    private func batches(of source: TableSource) -> [[(entity: (new: String, old: String), rules: [ColumnRule])]] {
+        var batches: [[(entity: (new: String, old: String), rules: [ColumnRule])]] = []
         var terms = 0
         for (entity, rules) in zip(source.entities, source.rules) {
-            if parts.isEmpty || terms + rules.count > Self.mostTerms {
-                parts.append([])
+            if batches.isEmpty || terms + rules.count > Self.maximumTermCount {
+                batches.append([])
                 terms = 0
             }
             terms += rules.count + 1
-            parts[parts.count - 1].append((entity, rules))
+            batches[batches.count - 1].append((entity, rules))
         }
-        return parts
+        return batches
     }
 
-    private func number(_ entity: String) -> Int64 { context.old.tree.number(of: entity) }
+    private func number(_ entity: String) -> Int64 { context.oldLayout.tree.number(of: entity) }
 
-    private func isOther(
-        _ entity: (new: String, old: String), _ rules: [ColumnRule], _ mayCountOtherSaves: Bool
+    /// Returns an SQL condition: the row is missing, or has another entity, save count or attribute value.
+    private func differs(
+        _ entity: (new: String, old: String), _ rules: [ColumnRule], mayHaveOtherSaveCount: Bool
     ) -> String {
-        let number = context.new.tree.number(of: entity.new)
-        let saves = mayCountOtherSaves ? " OR +a.Z_OPT IS NOT +b.Z_OPT" : ""
-        // Without a row all of these are NULL.
-        return "a.Z_PK IS NULL OR a.Z_ENT IS NOT \(number)\(saves) OR NOT \(hold(rules, .attribute))"
+        let number = context.newLayout.tree.number(of: entity.new)
+        let saves = mayHaveOtherSaveCount ? " OR +a.Z_OPT IS NOT +b.Z_OPT" : ""
+        // Without a row, all of these values are NULL.
+        return "a.Z_PK IS NULL OR a.Z_ENT IS NOT \(number)\(saves) OR NOT \(allHold(rules, .attribute))"
     }
 
-    private func hold(_ rules: [ColumnRule], _ subject: ColumnRule.Subject) -> String {
-        let conditions = rules.filter { $0.subject == subject && !$0.isFree }.map { "(\($0.condition))" }
+    /// Returns an SQL condition: all rules of a kind hold.
+    private func allHold(_ rules: [ColumnRule], _ subject: ColumnRule.Subject) -> String {
+        let conditions = rules.filter { $0.subject == subject && !$0.allowsAnyValue }.map { "(\($0.condition))" }
         return conjunction(conditions)
     }
 
-    /// A conjunction of some, in groups: none becomes deep.
+    /// Returns the conjunction of conditions. It is grouped so that the expression doesn't become deep.
     private func conjunction(_ conditions: [String]) -> String {
         guard conditions.count > 50 else {
             return conditions.isEmpty ? "1" : "(" + conditions.joined(separator: " AND ") + ")"
@@ -143,28 +152,28 @@ struct ObjectCheck {
         return conjunction(groups)
     }
 
-    // MARK: Rows of entities that the model doesn't have
+    // MARK: Rows of unknown entities
 
-    /// They stay as they are; returns how many are in this table.
+    /// Checks that rows of entities that the model doesn't have are unchanged. Returns their number in this table.
     private func checkUnknown(_ source: TableSource, _ table: AuditSchema.Table) throws -> Int64 {
-        let unknown = "(b.Z_ENT BETWEEN 1 AND \(context.old.tree.names.count)) IS NOT 1"
-        let was = context.was.qualified(source.table.name)
+        let unknown = "(b.Z_ENT BETWEEN 1 AND \(context.oldLayout.tree.names.count)) IS NOT 1"
+        let old = context.oldSchema.qualified(source.table.name)
         func isIn(_ name: String) -> String {
-            "EXISTS (SELECT 1 FROM \(context.now.qualified(name)) AS a WHERE a.Z_PK = b.Z_PK "
+            "EXISTS (SELECT 1 FROM \(context.newSchema.qualified(name)) AS a WHERE a.Z_PK = b.Z_PK "
                 + "AND a.Z_ENT IS b.Z_ENT AND a.Z_OPT IS b.Z_OPT)"
         }
-        // Where the hierarchy was taken apart, any of its tables may have it.
+        // If the hierarchy was split, any of its tables may contain the row.
         let tables = Set(
-            context.pairing.successors.filter { sameName(context.old.tree.table(of: $0.key), source.table.name) }
-                .map { context.new.tree.table(of: $0.value) })
-        let somewhere = tables.sorted().map(isIn).joined(separator: " OR ")
+            context.pairing.successors.filter { sameName(context.oldLayout.tree.table(of: $0.key), source.table.name) }
+                .map { context.newLayout.tree.table(of: $0.value) })
+        let isAnywhere = tables.sorted().map(isIn).joined(separator: " OR ")
         if let key = try context.integer(
-            "SELECT b.Z_PK FROM \(was) AS b WHERE \(unknown) AND NOT (\(somewhere)) LIMIT 1")
+            "SELECT b.Z_PK FROM \(old) AS b WHERE \(unknown) AND NOT (\(isAnywhere)) LIMIT 1")
         {
             throw AuditFailure(
-                entity: root, key: key, expected: "the row, whose entity number is none of the model's, as it was",
+                entity: root, key: key, expected: "the row, whose entity number is not in the model, unchanged",
                 found: "none")
         }
-        return try context.integer("SELECT count(*) FROM \(was) AS b WHERE \(unknown) AND \(isIn(table.name))") ?? 0
+        return try context.integer("SELECT count(*) FROM \(old) AS b WHERE \(unknown) AND \(isIn(table.name))") ?? 0
     }
 }

@@ -1,5 +1,4 @@
-/// Holds the order of each object's targets in an ordered relationship against the order that they had. The places
-/// themselves may be other ones.
+/// A check of the order of each object's targets in an ordered relationship. The position numbers themselves may change.
 struct OrderCheck {
     let context: AuditContext
     let link: LinkCheck
@@ -7,18 +6,18 @@ struct OrderCheck {
     func check() throws {
         guard link.relationship.isToMany, link.relationship.isOrdered, let place = link.columns.place else { return }
         for set in link.own {
-            let now =
-                "(SELECT a.\(quoted(place)) FROM \(context.now.qualified(link.columns.table)) AS a "
+            let newPlace =
+                "(SELECT a.\(quoted(place)) FROM \(context.newSchema.qualified(link.columns.table)) AS a "
                 + "WHERE a.\(quoted(link.columns.owner)) = l.o AND a.\(quoted(link.columns.target)) = l.t)"
-            let isThere =
-                "EXISTS (SELECT 1 FROM \(context.now.qualified(link.columns.table)) AS a "
+            let exists =
+                "EXISTS (SELECT 1 FROM \(context.newSchema.qualified(link.columns.table)) AS a "
                 + "WHERE a.\(quoted(link.columns.owner)) = l.o AND a.\(quoted(link.columns.target)) = l.t)"
-            // What had no order gets that of the keys.
-            let was = set.isOrdered ? "l.p" : "l.t"
-            let owner = "\(set.entity(ofOwner: "l.o", "l.t")) IN \(list(set.owners))"
+            // An unordered relationship gets the order of the keys.
+            let oldPlace = set.isOrdered ? "l.p" : "l.t"
+            let owner = "\(set.entity(ofOwner: "l.o", "l.t")) IN \(sqlList(set.owners))"
             let rows =
-                "SELECT l.o AS o, l.t AS t, \(was) AS p, \(now) AS q FROM \(set.rows(context)) AS l "
-                + "WHERE \(was) IS NOT NULL AND \(isThere) AND \(owner)"
+                "SELECT l.o AS o, l.t AS t, \(oldPlace) AS p, \(newPlace) AS q FROM \(set.rows(context)) AS l "
+                + "WHERE \(oldPlace) IS NOT NULL AND \(exists) AND \(owner)"
             if set.isOrdered, try context.integer("SELECT 1 FROM (\(rows)) WHERE q IS NOT p LIMIT 1") == nil {
                 continue
             }
@@ -26,7 +25,7 @@ struct OrderCheck {
         }
     }
 
-    /// Each place must come after the one before it, unless both had the same.
+    /// Checks that each target follows its predecessor, unless both had the same position.
     private func check(_ rows: String) throws {
         let statement = try context.reader.prepare(
             "SELECT o, t FROM (SELECT o, t, p, q, lag(p) OVER w AS p0, lag(q) OVER w AS q0 FROM (\(rows)) "
@@ -34,7 +33,7 @@ struct OrderCheck {
                 + "WHERE q IS NULL OR (p0 IS NOT NULL AND p0 < p AND q0 >= q) LIMIT 1")
         guard try statement.step() else { return }
         throw link.failure(
-            statement.integer(0), expected: "object \(statement.integer(1)) where it stood in the order",
-            found: "another place")
+            statement.integer(0), expected: "object \(statement.integer(1)) at its old position in the order",
+            found: "another position")
     }
 }

@@ -1,52 +1,54 @@
-/// The entities whose objects came to a table of the migrated copy from one table of the store, and what each of their rows
-/// must hold.
+/// One table of the store as a source of a table in the migrated copy: the entities whose objects moved, and the rules for
+/// their rows.
 struct TableSource {
     let table: AuditSchema.Table
     let entities: [(new: String, old: String)]
-    /// Of each of the entities, but for what is known without looking at rows.
+    /// The rules of each entity, without those that hold whatever the rows contain.
     private(set) var rules: [[ColumnRule]]
-    /// Whether rows may have another `Z_OPT` than before.
-    private(set) var mayCountOtherSaves = true
-    /// The numbers that the entities had, and those of the others in their table, whose objects don't come here.
+    /// True if the `Z_OPT` of rows may have changed.
+    private(set) var mayHaveOtherSaveCount = true
+    /// The old numbers of the entities.
     let numbers: [Int64]
+    /// The old numbers of the other entities in the source table, whose objects don't move here.
     let removed: [Int64]
-    /// Whether the table is known to hold what it held.
+    /// True if the table is known to be unchanged.
     private(set) var isUntouched = false
 
-    /// All sources of a table, by their tables' names; rows of one can't have come from several, but who knows.
+    /// Returns all sources of a table, by table name. Normally there is one.
     static func all(of table: AuditSchema.Table, root: String, _ context: AuditContext) throws -> [TableSource] {
-        let survivors = context.pairing.survivors(among: context.new.tree.family(of: root))
-        let byTable = Dictionary(grouping: survivors) { context.old.tree.table(of: $0.old) }
+        let survivors = context.pairing.survivors(among: context.newLayout.tree.family(of: root))
+        let byTable = Dictionary(grouping: survivors) { context.oldLayout.tree.table(of: $0.old) }
         return try byTable.sorted { $0.key < $1.key }.compactMap { name, entities in
-            try context.was.table(name).map { try TableSource($0, entities, table, context) }
+            try context.oldSchema.table(name).map { try TableSource($0, entities: entities, newTable: table, context) }
         }
     }
 
     private init(
-        _ table: AuditSchema.Table, _ entities: [(new: String, old: String)], _ now: AuditSchema.Table,
+        _ table: AuditSchema.Table, entities: [(new: String, old: String)], newTable: AuditSchema.Table,
         _ context: AuditContext
     ) throws {
         self.table = table
         self.entities = entities
-        let tree = context.old.tree
+        let tree = context.oldLayout.tree
         numbers = entities.map { tree.number(of: $0.old) }
         let family = entities.first.map { tree.numbers(of: tree.family(of: tree.root(of: $0.old))) } ?? []
         removed = family.filter { [numbers] in !numbers.contains($0) }
-        rules = Self.rules(entities, table, now, context)
-        try settle(now, context)
+        rules = Self.rules(of: entities, from: table, to: newTable, context)
+        try settle(newTable, context)
     }
 
-    /// For each entity, those of its own columns, and of the others in the table: they hold nothing, or what they hold in
-    /// rows of the entities that they belong to.
+    /// Returns the rules of each entity: those of its own columns, and those of the table's other columns. Another column holds
+    /// NULL, or a value that is valid for the entities that have it.
     private static func rules(
-        _ entities: [(new: String, old: String)], _ source: AuditSchema.Table, _ table: AuditSchema.Table,
+        of entities: [(new: String, old: String)], from source: AuditSchema.Table, to table: AuditSchema.Table,
         _ context: AuditContext
     ) -> [[ColumnRule]] {
-        let attributes = AttributeExpectation(pairing: context.pairing, old: context.old, new: context.new)
+        let attributes = AttributeExpectation(pairing: context.pairing, old: context.oldLayout, new: context.newLayout)
         let references = ReferenceExpectation(
-            pairing: context.pairing, old: context.old, new: context.new, source: source, newSchema: context.now)
+            pairing: context.pairing, old: context.oldLayout, new: context.newLayout, source: source,
+            newSchema: context.newSchema)
         let own = entities.map { entity in
-            attributes.rules(of: entity.new, in: table) + references.rules(of: entity.new, was: entity.old)
+            attributes.rules(of: entity.new, in: table) + references.rules(of: entity.new, from: entity.old)
         }
         var shared: [String: [ColumnRule]] = [:]
         for rule in own.joined() {
@@ -60,64 +62,67 @@ struct TableSource {
         }
     }
 
-    // MARK: Without looking at rows
+    // MARK: Rules that need no rows
 
-    /// Leaves out what columns in which no row got a value are known to hold by their places alone.
-    private mutating func settle(_ now: AuditSchema.Table, _ context: AuditContext) throws {
-        guard let written = context.writtenColumns(of: now, earlier: table), now.columns.count >= table.columns.count,
-            ["Z_PK", "Z_ENT", "Z_OPT"].allSatisfy({ now.index(of: $0) == table.index(of: $0) })
+    /// Removes the rules of unwritten columns that follow from the positions of the columns.
+    private mutating func settle(_ newTable: AuditSchema.Table, _ context: AuditContext) throws {
+        guard let written = context.writtenColumns(of: newTable, earlier: table),
+            newTable.columns.count >= table.columns.count,
+            ["Z_PK", "Z_ENT", "Z_OPT"].allSatisfy({ newTable.index(of: $0) == table.index(of: $0) })
         else { return }
         var settled: [Position: Bool] = [:]
-        mayCountOtherSaves = written.contains("z_opt")
+        mayHaveOtherSaveCount = written.contains("z_opt")
         rules = try rules.map { rules in
             try rules.filter { rule in
                 let position = Position(rule)
-                let isSettled = try settled[position] ?? self.isSettled(rule, now, written, context)
+                let isSettled = try settled[position] ?? self.isSettled(rule, in: newTable, written: written, context)
                 settled[position] = isSettled
                 return !isSettled
             }
         }
         let keepsNumbers = entities.allSatisfy {
-            context.new.tree.number(of: $0.new) == context.old.tree.number(of: $0.old)
+            context.newLayout.tree.number(of: $0.new) == context.oldLayout.tree.number(of: $0.old)
         }
         isUntouched =
-            !written.contains("z_ent") && !mayCountOtherSaves && keepsNumbers && removed.isEmpty
+            !written.contains("z_ent") && !mayHaveOtherSaveCount && keepsNumbers && removed.isEmpty
             && rules.allSatisfy(\.isEmpty)
     }
 
     private func isSettled(
-        _ rule: ColumnRule, _ now: AuditSchema.Table, _ written: Set<String>, _ context: AuditContext
+        _ rule: ColumnRule, in newTable: AuditSchema.Table, written: Set<String>, _ context: AuditContext
     ) throws -> Bool {
-        guard let index = now.index(of: rule.column), !written.contains(key(rule.column)) else { return rule.isFree }
-        guard index < table.columns.count else {
-            // Rows that are shorter have the column's default.
-            guard let value = now.columns[index].defaultValue else {
-                return rule.isFree || rule.isOfAnotherEntity || rule.fresh.contains("NULL")
-            }
-            return try !rule.fresh.isEmpty && context.isTrue(ColumnRule.any("(\(value))", rule.fresh))
+        guard let index = newTable.index(of: rule.column), !written.contains(nameKey(rule.column)) else {
+            return rule.allowsAnyValue
         }
-        guard !written.contains(key(table.columns[index].name)) else { return rule.isFree }
-        return rule.isFree || rule.isOfAnotherEntity || rule.unchanged.flatMap(table.index) == index
+        guard index < table.columns.count else {
+            // Shorter rows have the column's default.
+            guard let value = newTable.columns[index].defaultValue else {
+                return rule.allowsAnyValue || rule.isOfAnotherEntity || rule.constants.contains("NULL")
+            }
+            return try !rule.constants.isEmpty && context.isTrue(ColumnRule.isAny("(\(value))", rule.constants))
+        }
+        guard !written.contains(nameKey(table.columns[index].name)) else { return rule.allowsAnyValue }
+        return rule.allowsAnyValue || rule.isOfAnotherEntity || rule.unchanged.flatMap(table.index) == index
     }
 
     private struct Position: Hashable {
         let column: String
         let unchanged: String?
-        let fresh: [String]
+        let constants: [String]
         let isOfAnotherEntity: Bool
 
         init(_ rule: ColumnRule) {
-            (column, unchanged, fresh) = (rule.column, rule.unchanged, rule.fresh)
+            (column, unchanged, constants) = (rule.column, rule.unchanged, rule.constants)
             isOfAnotherEntity = rule.isOfAnotherEntity
         }
     }
 }
 
 extension ColumnRule {
-    /// That of a column in rows of an entity that doesn't have the property; nil where it may hold anything.
+    /// Returns the rule of a column in rows of an entity without the property; nil if the column may hold any value.
     fileprivate static func ofAnotherEntity(_ rules: [ColumnRule]) -> ColumnRule? {
-        guard let first = rules.first, !rules.contains(where: \.isFree) else { return nil }
-        let conditions = [equal(now(first.column), "NULL")] + rules.map(\.condition)
+        guard let first = rules.first, !rules.contains(where: \.allowsAnyValue) else { return nil }
+        let conditions = [equal(newValue(first.column), "NULL")] + rules.map(\.condition)
         return ColumnRule(
             column: first.column, property: first.property, subject: .attribute,
             condition: conditions.joined(separator: " OR "), unchanged: nil, isOfAnotherEntity: true)

@@ -1,66 +1,70 @@
-/// What one column of a migrated row must hold, as SQL over `a`, the row that is there, and `b`, the row that was.
+/// The rule for a column of a migrated row, as SQL over the new row `a` and the old row `b`.
 struct ColumnRule {
+    /// The kind of value.
     enum Subject {
         case attribute
-        /// Where the condition doesn't hold, the links are looked at one by one.
+        /// A link. If the condition fails, the links are checked one by one.
         case link
     }
 
     let column: String
-    /// The attribute's or relationship's name, for people.
+    /// The name of the attribute or relationship, for messages.
     let property: String
     let subject: Subject
-    /// Never NULL.
+    /// The SQL condition. Never NULL.
     let condition: String
-    /// The column of the older row whose value, unchanged, is what is expected; nil where it takes more than that.
+    /// The column of the old row whose unchanged value is expected; nil if the rule is another.
     let unchanged: String?
-    /// Whether any value is right.
-    var isFree = false
-    /// The values, as SQL, that a column which was added without touching a row may have as its default.
-    var fresh: [String] = []
-    /// The column that a value is converted from.
+    /// True if any value is valid.
+    var allowsAnyValue = false
+    /// The valid constants, as SQL. A column that was added without writing rows may have one as its default.
+    var constants: [String] = []
+    /// The column of the old row that the value is converted from.
     var converted: String?
-    /// Whether the rows are of an entity that doesn't have the property.
+    /// True if the rows belong to an entity without the property.
     var isOfAnotherEntity = false
 }
 
 extension ColumnRule {
-    /// The same value, byte for byte.
+    /// Requires the same value, byte for byte.
     static func same(_ column: String, as source: String, of property: String, hasNoAffinity: Bool) -> ColumnRule {
         ColumnRule(
             column: column, property: property, subject: .attribute,
-            condition: equal(now(column), was(source), hasNoAffinity: hasNoAffinity), unchanged: source)
+            condition: equal(newValue(column), oldValue(source), hasNoAffinity: hasNoAffinity), unchanged: source)
     }
 
-    static func free(_ column: String, of property: String) -> ColumnRule {
+    /// Accepts any value.
+    static func anyValue(_ column: String, of property: String) -> ColumnRule {
         ColumnRule(
-            column: column, property: property, subject: .attribute, condition: "1", unchanged: nil, isFree: true)
+            column: column, property: property, subject: .attribute, condition: "1", unchanged: nil,
+            allowsAnyValue: true)
     }
 
-    /// One of some values that don't depend on the older row.
-    static func fresh(_ column: String, of property: String, _ values: [String]) -> ColumnRule {
+    /// Requires one of several constants.
+    static func oneOf(_ column: String, of property: String, _ values: [String]) -> ColumnRule {
         ColumnRule(
-            column: column, property: property, subject: .attribute, condition: any(now(column), values),
-            unchanged: nil, fresh: values)
+            column: column, property: property, subject: .attribute, condition: isAny(newValue(column), values),
+            unchanged: nil, constants: values)
     }
 
-    static func now(_ column: String) -> String { "a." + quoted(column) }
-    static func was(_ column: String) -> String { "b." + quoted(column) }
+    static func newValue(_ column: String) -> String { "a." + quoted(column) }
+    static func oldValue(_ column: String) -> String { "b." + quoted(column) }
 
-    /// A unary plus takes a column's affinity away, by which SQLite would convert what it compares. Where values have no
-    /// affinity, 1 and 1.0 may both be stored, and are equal.
-    static func equal(_ one: String, _ other: String, hasNoAffinity: Bool = false) -> String {
-        let same = "+\(one) COLLATE BINARY IS +\(other)"
-        // Text and blobs, which such columns mostly hold, are no less than an empty text: then that is settled.
-        return hasNoAffinity ? "(\(same) AND (+\(one) >= '' OR typeof(\(one)) = typeof(\(other))))" : same
+    /// Returns an SQL condition: two values are equal. A unary plus removes a column's affinity, which would make SQLite
+    /// convert the compared values. A column without affinity may store both 1 and 1.0, which compare equal.
+    static func equal(_ lhs: String, _ rhs: String, hasNoAffinity: Bool = false) -> String {
+        let same = "+\(lhs) COLLATE BINARY IS +\(rhs)"
+        // Such columns mostly hold text and blobs, which sort at or after an empty string. The first test settles those.
+        return hasNoAffinity ? "(\(same) AND (+\(lhs) >= '' OR typeof(\(lhs)) = typeof(\(rhs))))" : same
     }
 
-    static func any(_ value: String, _ values: [String]) -> String {
+    /// Returns an SQL condition: a value equals one of several.
+    static func isAny(_ value: String, _ values: [String]) -> String {
         "(" + values.map { equal(value, $0) }.joined(separator: " OR ") + ")"
     }
 }
 
-/// SQLite's rules for a declared type (https://sqlite.org/datatype3.html, §3.1).
+/// The affinity of a declared type (https://sqlite.org/datatype3.html, §3.1).
 enum Affinity {
     case integer, text, none, real, numeric
 

@@ -1,20 +1,20 @@
 import ManagedObjectModels
 
-/// Where a store of a model keeps each value: worked out from the model alone, and held against a store's own schema by
-/// `verify`.
+/// The location of each value in a store of a model. It is derived from the model alone; `verify` compares it with a store's
+/// schema.
 struct AuditLayout {
-    /// A to-one relationship's columns.
+    /// The columns of a to-one relationship.
     struct Reference: Hashable {
         let table: String
         let column: String
-        /// The destination's `Z_ENT`, where others inherit from the destination's entity.
+        /// The column of the destination's `Z_ENT`, if other entities inherit from the destination.
         let entity: String?
-        /// The object's place in the ordered inverse.
+        /// The column of the object's position in the ordered inverse.
         let place: String?
     }
 
-    /// The column of a to-many relationship without an inverse: in the destination's table.
-    struct Backward: Hashable {
+    /// The columns of a to-many relationship without an inverse, in the destination's table.
+    struct ReverseReference: Hashable {
         let table: String
         let column: String
         let place: String?
@@ -23,7 +23,7 @@ struct AuditLayout {
     let tree: EntityTree
     private(set) var attributes: [AttributeKey: String] = [:]
     private(set) var references: [PropertyKey: Reference] = [:]
-    private(set) var backward: [PropertyKey: Backward] = [:]
+    private(set) var reverseReferences: [PropertyKey: ReverseReference] = [:]
 
     init(_ model: ManagedObjectModel) {
         tree = EntityTree(model)
@@ -33,10 +33,10 @@ struct AuditLayout {
             let table = tree.table(of: relationship.destinationEntityName)
             let name = "\(tree.number(of: key.entity))\(key.name.uppercased())"
             var names = columns[table] ?? ColumnNames()
-            let column = names.take("Z" + name)
-            let place = relationship.isOrdered ? names.take("Z_FOK_" + name) : nil
+            let column = names.assign("Z" + name)
+            let place = relationship.isOrdered ? names.assign("Z_FOK_" + name) : nil
             columns[table] = names
-            backward[key] = Backward(table: table, column: column, place: place)
+            reverseReferences[key] = ReverseReference(table: table, column: column, place: place)
         }
     }
 
@@ -44,7 +44,7 @@ struct AuditLayout {
         guard let description = tree.model.entity(named: entity) else { return }
         for attribute in description.attributes.sorted(by: { $0.name.precedes($1.name) }) {
             for stored in StoredAttribute.all(of: attribute) {
-                let column = names.take("Z" + stored.description.name.uppercased())
+                let column = names.assign("Z" + stored.description.name.uppercased())
                 attributes[AttributeKey(entity: entity, path: stored.path)] = column
             }
         }
@@ -54,8 +54,8 @@ struct AuditLayout {
         for relationship in toOne {
             let destination = relationship.destinationEntityName
             let name = relationship.name.uppercased()
-            let column = names.take("Z" + name)
-            let number = tree.hasChildren(destination) ? names.take("Z\(tree.number(of: destination))_\(name)") : nil
+            let column = names.assign("Z" + name)
+            let number = tree.hasChildren(destination) ? names.assign("Z\(tree.number(of: destination))_\(name)") : nil
             found.append((relationship, column, number))
         }
         for (relationship, column, number) in found {
@@ -63,19 +63,19 @@ struct AuditLayout {
             let isPlaced = inverse.map { $0.isToMany && $0.isOrdered } ?? false
             references[PropertyKey(entity: entity, name: relationship.name)] = Reference(
                 table: tree.table(of: entity), column: column, entity: number,
-                place: isPlaced ? names.take("Z_FOK_" + relationship.name.uppercased()) : nil)
+                place: isPlaced ? names.assign("Z_FOK_" + relationship.name.uppercased()) : nil)
         }
     }
 }
 
-/// The names of one table's columns as they are given: a name that is taken gets a number behind it.
+/// The names of a table's columns in the order of assignment. A name in use gets a numeric suffix.
 private struct ColumnNames {
-    private var taken: Set<String> = ["Z_PK", "Z_ENT", "Z_OPT"]
+    private var usedNames: Set<String> = ["Z_PK", "Z_ENT", "Z_OPT"]
 
-    mutating func take(_ name: String) -> String {
+    mutating func assign(_ name: String) -> String {
         var found = name
         var number = 1
-        while !taken.insert(found).inserted {
+        while !usedNames.insert(found).inserted {
             found = name + String(number)
             number += 1
         }
@@ -84,19 +84,22 @@ private struct ColumnNames {
 }
 
 extension AuditLayout {
-    /// The tables' names, and the columns that each must have.
+    /// The required columns, by table name.
     var columns: [String: [String]] {
         var all: [String: [String]] = [:]
         for root in tree.roots { all[tree.table(of: root)] = ["Z_PK", "Z_ENT", "Z_OPT"] }
         for (key, column) in attributes { all[tree.table(of: key.entity), default: []].append(column) }
-        for one in references.values {
-            all[one.table, default: []] += [one.column, one.entity, one.place].compactMap(\.self)
+        for reference in references.values {
+            all[reference.table, default: []] += [reference.column, reference.entity, reference.place].compactMap(
+                \.self)
         }
-        for one in backward.values { all[one.table, default: []] += [one.column, one.place].compactMap(\.self) }
+        for reference in reverseReferences.values {
+            all[reference.table, default: []] += [reference.column, reference.place].compactMap(\.self)
+        }
         return all
     }
 
-    /// Throws `AuditFailure` where a column is not in the schema.
+    /// Throws `AuditFailure` if the schema lacks a column.
     func verify(_ schema: AuditSchema) throws {
         for (name, columns) in columns.sorted(by: { $0.key < $1.key }) {
             guard let table = schema.table(name) else {

@@ -1,29 +1,29 @@
 import SQLiteStore
 
-/// The tables of one of the two databases, as SQLite has them.
+/// The tables of one of the two databases.
 struct AuditSchema: CustomStringConvertible {
     struct Column {
         let name: String
         let type: String
-        /// SQL; nil when there is no default.
+        /// The default value as SQL; nil for none.
         let defaultValue: String?
     }
 
     struct Table {
         let name: String
-        /// The first page of its tree; 0 for a virtual one.
+        /// The root page of the table's B-tree; 0 for a virtual table.
         let rootPage: Int64
         let sql: String
         let isWithoutRowID: Bool
         let isVirtual: Bool
-        /// In the order in which rows hold them.
+        /// The columns in the order of the rows.
         let columns: [Column]
 
         func index(of column: String) -> Int? { columns.firstIndex { sameName($0.name, column) } }
         func column(_ name: String) -> Column? { index(of: name).map { columns[$0] } }
     }
 
-    /// `was` or `main`.
+    /// The name of the database: `was` or `main`.
     let database: String
     private let tables: [String: Table]
     var description: String { database == "was" ? "the store" : "the migrated copy" }
@@ -35,13 +35,13 @@ struct AuditSchema: CustomStringConvertible {
         let list = try reader.prepare("PRAGMA \(database).table_list")
         while try list.step() {
             guard list.text(0) == database else { continue }
-            kinds[key(list.text(1) ?? "")] = (list.text(2) == "virtual", list.integer(4) != 0)
+            kinds[nameKey(list.text(1) ?? "")] = (list.text(2) == "virtual", list.integer(4) != 0)
         }
         let rows = try reader.prepare("SELECT name, rootpage, sql FROM \(database).sqlite_schema WHERE type = 'table'")
         while try rows.step() {
             let name = rows.text(0) ?? ""
-            let kind = kinds[key(name)]
-            tables[key(name)] = Table(
+            let kind = kinds[nameKey(name)]
+            tables[nameKey(name)] = Table(
                 name: name, rootPage: rows.integer(1), sql: rows.text(2) ?? "",
                 isWithoutRowID: kind?.isWithoutRowID ?? false, isVirtual: kind?.isVirtual ?? (rows.integer(1) == 0),
                 columns: rows.integer(1) == 0 ? [] : try Self.columns(of: name, reader, database))
@@ -50,7 +50,7 @@ struct AuditSchema: CustomStringConvertible {
     }
 
     private static func columns(of table: String, _ reader: ComparisonReader, _ database: String) throws -> [Column] {
-        // Generated columns are not in the rows' place of their own, and follow from the others.
+        // Generated columns are excluded. They have no position in the rows, and follow from the others.
         let rows = try reader.prepare(
             "SELECT name, type, dflt_value FROM pragma_table_xinfo(?1, ?2) WHERE hidden = 0 ORDER BY cid",
             [.text(table), .text(database)])
@@ -61,20 +61,21 @@ struct AuditSchema: CustomStringConvertible {
         return found
     }
 
-    func table(_ name: String) -> Table? { tables[key(name)] }
+    func table(_ name: String) -> Table? { tables[nameKey(name)] }
     var all: [Table] { tables.values.sorted { $0.name < $1.name } }
     var names: Set<String> { Set(tables.values.map(\.name)) }
 
-    /// The table's name as SQL, with the database's.
+    /// Returns the table's name as SQL, with that of the database.
     func qualified(_ table: String) -> String { "\(database).\(quoted(self.table(table)?.name ?? table))" }
 }
 
-/// As SQLite compares names: byte by byte, without regard to the case of ASCII letters.
-func sameName(_ one: String, _ other: String) -> Bool { key(one) == key(other) }
+/// Returns true if SQLite considers two names equal: byte by byte, without regard to the case of ASCII letters.
+func sameName(_ lhs: String, _ rhs: String) -> Bool { nameKey(lhs) == nameKey(rhs) }
 
-func key(_ name: String) -> String { TableWrites.key(name) }
+/// Returns a key that is equal for equal names.
+func nameKey(_ name: String) -> String { TableWrites.key(name) }
 
 func quoted(_ name: String) -> String { "\"" + name.replacing("\"", with: "\"\"") + "\"" }
 
-/// A list of numbers as SQL.
-func list(_ numbers: some Sequence<Int64>) -> String { "(" + numbers.map(String.init).joined(separator: ", ") + ")" }
+/// Returns a list of numbers as SQL.
+func sqlList(_ numbers: some Sequence<Int64>) -> String { "(" + numbers.map(String.init).joined(separator: ", ") + ")" }

@@ -1,13 +1,12 @@
 import ManagedObjectModels
 
-/// Which entities and properties of the older model live on as which of the newer one: those of the same renaming
-/// identifier.
+/// The matching entities and properties of two models: those with the same renaming identifier.
 struct EntityPairing {
     let old: EntityTree
     let new: EntityTree
-    /// By the name in the newer model.
+    /// The old name of each entity, by its new name.
     let predecessors: [String: String]
-    /// By the name in the older model.
+    /// The new name of each entity, by its old name.
     let successors: [String: String]
     private var oldAttributes: [String: [String: (key: PropertyKey, attribute: AttributeDescription)]] = [:]
     private var oldRelationships: [String: [String: PropertyKey]] = [:]
@@ -24,7 +23,7 @@ struct EntityPairing {
         for name in old.names where successors[name] != nil {
             var attributes: [String: (PropertyKey, AttributeDescription)] = [:]
             var relationships: [String: PropertyKey] = [:]
-            for entity in old.line(of: name) {
+            for entity in old.lineage(of: name) {
                 guard let description = old.model.entity(named: entity) else { continue }
                 for attribute in description.attributes where attributes[attribute.renamingIdentifier] == nil {
                     attributes[attribute.renamingIdentifier] = (
@@ -42,24 +41,24 @@ struct EntityPairing {
         }
     }
 
-    /// The new entities that objects come to, with their older ones.
+    /// Returns the entities with a predecessor.
     func survivors(among entities: [String]) -> [(new: String, old: String)] {
         entities.compactMap { name in predecessors[name].map { (name, $0) } }
     }
 
-    /// What a stored value of a new entity was in the older one; nil when it is new.
+    /// Returns the old attribute of a stored value; nil if the attribute is new.
     func source(of stored: StoredAttribute, in entity: String) -> (key: AttributeKey, stored: StoredAttribute)? {
         guard let old = predecessors[entity], let found = oldAttributes[old]?[stored.identifiers[0]] else { return nil }
         let match = StoredAttribute.all(of: found.attribute).first { $0.identifiers == stored.identifiers }
         return match.map { (AttributeKey(entity: found.key.entity, path: $0.path), $0) }
     }
 
-    /// The attribute that an attribute of a new entity was, stored or not; nil when it is new.
+    /// Returns the old form of an attribute, stored or not; nil if the attribute is new.
     func attribute(before attribute: AttributeDescription, in entity: String) -> AttributeDescription? {
         predecessors[entity].flatMap { oldAttributes[$0]?[attribute.renamingIdentifier]?.attribute }
     }
 
-    /// What a relationship of a new entity was in the older one; nil when it is new, or wasn't stored.
+    /// Returns the old form of a relationship; nil if the relationship is new or wasn't stored.
     func source(of relationship: RelationshipDescription, in entity: String) -> PropertyKey? {
         guard let before = predecessors[entity],
             let key = oldRelationships[before]?[relationship.renamingIdentifier],

@@ -1,15 +1,15 @@
 import ManagedObjectModels
 
-/// The entities of a model as a store numbers them, with what each inherits.
+/// The hierarchy of a model's entities with their numbers in a store.
 ///
-/// Roots are numbered from 1 by name without regard to case, each followed by those that inherit from it.
+/// Root entities are numbered from 1 by name without regard to case, each followed by its descendants.
 struct EntityTree {
     let model: ManagedObjectModel
-    /// In the order of their numbers.
+    /// The names in the order of the numbers.
     let names: [String]
     private let numbers: [String: Int64]
     private let children: [String: [String]]
-    private let lines: [String: [String]]
+    private let lineages: [String: [String]]
 
     init(_ model: ManagedObjectModel) {
         self.model = model
@@ -24,15 +24,15 @@ struct EntityTree {
         }
         children = children.mapValues(Self.sorted)
         var names: [String] = []
-        var lines: [String: [String]] = [:]
-        var waiting = Array(Self.sorted(roots).reversed()).map { ($0, [String]()) }
-        while let (name, ancestors) = waiting.popLast() {
+        var lineages: [String: [String]] = [:]
+        var stack = Array(Self.sorted(roots).reversed()).map { ($0, [String]()) }
+        while let (name, ancestors) = stack.popLast() {
             names.append(name)
-            lines[name] = [name] + ancestors
-            for child in (children[name] ?? []).reversed() { waiting.append((child, [name] + ancestors)) }
+            lineages[name] = [name] + ancestors
+            for child in (children[name] ?? []).reversed() { stack.append((child, [name] + ancestors)) }
         }
         self.names = names
-        self.lines = lines
+        self.lineages = lineages
         self.children = children
         numbers = Dictionary(zip(names, Int64(1)...), uniquingKeysWith: { first, _ in first })
     }
@@ -43,7 +43,7 @@ struct EntityTree {
             .map(\.1)
     }
 
-    /// `Z_ENT`; 0 for an entity that the model doesn't have.
+    /// Returns the `Z_ENT` of an entity; 0 if the model doesn't have it.
     func number(of entity: String) -> Int64 { numbers[entity] ?? 0 }
 
     func numbers(of entities: some Sequence<String>) -> [Int64] { entities.map(number(of:)).sorted() }
@@ -52,12 +52,12 @@ struct EntityTree {
         number > 0 && number <= Int64(names.count) ? names[Int(number - 1)] : nil
     }
 
-    /// The entity, its parent, and so on.
-    func line(of entity: String) -> [String] { lines[entity] ?? [] }
+    /// Returns the entity and its ancestors, nearest first.
+    func lineage(of entity: String) -> [String] { lineages[entity] ?? [] }
 
-    func root(of entity: String) -> String { lines[entity]?.last ?? entity }
+    func root(of entity: String) -> String { lineages[entity]?.last ?? entity }
 
-    /// The entity and all that inherit from it.
+    /// Returns the entity and its descendants.
     func family(of entity: String) -> [String] {
         var found = [entity]
         var next = 0
@@ -70,22 +70,22 @@ struct EntityTree {
 
     func hasChildren(_ entity: String) -> Bool { children[entity] != nil }
 
-    var roots: [String] { names.filter { line(of: $0).count == 1 } }
+    var roots: [String] { names.filter { lineage(of: $0).count == 1 } }
 
-    /// The table that holds the entity's objects.
+    /// Returns the table of an entity's objects.
     func table(of entity: String) -> String { "Z" + root(of: entity).uppercased() }
 
-    /// The entity of the line that declares the property; nil when none does.
+    /// Returns the entity or ancestor that declares a property; nil if none does.
     func declaring(_ property: String, of entity: String) -> String? {
-        line(of: entity).first { model.entity(named: $0)?.declares(property) ?? false }
+        lineage(of: entity).first { model.entity(named: $0)?.declares(property) ?? false }
     }
 
-    /// The relationship under that name, which an entity declares or inherits.
+    /// Returns the relationship that an entity declares.
     func relationship(_ key: PropertyKey) -> RelationshipDescription? {
         model.entity(named: key.entity)?.relationships.first { $0.name == key.name }
     }
 
-    /// All relationships that are stored, by the entities that declare them.
+    /// All stored relationships, by declaring entity.
     var relationships: [(key: PropertyKey, relationship: RelationshipDescription)] {
         names.flatMap { name in
             (model.entity(named: name)?.relationships ?? []).filter { !$0.isTransient }
@@ -94,7 +94,7 @@ struct EntityTree {
         }
     }
 
-    /// The relationship that leads back; nil when none does, or none that is stored.
+    /// Returns the inverse; nil if there is none or it isn't stored.
     func inverse(of relationship: RelationshipDescription) -> PropertyKey? {
         guard let name = relationship.inverseName,
             let entity = declaring(name, of: relationship.destinationEntityName)
@@ -104,7 +104,7 @@ struct EntityTree {
     }
 }
 
-/// A property, by the entity that declares it.
+/// A property and the entity that declares it.
 struct PropertyKey: Hashable {
     let entity: String
     let name: String

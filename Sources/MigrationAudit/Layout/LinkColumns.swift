@@ -1,4 +1,4 @@
-/// Where the links of one relationship are kept, seen from the objects that have it: its owners.
+/// The location of a relationship's links, seen from the objects that have it: its owners.
 struct LinkColumns: Hashable {
     enum Form: Hashable {
         /// A column of the owner's row.
@@ -11,21 +11,22 @@ struct LinkColumns: Hashable {
 
     let form: Form
     let table: String
-    /// The column that holds, or the key of the row that is, the owner.
+    /// The column with the owner's key.
     let owner: String
+    /// The column with the target's key.
     let target: String
-    /// The targets' places in the owner's order; nil where they have none.
+    /// The column of the targets' positions in the owner's order; nil if unordered.
     let place: String?
-    /// The target's `Z_ENT`.
+    /// The column of the target's `Z_ENT`.
     let targetEntity: String?
 
-    /// The column that is NULL where a row is no link.
+    /// The column that is NULL if a row is not a link.
     var column: String { form == .owner ? target : owner }
 }
 
 extension AuditLayout {
-    /// Nil for a relationship that nothing is kept of, or whose table isn't there. Throws `AuditFailure` where the join
-    /// table's columns can't be told apart.
+    /// Returns the location of a relationship's links; nil if it isn't stored or its table doesn't exist. Throws
+    /// `AuditFailure` if the columns of the join table can't be distinguished.
     func links(of key: PropertyKey, in schema: AuditSchema) throws -> LinkColumns? {
         guard let relationship = tree.relationship(key), !relationship.isTransient else { return nil }
         if let reference = references[key] {
@@ -33,9 +34,9 @@ extension AuditLayout {
                 form: .owner, table: reference.table, owner: "Z_PK", target: reference.column, place: nil,
                 targetEntity: reference.entity)
         }
-        if let backward = backward[key] {
+        if let reverse = reverseReferences[key] {
             return LinkColumns(
-                form: .target, table: backward.table, owner: backward.column, target: "Z_PK", place: backward.place,
+                form: .target, table: reverse.table, owner: reverse.column, target: "Z_PK", place: reverse.place,
                 targetEntity: nil)
         }
         guard let inverse = tree.inverse(of: relationship) else { return nil }
@@ -47,31 +48,37 @@ extension AuditLayout {
         return try joinTable(of: key, inverse, isOrdered: relationship.isOrdered, schema)
     }
 
-    /// A join table is named after the one or the other of its two relationships; which, depends on all of the model. Where two
-    /// relationships' names differ in case only, one of the two names may be that of another relationship's table.
+    /// Returns the location of links in a join table. The table is named after one of its two relationships; which one depends
+    /// on the whole model. If the names of two relationships differ only in case, one of the two table names may belong to
+    /// another relationship.
     private func joinTable(
         of key: PropertyKey, _ inverse: PropertyKey, isOrdered: Bool, _ schema: AuditSchema
     ) throws -> LinkColumns? {
-        let mine = "Z_\(tree.number(of: key.entity))\(key.name.uppercased())"
-        let others = "Z_\(tree.number(of: inverse.entity))\(inverse.name.uppercased())"
-        let tables = [mine, others].compactMap { schema.table($0) }
+        let ownName = "Z_\(tree.number(of: key.entity))\(key.name.uppercased())"
+        let inverseName = "Z_\(tree.number(of: inverse.entity))\(inverse.name.uppercased())"
+        let tables = [ownName, inverseName].compactMap { schema.table($0) }
         guard let first = tables.first else {
             guard schema.database == "main" else { return nil }
             throw AuditFailure(
-                entity: key.entity, property: key.name, expected: "a table \(mine) or \(others)", found: "none")
+                entity: key.entity, property: key.name, expected: "a table \(ownName) or \(inverseName)", found: "none")
         }
         for table in tables {
-            let isMine = sameName(table.name, mine)
-            if let found = columns(of: key, inverse, isOrdered: isOrdered, in: table, isMine: isMine) { return found }
+            let isNamedAfterOwner = sameName(table.name, ownName)
+            if let found = columns(
+                of: key, inverse, isOrdered: isOrdered, in: table, isNamedAfterOwner: isNamedAfterOwner)
+            {
+                return found
+            }
         }
-        throw Self.unclear(key, first, schema)
+        throw Self.ambiguity(of: key, in: first, schema)
     }
 
-    /// Nil where the table is none of the relationship's, or its columns can't be told apart.
+    /// Returns nil if the table isn't that of the relationship, or its columns can't be distinguished.
     private func columns(
-        of key: PropertyKey, _ inverse: PropertyKey, isOrdered: Bool, in table: AuditSchema.Table, isMine: Bool
+        of key: PropertyKey, _ inverse: PropertyKey, isOrdered: Bool, in table: AuditSchema.Table,
+        isNamedAfterOwner: Bool
     ) -> LinkColumns? {
-        // The objects of an entity stand in the column that is named after the relationship that leads to them.
+        // The column of an entity's objects is named after the relationship that refers to them.
         let ownerName = "Z_\(tree.number(of: key.entity))\(inverse.name.uppercased())"
         let targetName = "Z_\(tree.number(of: inverse.entity))\(key.name.uppercased())"
         if key == inverse {
@@ -87,8 +94,8 @@ extension AuditLayout {
         let isStraight = pair[0].isNumbered(ownerName) && pair[1].isNumbered(targetName)
         let isReversed = pair[1].isNumbered(ownerName) && pair[0].isNumbered(targetName)
         guard isStraight || isReversed else { return nil }
-        // Where the names fit both ways, the side that the table is named after stands first.
-        let ownerFirst = isStraight && isReversed ? isMine : isStraight
+        // If the names fit both ways, the side that names the table comes first.
+        let ownerFirst = isStraight && isReversed ? isNamedAfterOwner : isStraight
         let (owner, target) = ownerFirst ? (pair[0], pair[1]) : (pair[1], pair[0])
         let places = ["Z_FOK_" + target.dropFirst(2), "Z_FOK_" + targetName.dropFirst(2)]
         let place = places.first { table.index(of: $0) != nil }
@@ -98,7 +105,9 @@ extension AuditLayout {
             targetEntity: nil)
     }
 
-    private static func unclear(_ key: PropertyKey, _ table: AuditSchema.Table, _ schema: AuditSchema) -> AuditFailure {
+    private static func ambiguity(of key: PropertyKey, in table: AuditSchema.Table, _ schema: AuditSchema)
+        -> AuditFailure
+    {
         AuditFailure(
             entity: key.entity, property: key.name,
             expected: "columns of this relationship in the table \(table.name) of \(schema.description)",
@@ -107,7 +116,7 @@ extension AuditLayout {
 }
 
 extension String {
-    /// Whether this is the name, or the name with a number behind it.
+    /// Returns true if the string is `name`, or `name` with a numeric suffix.
     fileprivate func isNumbered(_ name: String) -> Bool {
         hasPrefix(name) && dropFirst(name.count).allSatisfy { $0.isASCII && $0.isNumber }
     }

@@ -1,32 +1,35 @@
 import ManagedObjectModels
 
-/// One stored value of an attribute: the attribute itself, or one element of a composite one.
+/// A stored value: an attribute, or an element of a composite attribute.
 struct StoredAttribute {
-    /// The names on the way to it, the attribute's first: names may hold any letter, so they are never joined.
+    /// The path of names, beginning with the attribute. Names may contain any letter, so they are not joined.
     let path: [String]
-    /// The renaming identifiers on the way to it.
+    /// The path of renaming identifiers.
     let identifiers: [String]
-    /// What the value is like: the attribute, or the element.
+    /// The description of the attribute or element.
     let description: AttributeDescription
     /// The attribute that the entity declares.
     let attribute: AttributeDescription
 
     var isElement: Bool { path.count > 1 }
 
-    /// The columns' attributes of one that an entity declares, in the order in which columns get their names.
+    /// Returns the stored values of a declared attribute, in the order in which columns get their names.
     static func all(of attribute: AttributeDescription) -> [StoredAttribute] {
-        attribute.isTransient ? [] : leaves(attribute, [], [], attribute)
+        attribute.isTransient ? [] : leaves(of: attribute, path: [], identifiers: [], attribute: attribute)
     }
 
     private static func leaves(
-        _ description: AttributeDescription, _ path: [String], _ identifiers: [String],
-        _ attribute: AttributeDescription
+        of description: AttributeDescription, path: [String], identifiers: [String],
+        attribute: AttributeDescription
     ) -> [StoredAttribute] {
         let path = path + [description.name]
         let identifiers = identifiers + [description.renamingIdentifier]
         switch description.type {
         case .undefined, .objectID: return []
-        case .composite: return description.elements.flatMap { leaves($0, path, identifiers, attribute) }
+        case .composite:
+            return description.elements.flatMap {
+                leaves(of: $0, path: path, identifiers: identifiers, attribute: attribute)
+            }
         default:
             return [
                 StoredAttribute(path: path, identifiers: identifiers, description: description, attribute: attribute)
@@ -35,7 +38,7 @@ struct StoredAttribute {
     }
 }
 
-/// A stored attribute, by the entity that declares it.
+/// A stored attribute and the entity that declares it.
 struct AttributeKey: Hashable {
     let entity: String
     let path: [String]

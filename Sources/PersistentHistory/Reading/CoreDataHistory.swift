@@ -2,9 +2,9 @@ import CoreDataStore
 import ManagedObjectModels
 import SQLiteStore
 
-/// The history that Core Data keeps itself where a store's options ask for it
-/// (https://developer.apple.com/documentation/coredata/persistent_history). Apple documents nothing of its tables; the
-/// rules were found on stores.
+/// The history that Core Data itself keeps if a store's options ask for it
+/// (https://developer.apple.com/documentation/coredata/persistent_history). Apple doesn't document its tables; the
+/// rules were found by examining stores.
 struct CoreDataHistory: HistorySource {
     let isOutdated = false
     private let reader: StoreReader
@@ -13,7 +13,7 @@ struct CoreDataHistory: HistorySource {
     private let selection: String
     private let tombstones: Int
 
-    /// Nil when the store has none.
+    /// Creates a source, or returns nil if the store has no such history.
     init?(_ reader: StoreReader) throws {
         let tables = "('ACHANGE', 'ATRANSACTION')"
         guard
@@ -41,7 +41,7 @@ struct CoreDataHistory: HistorySource {
         return names
     }
 
-    /// Later versions of Core Data keep names in a table of their own.
+    /// Returns the SQL of a change's author. Later versions of Core Data keep names in a separate table.
     private static func author(_ columns: Set<String>, _ reader: StoreReader) throws -> String {
         let plain = columns.contains("ZAUTHOR") ? "t.ZAUTHOR" : "NULL"
         let hasStrings = try columns.contains("ZAUTHORTS") && !Self.columns(of: "ATRANSACTIONSTRING", reader).isEmpty
@@ -50,7 +50,7 @@ struct CoreDataHistory: HistorySource {
     }
 
     func summary() throws -> StoreHistory.Summary {
-        // Its own entities, from 16001 on, have no changes.
+        // Core Data's own entities, from 16001 on, have no changes.
         let tables = Set(entities.filter { $0.key < 16_000 }.values.map(\.table)).sorted()
         let first = try reader.integer("SELECT min(Z_PK) FROM ACHANGE")
         return StoreHistory.Summary(
@@ -67,7 +67,8 @@ struct CoreDataHistory: HistorySource {
         return HistoryToken(history: identifier, number: last.integer(0), nonce: Self.nonce(last))
     }
 
-    /// Where all was purged, the numbers go on from the highest that was given.
+    /// Returns the position before the first change. If all changes were purged, numbering continues from the highest
+    /// number that was assigned.
     func start() throws -> HistoryToken {
         let before =
             try isEmpty
@@ -76,7 +77,8 @@ struct CoreDataHistory: HistorySource {
         return HistoryToken(history: identifier, number: before, nonce: 0)
     }
 
-    /// A change's nonce is its transaction's time, which Core Data keeps to the microsecond.
+    /// Throws `StoreHistory.Discontinuity` if the token is no position in this history. A change's nonce is its
+    /// transaction's time, which Core Data keeps to the microsecond.
     func check(_ token: HistoryToken) throws {
         guard token.history == identifier else { throw StoreHistory.Discontinuity.epoch }
         let start = try start()
@@ -102,7 +104,7 @@ struct CoreDataHistory: HistorySource {
     /// `Z_ENT` of Core Data's own entity CHANGE.
     private static let changeEntity = 16_001
 
-    /// Seconds from 1970 to 2001, where Core Data's time begins.
+    /// The seconds from 1970 to 2001, where Core Data's time begins.
     private static let referenceDate = 978_307_200.0
 
     private func change(_ row: SQLiteStatement) -> HistoryChange {
@@ -110,10 +112,10 @@ struct CoreDataHistory: HistorySource {
         let operation = HistoryChange.Operation(rawValue: row.integer(2)) ?? .gap
         let bitmap = row.bytes(5, limit: 4096)
         var tombstone: [String: SQLiteValue] = [:]
-        for place in 0..<tombstones where operation == .delete {
-            let value = row.value(Int32(8 + place))
+        for index in 0..<tombstones where operation == .delete {
+            let value = row.value(Int32(8 + index))
             let preserved = entity?.preserved ?? []
-            if value != .null { tombstone[place < preserved.count ? preserved[place] : "\(place)"] = value }
+            if value != .null { tombstone[index < preserved.count ? preserved[index] : "\(index)"] = value }
         }
         return HistoryChange(
             number: row.integer(0), nonce: Self.nonce(row), table: entity?.table ?? "", entity: entity?.name,
@@ -123,14 +125,14 @@ struct CoreDataHistory: HistorySource {
     }
 }
 
-/// What of an entity its changes need.
+/// The facts about an entity that are needed to read its changes.
 struct CoreDataEntity: Equatable {
     let name: String
-    /// The table of its hierarchy.
+    /// The table of the entity's inheritance hierarchy.
     let table: String
-    /// What each bit of `ZCOLUMNS` stands for; nil where the model isn't known.
+    /// The property that each bit of `ZCOLUMNS` stands for; nil if the model isn't known.
     private let slots: [String]?
-    /// The attributes whose values tombstones keep.
+    /// The attributes whose values are preserved in tombstones.
     let preserved: [String]
 
     static func all(_ store: StoreModel) -> [Int64: CoreDataEntity] {
@@ -156,25 +158,25 @@ struct CoreDataEntity: Equatable {
         }
         let lineage = ([entity] + model.superentities(of: entity)).reversed()
         let numbers = EntityNumbers(model)
-        let attributes = lineage.flatMap { one in
-            one.attributes.filter { !$0.isTransient }.sorted { $0.name.precedes($1.name) }
+        let attributes = lineage.flatMap { owner in
+            owner.attributes.filter { !$0.isTransient }.sorted { $0.name.precedes($1.name) }
         }
-        let relationships = lineage.flatMap { one in
-            one.relationships.filter { !$0.isTransient }.sorted { $0.name.precedes($1.name) }
+        let relationships = lineage.flatMap { owner in
+            owner.relationships.filter { !$0.isTransient }.sorted { $0.name.precedes($1.name) }
         }
-        let toOne = relationships.filter { !$0.isToMany }.flatMap { one in
-            numbers.hasSubentities(one.destinationEntityName) ? [one.name, one.name] : [one.name]
+        let toOne = relationships.filter { !$0.isToMany }.flatMap { owner in
+            numbers.hasSubentities(owner.destinationEntityName) ? [owner.name, owner.name] : [owner.name]
         }
         slots = toOne + attributes.map(\.name) + relationships.filter(\.isToMany).map(\.name)
         preserved = attributes.filter(\.preservesValueInHistoryOnDeletion).map(\.name)
     }
 
-    /// The properties that a bitmap names, its first bit being the highest of its first byte. Nil when it isn't as long
-    /// as the model of now has it: it was written before the model changed.
+    /// Returns the properties that a bitmap names; its first bit is the highest of its first byte. Returns nil if the
+    /// bitmap's length doesn't fit the current model: it was written before the model changed.
     func properties(in bitmap: [UInt8]) -> [String]? {
         guard let slots, bitmap.count == (slots.count + 7) / 8 else { return nil }
         var found: [String] = []
-        for (place, name) in slots.enumerated() where bitmap[place / 8] & (0x80 >> UInt8(place % 8)) != 0 {
+        for (index, name) in slots.enumerated() where bitmap[index / 8] & (0x80 >> UInt8(index % 8)) != 0 {
             if found.last != name { found.append(name) }
         }
         return found

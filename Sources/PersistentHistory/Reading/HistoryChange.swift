@@ -1,6 +1,6 @@
 import SQLiteStore
 
-/// One row that was changed, as a store's history has it.
+/// One changed row, as recorded in a store's history.
 package struct HistoryChange: Sendable, Equatable {
     package enum Operation: Int64, Sendable, CaseIterable {
         case insert = 0, update, delete
@@ -10,28 +10,28 @@ package struct HistoryChange: Sendable, Equatable {
         package var word: String { "\(self)" }
     }
 
-    /// Counts a store's changes from 1.
+    /// The change's number. A store's changes are counted from 1.
     package let number: Int64
-    /// Tells this change from another one that has its number in another copy of the store.
+    /// Distinguishes this change from one with the same number in another copy of the store.
     package let nonce: Int64
     package let table: String
-    /// Of a Core Data store.
+    /// The entity, in a Core Data store.
     package let entity: String?
     package let operation: Operation
-    /// The rowid; of a WITHOUT ROWID table the key's columns in their order. Empty for a gap.
+    /// The row's rowid, or the key columns of a WITHOUT ROWID table in their order. Empty for a gap.
     package let key: [SQLiteValue]
-    /// Of an update: the columns, or Core Data's properties, that were assigned; nil where it isn't known.
+    /// The columns, or Core Data's properties, that an update assigned; nil if they aren't known.
     package let columns: [String]?
-    /// Who says to have made it; nil for writers that don't say.
+    /// The author that the writer declared; nil if it declared none.
     package let author: String?
     /// Seconds since 1970.
     package let time: Double
-    /// Core Data's transaction.
+    /// The number of Core Data's transaction.
     package let transaction: Int64?
-    /// What Core Data keeps of a deleted object, by attribute; by number where the model is not known.
+    /// The values that Core Data keeps of a deleted object, by attribute name, or by number if the model isn't known.
     package let tombstone: [String: SQLiteValue]
 
-    /// About how many bytes it takes.
+    /// The approximate memory use in bytes.
     package var size: Int {
         let texts = (columns ?? []) + [table, entity ?? "", author ?? ""] + tombstone.keys
         let values = key + tombstone.values
@@ -49,18 +49,19 @@ extension SQLiteValue {
     }
 }
 
-/// Of which changes to be told; nil: of all.
+/// Selects changes; a nil property selects all of them.
 package struct HistoryFilter: Sendable, Equatable {
     package var tables: Set<String>?
     package var entities: Set<String>?
     package var operations: Set<HistoryChange.Operation>?
     package var authors: Set<String>?
-    /// A subscriber's own.
+    /// Authors whose changes are left out, such as the subscriber's own.
     package var exceptAuthors: Set<String> = []
 
     package init() {}
 
-    /// A gap may be about anything of its table, and what has no entity may be of any.
+    /// Returns whether the filter selects a change. A gap may concern anything in its table, and a change without an
+    /// entity may be of any.
     package func admits(_ change: HistoryChange) -> Bool {
         if let tables, !tables.contains(change.table.lowercased()) {
             if entities == nil || change.operation != .gap { return false }

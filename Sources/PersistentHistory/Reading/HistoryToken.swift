@@ -1,14 +1,15 @@
-/// A position in a store's history: the last change that its holder knows. It is good wherever the store goes, and as
-/// long as the change, or the one before the first that is left, is there, and of a Core Data store as long as the store is
-/// of the same version of its model.
+/// A position in a store's history: the last change that its holder knows.
+///
+/// A token stays valid when the store moves. It is valid while that change, or the one before the first remaining
+/// change, exists; for a Core Data store, also only while the store's model version stays the same.
 package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
-    /// Of the history: drawn when it was enabled; of Core Data's own, the store's UUID.
+    /// The history's identifier: drawn at random when history was enabled, or the store's UUID for Core Data's own.
     package let history: String
-    /// 0 before the first change.
+    /// The change's number; 0 before the first change.
     package let number: Int64
-    /// Of that change: after a restored backup the same number is another change.
+    /// The change's nonce. In a restored backup, the same number belongs to another change.
     package let nonce: Int64
-    /// Of the version of the model that a Core Data store is of; nil where there is none.
+    /// The fingerprint of a Core Data store's model version; nil if there is none.
     package let model: ModelFingerprint?
 
     package init(history: String, number: Int64, nonce: Int64, model: ModelFingerprint? = nil) {
@@ -18,7 +19,8 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
         self.model = model
     }
 
-    /// Nil for a token of another kind. That of a subscription ends with one of these, behind a slash.
+    /// Parses a token, or returns nil for one of another kind. A subscription's token ends with one of these after a
+    /// slash.
     package init?(_ text: String) {
         let own = text.split(separator: "/", omittingEmptySubsequences: false).last ?? ""
         let parts = own.split(separator: ".", omittingEmptySubsequences: false)
@@ -28,8 +30,8 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
         else { return nil }
         var model: ModelFingerprint?
         if parts.count == 5 {
-            guard let mark = ModelFingerprint(parts[4]) else { return nil }
-            model = mark
+            guard let fingerprint = ModelFingerprint(parts[4]) else { return nil }
+            model = fingerprint
         }
         self.init(history: String(parts[1]), number: number, nonce: Int64(bitPattern: nonce), model: model)
     }

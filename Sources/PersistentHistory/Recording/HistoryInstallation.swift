@@ -5,10 +5,10 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// Installs a store's history, brings it up to date with the store's schema, takes it out: each in one transaction.
+/// Installs a store's history, updates it to the store's schema, or removes it; each in one transaction.
 ///
-/// The caller sees to it that nobody relocates the store meanwhile, and that the process has no descriptor of the store
-/// that it closes.
+/// The caller makes sure that nobody relocates the store meanwhile, and that this process closes no descriptor of the
+/// store: closing one drops the process's locks.
 package struct HistoryInstallation {
     let location: StoreLocation
     private let busyTimeout: Duration
@@ -21,11 +21,11 @@ package struct HistoryInstallation {
         }
 
         package let kind: Kind
-        /// Those whose changes are recorded.
+        /// The tables whose changes are recorded.
         package let tables: [String]
-        /// Those that can't be recorded, and why.
+        /// The tables that can't be recorded, with the reason for each.
         package let unrecorded: [String: String]
-        /// Those where changes may have been missed before this update.
+        /// The tables whose changes may have been missed before this update.
         package let gaps: [String]
     }
 
@@ -34,14 +34,14 @@ package struct HistoryInstallation {
         self.busyTimeout = busyTimeout
     }
 
-    /// Records changes from now on, or follows what became of the schema. Where changes may have been missed, a row of
-    /// the history says so. Throws `StoreError`, `SystemError`, `HistoryError`; nothing has changed then.
+    /// Starts recording changes, or adapts the triggers to the current schema. If changes may have been missed, a gap
+    /// row in the history says so. Throws `StoreError`, `SystemError`, `HistoryError`; the store is unchanged then.
     package func enable() throws -> Outcome {
         if try kindWithoutHistory() == .coreData {
             return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
         }
         return try write { database in
-            if try HistoryTables.areCoreData(database) {
+            if try HistoryTables.coreDataTablesExist(database) {
                 return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
             }
             let isNew = try !HistoryTables.exist(database)
@@ -61,12 +61,12 @@ package struct HistoryInstallation {
         }
     }
 
-    /// Takes everything of it out of the store. Throws as `enable` does.
+    /// Removes all of the history's tables and triggers from the store. Throws as `enable` does.
     package func disable() throws -> Outcome {
         if let kind = try kindWithoutHistory() { return Outcome(kind: kind, tables: [], unrecorded: [:], gaps: []) }
         return try write { database in
             guard try HistoryTables.exist(database) else {
-                let isCoreData = try HistoryTables.areCoreData(database)
+                let isCoreData = try HistoryTables.coreDataTablesExist(database)
                 return Outcome(kind: isCoreData ? .coreData : .unchanged, tables: [], unrecorded: [:], gaps: [])
             }
             for trigger in try HistoryTables.triggers(database) {
@@ -77,8 +77,8 @@ package struct HistoryInstallation {
         }
     }
 
-    /// What there is where the store keeps no history of ours, read without a trace; nil where it keeps one. Whoever has
-    /// nothing to write leaves no log behind in somebody else's store.
+    /// Returns the kind of history found, or nil if the store keeps groupstore's own. Reads without leaving a trace: a
+    /// caller that has nothing to write must not leave a log behind in somebody else's store.
     func kindWithoutHistory() throws -> Outcome.Kind? {
         guard try location.directory.status(location.name.database) != nil else {
             throw StoreError.missing(location.path)
@@ -90,7 +90,7 @@ package struct HistoryInstallation {
                 return try reader.integer("\(named) ('ACHANGE', 'ATRANSACTION')") == 2 ? .coreData : .unchanged
             }
         } catch StoreError.busy {
-            // Whoever writes waits in SQLite's own way.
+            // The write that follows waits with SQLite's busy handler.
             return nil
         }
     }
@@ -99,13 +99,13 @@ package struct HistoryInstallation {
         guard try location.directory.status(location.name.database) != nil else {
             throw StoreError.missing(location.path)
         }
-        // SQLite would find out only after it had made a log and an index of the log, which are this user's then.
+        // SQLite would fail only after it had created a log and a wal-index that belong to this user.
         guard try location.directory.mayWrite(location.name.database) else {
             throw StoreError.sqlite(
                 code: 8, message: "attempt to write a readonly database", location.path)
         }
         let unopened = TemporarySideFiles(location)
-        defer { unopened?.settle() }
+        defer { unopened?.checkpointAndRemove() }
         do {
             let queue = try HistoryConnection.open(location, busyTimeout: busyTimeout)
             defer { try? queue.close() }
@@ -120,50 +120,50 @@ package struct HistoryInstallation {
     }
 }
 
-/// Why a store's history can't be used.
+/// The reasons why a store's history can't be used.
 package enum HistoryError: Error, Equatable, CustomStringConvertible {
-    /// There is none.
+    /// The store keeps no history.
     case disabled(FilePath)
-    /// Core Data keeps it, and only it and its app write it.
-    case coreDatas(FilePath)
-    /// A later groupstore made it.
+    /// Core Data keeps the history; only Core Data and its app write it.
+    case ownedByCoreData(FilePath)
+    /// A newer groupstore created the history.
     case newer(version: Int64, FilePath)
-    /// With it, programs could no longer write the table: what SQLite says.
+    /// With history enabled, programs could no longer write the table; `message` is SQLite's.
     case unusable(table: String, message: String, FilePath)
-    /// Something of another origin has a name that history needs.
+    /// An object that isn't groupstore's has a name that history needs.
     case foreign(String, FilePath)
-    /// A subscriber has not acknowledged what would be purged.
+    /// A subscriber hasn't acknowledged changes that would be purged.
     case unacknowledged(subscriber: String, FilePath)
 
     package var description: String {
         switch self {
         case .disabled(let path): "\(PrintablePath(path)) keeps no history"
-        case .coreDatas(let path):
-            "\(PrintablePath(path)): Core Data keeps this store's history, and it is only read here"
+        case .ownedByCoreData(let path):
+            "\(PrintablePath(path)): Core Data keeps this store's history; groupstore only reads it"
         case .newer(let version, let path):
             "\(PrintablePath(path)) has a history of format \(version), which this groupstore doesn't know"
         case .unusable(let table, let message, let path):
             "\(PrintablePath(path)): with history, the table \(table) could not be written: \(message)"
         case .foreign(let name, let path):
-            "\(PrintablePath(path)) has something called \(name) that isn't groupstore's"
+            "\(PrintablePath(path)) contains \(name), which isn't groupstore's"
         case .unacknowledged(let subscriber, let path):
-            "\(PrintablePath(path)): the subscriber \(subscriber) has not acknowledged all of it"
+            "\(PrintablePath(path)): the subscriber \(subscriber) hasn't acknowledged all changes"
         }
     }
 
     package var remedy: String {
         switch self {
         case .disabled: "groupstore history enable STORE"
-        case .coreDatas: "let the app purge it: NSPersistentHistoryChangeRequest.deleteHistory(before:)"
-        case .newer: "install a groupstore at least as new as the one that enabled it"
-        case .unusable: "see the table's triggers and indexes: functions of an app's own can't be called"
+        case .ownedByCoreData: "let the app purge it: NSPersistentHistoryChangeRequest.deleteHistory(before:)"
+        case .newer: "install a groupstore at least as new as the one that enabled history"
+        case .unusable: "check the table's triggers and indexes: they can't call functions that an app defines"
         case .foreign: "rename it"
-        case .unacknowledged: "groupstore history purge --force, or --forget-subscriber NAME where it is gone for good"
+        case .unacknowledged: "groupstore history purge --force, or --forget-subscriber NAME if it is gone for good"
         }
     }
 }
 
-/// What of history is in a store's schema.
+/// Queries for the tables and triggers of history in a store's schema.
 enum HistoryTables {
     struct Trigger {
         let name: String
@@ -176,7 +176,7 @@ enum HistoryTables {
             database, sql: "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'GS_HISTORY'") == 1
     }
 
-    static func areCoreData(_ database: Database) throws -> Bool {
+    static func coreDataTablesExist(_ database: Database) throws -> Bool {
         try Int.fetchOne(
             database,
             sql: "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('ACHANGE', 'ATRANSACTION')") == 2
@@ -188,7 +188,7 @@ enum HistoryTables {
         guard version <= HistorySchema.version else { throw HistoryError.newer(version: version, path) }
     }
 
-    /// Ours.
+    /// Returns groupstore's own triggers.
     static func triggers(_ database: Database) throws -> [Trigger] {
         try Row.fetchAll(
             database, sql: "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid"
@@ -201,8 +201,8 @@ enum HistoryTables {
         }
     }
 
-    /// The apps'.
-    static func foreignTriggers(_ database: Database) throws -> [ThirdPartyTrigger] {
+    /// Returns all triggers that aren't groupstore's.
+    static func thirdPartyTriggers(_ database: Database) throws -> [ThirdPartyTrigger] {
         try Row.fetchAll(database, sql: "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").compactMap {
             row in
             HistorySchema.tableNumber(ofTrigger: row.decoded("name") ?? "") == nil

@@ -1,16 +1,16 @@
 import GRDB
 import SQLiteStore
 
-/// A history while its store's schema is made over by somebody who doesn't look at triggers, such as a migration: taken
-/// out before, and afterwards made to record again. Nobody else may have the store open in between.
+/// Suspends a history while something that ignores triggers, such as a migration, changes the store's schema. No other
+/// process may have the store open between `suspend` and `resume`.
 extension HistoryInstallation {
-    /// Follows the schema as it is, then takes the triggers out; the tables stay. False where the store keeps no history
-    /// of ours. Throws as `enable` does.
+    /// Updates the history to the current schema, then removes the triggers; the tables stay. Returns false if the
+    /// store keeps no groupstore history. Throws as `enable` does.
     package func suspend() throws -> Bool {
         try write { database in
             guard try HistoryTables.exist(database) else { return false }
             try HistoryTables.checkVersion(database, location.path)
-            // What went unrecorded before must not be taken for recorded.
+            // Changes that went unrecorded until now must get their gap first.
             var update = try HistoryUpdate(database, location.path, isNew: false)
             try update.run()
             for trigger in try HistoryTables.triggers(database) {
@@ -20,10 +20,10 @@ extension HistoryInstallation {
         }
     }
 
-    /// Records again after `suspend`. Tables that may have been written meanwhile, and those that are gone, get a gap.
-    /// Throws as `enable` does.
+    /// Resumes recording after `suspend`. Tables that may have been written meanwhile, and tables that are gone, get a
+    /// gap. Throws as `enable` does.
     ///
-    /// - Parameter isWritten: Whether the table of this name may have other rows than before, or other values in them.
+    /// - Parameter isWritten: Returns whether the table of this name may have other rows or values than before.
     package func resume(isWritten: (String) -> Bool) throws {
         try withoutActuallyEscaping(isWritten) { isWritten in
             try write { database in

@@ -1,27 +1,27 @@
 import SQLiteStore
 
-/// The triggers that record one table's changes, in the order in which they are to be made: of several AFTER triggers
-/// SQLite runs the one first that was made last, and which columns an update assigned is noted before it is recorded.
+/// The triggers that record one table's changes, in the order in which they must be created: of several AFTER triggers,
+/// SQLite runs the newest first, and the columns that an update assigned must be recorded before the update.
 ///
-/// They name no column but those of the key and of unique rules, and of the rules those that can be dropped only where
-/// it does no harm when they are gone; call no function that isn't SQLite's own; and never run into a conflict, because
-/// the outer statement's OR clause would count (https://sqlite.org/lang_createtrigger.html).
+/// The triggers name only the columns of the key and of unique rules. They name a rule's droppable columns only where a
+/// missing column does no harm. They call only SQLite's built-in functions. They never run into a conflict, because the
+/// outer statement's OR clause would apply (https://sqlite.org/lang_createtrigger.html).
 struct HistoryTriggers {
     let table: RecordedTable
     let number: Int64
 
-    /// Bits of `GS_CHANGE.columns`; a table's later columns are not told.
-    static let mostColumns = 62
+    /// The number of bits in `GS_CHANGE.columns`. Assignments to later columns aren't reported.
+    static let maxColumns = 62
 
     init(_ table: RecordedTable, number: Int64) {
         self.table = table
         self.number = number
     }
 
-    /// Name and statement.
+    /// The name and statement of each trigger.
     var all: [(name: String, sql: String)] { recording + columnTriggers + replacing + checking }
 
-    /// Without one of them changes are missed.
+    /// The triggers without which changes are missed.
     var essential: [(name: String, sql: String)] { recording + replacing + checking }
 
     private var recording: [(name: String, sql: String)] {
@@ -30,14 +30,15 @@ struct HistoryTriggers {
         ].map(creation)
     }
 
-    /// Rows that give way go first: who repeats the changes elsewhere has the same unique columns there.
+    /// The triggers that record replaced rows. These deletions come first, so that a reader who replays the changes
+    /// meets no conflict in the same unique columns.
     private var replacing: [(name: String, sql: String)] {
         [("X", replacedByInsert), ("R", replacedByUpdate)].compactMap { letter, body in
             body.map { creation(letter, $0) }
         }
     }
 
-    /// Nothing where all that comes can be worked out exactly.
+    /// The triggers that detect a wrong prediction. Empty if all incoming values can be computed exactly.
     private var checking: [(name: String, sql: String)] {
         [("A", uncertainInsert), ("E", checkedInsert), ("F", checkedUpdate)].compactMap { letter, body in
             body.map { creation(letter, $0) }
@@ -52,12 +53,13 @@ struct HistoryTriggers {
 
     var target: String { table.quotedName }
 
-    /// The table in a trigger's query. SQLite follows a table that is renamed, to `new` too, which would mean the row
-    /// that comes; the alias stays.
+    /// The table in a trigger's query. When a table is renamed, SQLite renames its references too, even if its new name
+    /// is `new`, which would mean the incoming row. The alias stays.
     var source: String { "\(target) AS \(sourceName)" }
     let sourceName = "GS_ROW"
 
-    /// Those that make an UPDATE of one of the rules' columns run a trigger. Names that are gone do no harm there.
+    /// Returns the OF clause that makes an UPDATE of one of the rules' columns run a trigger. Names of dropped columns
+    /// do no harm there.
     func columns(of rules: [UniqueRule]) -> String {
         var columns: [String] = []
         for column in rules.flatMap(\.columns) where !columns.contains(column) { columns.append(column) }
@@ -66,8 +68,8 @@ struct HistoryTriggers {
 
     // MARK: Recording
 
-    /// Records the row that `row` names as it is now. An app's TEMP trigger runs first: what it did to the row was
-    /// recorded before, and the last change told must be the one that is so.
+    /// Returns SQL that records the current state of the row that `row` names. An app's TEMP trigger runs first, and
+    /// what it did to the row was recorded before, so the last recorded change must be the true one.
     private func record(_ row: String, present: String, columns: String = "NULL") -> String {
         """
         INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time, author) VALUES (\(number), \
@@ -76,11 +78,11 @@ struct HistoryTriggers {
         """
     }
 
-    /// Where no other trigger names the table, these don't either: under `legacy_alter_table` SQLite renames the table
-    /// and leaves what names it, so that writes would fail.
+    /// Returns SQL of the operation to record. It names the table only if the other triggers do too: under
+    /// `legacy_alter_table`, SQLite renames the table but not the references to it, and writes would fail.
     private func operation(_ row: String, present: String) -> String {
         guard !table.rules.isEmpty else { return row == "OLD" ? "2" : present }
-        let exists = "EXISTS (SELECT 1 FROM \(source) WHERE \(table.isRow(sourceName, keyOf: row)))"
+        let exists = "EXISTS (SELECT 1 FROM \(source) WHERE \(table.isSameRow(sourceName, keyOf: row)))"
         return "CASE WHEN \(exists) THEN \(present) ELSE 2 END"
     }
 
@@ -93,19 +95,20 @@ struct HistoryTriggers {
 
     private var deleted: String { "AFTER DELETE ON \(target) BEGIN \(record("OLD", present: "1")) END" }
 
-    private var inserted: String { "AFTER INSERT ON \(target) BEGIN \(recordComing) END" }
+    private var inserted: String { "AFTER INSERT ON \(target) BEGIN \(recordIncoming) END" }
 
-    /// Another key is another row: one goes, one comes.
+    /// The trigger for a changed key. Another key is another row: one row is deleted, one is inserted.
     private var moved: String {
         """
         AFTER UPDATE \(columns(of: table.rules.filter { $0.number == 0 }))ON \(target) \
         WHEN \(table.key(of: "OLD")) IS NOT \(table.key(of: "NEW")) BEGIN \
-        \(record("OLD", present: "1")) \(recordComing) END
+        \(record("OLD", present: "1")) \(recordIncoming) END
         """
     }
 
-    /// A row that takes the place of one with its key is that row, changed; in which columns isn't known.
-    private var recordComing: String {
+    /// SQL that records the incoming row. If it replaces a row with the same key, the change is an update with unknown
+    /// columns.
+    private var recordIncoming: String {
         guard let rule = table.rules.first(where: { $0.number == 0 }) else { return record("NEW", present: "0") }
         let operation = """
             CASE WHEN EXISTS (SELECT 1 FROM GS_REPLACED AS n WHERE n.table_id = \(number) AND n.rule = 0 \
@@ -115,7 +118,7 @@ struct HistoryTriggers {
         return record("NEW", present: operation)
     }
 
-    /// What was recorded last of the noted row since it was noted; NULL when nothing was.
+    /// SQL of the last operation recorded for the candidate row since it became one; NULL if there was none.
     var lastOperation: String {
         """
         (SELECT c.operation FROM GS_CHANGE AS c WHERE c.number > n.number AND c.table_id = \(number) \
@@ -123,16 +126,17 @@ struct HistoryTriggers {
         """
     }
 
-    /// They run right before the update itself is recorded, with nothing of anybody else's between.
+    /// The triggers that record assigned columns. They run right before the update itself is recorded, with no other
+    /// trigger in between.
     private var columnTriggers: [(name: String, sql: String)] {
-        table.columns.prefix(Self.mostColumns).enumerated().map { place, column in
+        table.columns.prefix(Self.maxColumns).enumerated().map { index, column in
             creation(
-                "C\(place)",
+                "C\(index)",
                 """
                 AFTER UPDATE OF \(StoreTable.quote(column)) ON \(target) \
                 WHEN \(table.key(of: "OLD")) IS \(table.key(of: "NEW")) BEGIN \
                 INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time) VALUES (\(number), \
-                \(HistorySchema.assignment), \(table.key(of: "NEW")), \(Int64(1) << Int64(place)), 0, 0); END
+                \(HistorySchema.assignment), \(table.key(of: "NEW")), \(Int64(1) << Int64(index)), 0, 0); END
                 """)
         }
     }

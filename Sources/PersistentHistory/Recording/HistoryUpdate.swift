@@ -3,19 +3,19 @@ import GRDB
 import SQLiteStore
 import SystemPackage
 
-/// Brings the triggers in line with the store's schema, and notes where changes may have gone unrecorded.
+/// Updates the triggers to the store's schema, and records a gap where changes may have gone unrecorded.
 struct HistoryUpdate {
     private let database: Database
     private let path: FilePath
     private let isNew: Bool
-    /// Of a table without triggers: whether they were taken out by us, and nothing was written since.
+    /// Returns whether groupstore itself removed a table's triggers and nothing was written since.
     private let isUnwritten: (String) -> Bool
-    /// Whether the schema was changed since the last time.
-    private var wasMoved = false
-    /// Whether an older version made the triggers.
+    /// True if the schema has changed since the last update.
+    private var hasSchemaChanged = false
+    /// True if an older version created the triggers.
     private var isOlder = false
     private var installed: [Int64: [HistoryTables.Trigger]] = [:]
-    /// The tables that were recorded, by the number that their triggers have.
+    /// The tables that were recorded, by the number in their triggers' names.
     private var known: [Int64: String] = [:]
     private(set) var recorded: [String] = []
     private(set) var unrecorded: [String: String] = [:]
@@ -39,11 +39,11 @@ struct HistoryUpdate {
             try Row.fetchAll(database, sql: "SELECT id, name FROM GS_TABLE WHERE installed = 1").map {
                 ($0.decoded("id") ?? 0, $0.decoded("name") ?? "")
             }, uniquingKeysWith: { first, _ in first })
-        wasMoved = try Int64.fetchOne(database, sql: "SELECT schema_version FROM GS_HISTORY") != schemaVersion()
+        hasSchemaChanged = try Int64.fetchOne(database, sql: "SELECT schema_version FROM GS_HISTORY") != schemaVersion()
         try upgrade()
-        // A writer's programs may have functions and collations that this process lacks.
+        // Other writers may have functions and collations that this process lacks.
         let before = try usability()
-        let triggers = try HistoryTables.foreignTriggers(database)
+        let triggers = try HistoryTables.thirdPartyTriggers(database)
         for (name, isRowid) in try tables() {
             do {
                 let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: triggers)
@@ -60,7 +60,8 @@ struct HistoryUpdate {
         try database.execute(sql: "UPDATE GS_HISTORY SET schema_version = ?", arguments: [schemaVersion()])
     }
 
-    /// What an older version recorded is read as it is; its triggers are compared with what it would have made.
+    /// Upgrades the tables of an older version. Its recorded changes are readable as they are; its triggers are
+    /// compared with those it would have created.
     private mutating func upgrade() throws {
         let version = try Int64.fetchOne(database, sql: "SELECT version FROM GS_HISTORY") ?? 0
         guard version < HistorySchema.version else { return }
@@ -72,7 +73,7 @@ struct HistoryUpdate {
 
     private func schemaVersion() throws -> Int64? { try Int64.fetchOne(database, sql: "PRAGMA main.schema_version") }
 
-    /// What SQLite says of statements that write a table: nil where it accepts them.
+    /// Returns SQLite's error for statements that write each table; nil if it accepts them.
     private func usability() throws -> [String: String?] {
         var found: [String: String?] = [:]
         for (name, _) in try tables() {
@@ -89,7 +90,7 @@ struct HistoryUpdate {
         return found
     }
 
-    /// The apps' tables: name, and whether rows have a rowid. Not those that a virtual table keeps its content in.
+    /// Returns the apps' tables: the name, and whether rows have a rowid. Shadow tables of virtual tables are left out.
     private func tables() throws -> [(String, Bool)] {
         try Row.fetchAll(
             database,
@@ -108,27 +109,27 @@ struct HistoryUpdate {
     // MARK: One table
 
     private mutating func follow(_ table: RecordedTable) throws {
-        let own = installed.first { $0.value.contains { $0.table.lowercased() == table.name.lowercased() } }
-        guard let (number, triggers) = own else {
+        let ownTriggers = installed.first { $0.value.contains { $0.table.lowercased() == table.name.lowercased() } }
+        guard let (number, triggers) = ownTriggers else {
             let former = known.first { $0.value == table.name }?.key
             let hasRows = try Int.fetchOne(database, sql: "SELECT 1 FROM \(table.quotedName) LIMIT 1") != nil
             let new = try install(table)
             let wasKept = former != nil && isUnwritten(table.name)
-            // Made anew under its old name, or filled before it was noticed.
-            if former != nil || hasRows, !isNew, !wasKept { try noteGap(new, table.name) }
+            // The table was recreated under its old name, or filled before history saw it.
+            if former != nil || hasRows, !isNew, !wasKept { try recordGap(new, table.name) }
             if let former { try retire(former) }
             return
         }
-        let wanted = HistoryTriggers(table, number: number)
+        let expected = HistoryTriggers(table, number: number)
         let present = Set(triggers.map(\.sql))
-        let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { wasMoved } else { false }
-        let isWhole =
-            wanted.essential.allSatisfy { present.contains($0.sql) }
-            || isOlder && LegacyTriggers(table: table, number: number, triggers: triggers).areWhole
-        let isInOrder = try !isOvertaken(number, table.name)
-        if present == Set(wanted.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered, isInOrder {
+        let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { hasSchemaChanged } else { false }
+        let isComplete =
+            expected.essential.allSatisfy { present.contains($0.sql) }
+            || isOlder && LegacyTriggers(table: table, number: number, triggers: triggers).areComplete
+        let runsFirst = try !isOvertaken(number, table.name)
+        if present == Set(expected.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered, runsFirst {
             known[number] = nil
-            // A column that was renamed took its trigger along.
+            // A renamed column took its trigger along.
             try database.execute(
                 sql: "UPDATE GS_TABLE SET columns = ?1, key_columns = ?2 WHERE id = ?3 AND columns <> ?1",
                 arguments: [
@@ -138,13 +139,13 @@ struct HistoryUpdate {
         }
         for trigger in triggers { try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))") }
         let new = try install(table)
-        // A table that was only renamed, or got or lost columns, was recorded all the time.
-        if !isWhole || mayBeRenumbered { try noteGap(new, table.name) }
+        // A table that was only renamed, or gained or lost columns, was recorded all the time.
+        if !isComplete || mayBeRenumbered { try recordGap(new, table.name) }
         try retire(number)
     }
 
-    /// Returns whether the app has made a trigger of the table since ours. SQLite runs the newest first: what that one writes
-    /// would be recorded before the change that it ran for.
+    /// Returns whether the app has created a trigger on the table after groupstore's. SQLite runs the newest first, so
+    /// whatever that trigger writes would be recorded before the change that fired it.
     private func isOvertaken(_ number: Int64, _ table: String) throws -> Bool {
         try Bool.fetchOne(
             database,
@@ -168,23 +169,23 @@ struct HistoryUpdate {
         return number
     }
 
-    /// The table's name stays for the changes that were recorded.
+    /// Marks the table's entry as not installed. Its name stays for the changes that were recorded.
     private mutating func retire(_ number: Int64) throws {
         known[number] = nil
         try database.execute(sql: "UPDATE GS_TABLE SET installed = 0 WHERE id = ?", arguments: [number])
     }
 
-    /// A table that is gone: its rows went without a trigger.
+    /// Records that a table is gone: its rows were deleted without firing a trigger.
     private mutating func forget(_ number: Int64, _ name: String) throws {
         hasChanged = true
         for trigger in installed[number] ?? [] {
             try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))")
         }
-        try noteGap(number, name)
+        try recordGap(number, name)
         try retire(number)
     }
 
-    private mutating func noteGap(_ number: Int64, _ name: String) throws {
+    private mutating func recordGap(_ number: Int64, _ name: String) throws {
         gaps.append(name)
         try database.execute(
             sql: "INSERT INTO GS_CHANGE (table_id, operation, nonce, time) VALUES (?, ?, random(), julianday('now'))",

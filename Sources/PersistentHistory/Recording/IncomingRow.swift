@@ -1,24 +1,25 @@
 import SQLiteStore
 
-/// The row that a statement brings, as a BEFORE trigger has to work it out: where the statement says OR REPLACE, NULL is
-/// going to be a default value, and a generated column is not computed from what an UPDATE leaves as it is.
+/// The row that a statement writes, as a BEFORE trigger must predict it. With OR REPLACE, NULL may become a default
+/// value, and a generated column isn't yet computed from the columns that an UPDATE leaves unchanged.
 struct IncomingRow {
     let quotedTable: String
     let columns: [String]
-    /// The column that is the rowid; nil where there is none.
+    /// The column that is an alias of the rowid; nil if there is none.
     let alias: String?
-    /// Of columns that can't be NULL, by name in lower case.
+    /// The defaults of NOT NULL columns, by name in lower case.
     let defaults: [String: String]
-    /// What generated columns are computed from, by name in lower case.
+    /// The expressions of generated columns, by name in lower case.
     let generated: [String: String]
 
-    /// The value of a column in SQL.
+    /// Returns SQL of a column's value.
     func value(of column: String) -> String { value(of: column, within: []) }
 
-    /// The value of an expression of columns in SQL.
+    /// Returns SQL of an expression's value.
     func value(ofExpression expression: String) -> String { value(ofExpression: expression, within: []) }
 
-    /// - Parameter open: The generated columns whose expressions it is in: a column may be called as a function is.
+    /// - Parameter open: The generated columns whose expressions are being expanded: a column may have the same name as
+    ///   a function.
     private func value(of column: String, within open: Set<String>) -> String {
         let name = column.lowercased()
         if let expression = generated[name], !open.contains(name) {
@@ -28,14 +29,14 @@ struct IncomingRow {
         return defaults[name].map { "coalesce(\(value), \($0))" } ?? value
     }
 
-    /// The first half of the union has no row. It gives the second one's values the columns' affinities and collations,
-    /// which NEW lacks, and by which an expression compares.
+    /// Returns SQL of an expression's value. The first half of the union has no row. It gives the second half's values
+    /// the columns' affinities and collations, which NEW lacks and by which an expression compares.
     private func value(ofExpression expression: String, within open: Set<String>) -> String {
         let names = mentioned(in: expression)
         guard !names.isEmpty else { return "(SELECT \(expression))" }
         let stored = names.map { "\(StoreTable.quote($0)) AS \(StoreTable.quote($0))" }.joined(separator: ", ")
-        let coming = names.map { value(of: $0, within: open) }.joined(separator: ", ")
-        return "(SELECT \(expression) FROM (SELECT \(stored) FROM \(quotedTable) WHERE 0 UNION ALL SELECT \(coming)))"
+        let incoming = names.map { value(of: $0, within: open) }.joined(separator: ", ")
+        return "(SELECT \(expression) FROM (SELECT \(stored) FROM \(quotedTable) WHERE 0 UNION ALL SELECT \(incoming)))"
     }
 
     func mentioned(in expression: String) -> [String] {
@@ -43,20 +44,20 @@ struct IncomingRow {
         return columns.filter { words.contains($0.lowercased()) }
     }
 
-    /// The columns and all that they are computed from.
+    /// Returns the columns and all columns that they are computed from.
     func sources(of names: [String]) -> [String] {
         var found: [String] = []
-        var waiting = names
-        while let name = waiting.popLast() {
+        var pending = names
+        while let name = pending.popLast() {
             guard !found.contains(name) else { continue }
             found.append(name)
-            waiting += generated[name.lowercased()].map(mentioned) ?? []
+            pending += generated[name.lowercased()].map(mentioned) ?? []
         }
         return columns.filter(found.contains) + found.filter { !columns.contains($0) }
     }
 
     func isGenerated(_ column: String) -> Bool { generated[column.lowercased()] != nil }
 
-    /// Whether NULL in one of the columns becomes a default value.
+    /// Returns whether a NULL in one of the columns becomes a default value.
     func isReplacedByDefault(_ names: [String]) -> Bool { names.contains { defaults[$0.lowercased()] != nil } }
 }

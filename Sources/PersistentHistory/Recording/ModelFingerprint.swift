@@ -1,11 +1,11 @@
 import SQLiteStore
 
-/// By what it is noticed that a Core Data store is of another version of its model than before, whoever migrated it, and
-/// wherever: the version hashes in its metadata, in short (FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/).
+/// A short hash of the version hashes in a Core Data store's metadata. It reveals a change of the store's model
+/// version, whichever program migrated it (FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/).
 package struct ModelFingerprint: Sendable, Equatable, CustomStringConvertible {
     private let value: UInt64
 
-    /// Nil for a store that isn't Core Data's, and for one that doesn't say of which version it is.
+    /// Reads the fingerprint. Returns nil if the store isn't Core Data's or doesn't name its model version.
     init?(_ reader: StoreReader) throws {
         let entities = try CoreDataMetadata(reader)?.entities ?? []
         let hashes = entities.compactMap { entity in entity.versionHash.map { (entity.name, $0) } }
@@ -21,7 +21,7 @@ package struct ModelFingerprint: Sendable, Equatable, CustomStringConvertible {
         self.value = value
     }
 
-    /// As a token has it: hexadecimal digits.
+    /// Parses a fingerprint from a token: hexadecimal digits.
     init?(_ text: Substring) {
         guard let value = UInt64(text, radix: 16) else { return nil }
         self.value = value

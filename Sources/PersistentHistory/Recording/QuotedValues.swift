@@ -1,14 +1,18 @@
 import SQLiteStore
 
-/// Values as SQL's `quote` writes them, separated by commas; text with a NUL, where `quote` ends, as `T` and its bytes.
+/// Values as SQL's `quote` writes them, separated by commas. Text that contains a NUL, where `quote` stops, is `T` and
+/// its bytes in hexadecimal.
 enum QuotedValues {
-    /// The SQL of an expression's value, written so that no two values look the same.
+    /// Returns SQL of an expression's value, written so that no two values look the same.
     static func expression(_ value: String) -> String {
         "(CASE WHEN instr(\(value), char(0)) > 0 AND typeof(\(value)) = 'text' "
             + "THEN 'T''' || hex(\(value)) || '''' ELSE quote(\(value)) END)"
     }
 
-    /// - Parameter encoding: The store's, as PRAGMA encoding tells it: what the bytes of a `T` are in.
+    /// Parses quoted values.
+    ///
+    /// - Parameter encoding: The store's text encoding, as PRAGMA encoding reports it; it applies to the bytes of a
+    ///   `T`.
     static func parse(_ text: String, encoding: String = "UTF-8") -> [SQLiteValue] {
         var values: [SQLiteValue] = []
         var rest = Array(text.utf8)[...]
@@ -36,7 +40,7 @@ enum QuotedValues {
             return Int64(word).map { .integer($0) } ?? Double(word).map { .real($0) } ?? .null
         }
         rest = rest.dropFirst()
-        // In whole parts: a value may have many millions of bytes.
+        // Copied in runs rather than byte by byte: a value may have many millions of bytes.
         var bytes: [UInt8] = []
         while let end = rest.firstIndex(of: quote) {
             bytes += rest[..<end]

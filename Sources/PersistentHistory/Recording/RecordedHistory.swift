@@ -1,12 +1,13 @@
 import FoundationEssentials
 import SQLiteStore
 
-/// The history that our triggers record.
+/// The history that groupstore's triggers record.
 struct RecordedHistory: HistorySource {
     private struct Table {
         let name: String
         let hasKeyColumns: Bool
-        /// Nil where the table has got others since: an update that assigned one of those was recorded without it.
+        /// The columns' names; nil if columns were added since: an update that assigned one of those was recorded
+        /// without it.
         let columns: [String]?
     }
 
@@ -18,7 +19,7 @@ struct RecordedHistory: HistorySource {
     private let tables: [Int64: Table]
     private let encoding: String
 
-    /// Nil when the store has none.
+    /// Creates a source, or returns nil if the store has no such history.
     init?(_ reader: StoreReader) throws {
         self.reader = reader
         guard
@@ -42,7 +43,7 @@ struct RecordedHistory: HistorySource {
         encoding = try pragma.step() ? pragma.text(0) ?? "UTF-8" : "UTF-8"
     }
 
-    /// A table that was renamed is called by its name of now: its triggers went with it.
+    /// Reads the recorded tables. A renamed table is listed by its current name: its triggers moved with it.
     private static func tables(_ reader: StoreReader) throws -> [Int64: Table] {
         let row = try reader.prepare(
             """
@@ -62,7 +63,7 @@ struct RecordedHistory: HistorySource {
     }
 
     private static func names(_ json: String?) -> [String]? {
-        // Foundation's scanner looks for the place of some errors behind the last byte, and traps.
+        // Foundation's scanner reads past the last byte to locate some errors, and traps. The padding prevents that.
         try? JSONDecoder().decode(
             [String].self, from: Data(((json ?? "") + String(repeating: " ", count: 16)).utf8))
     }
@@ -126,7 +127,8 @@ struct RecordedHistory: HistorySource {
 
     private static let isChange = "operation <> \(HistorySchema.assignment)"
 
-    /// The columns' bits of the update `c`: version 1 had them in its own row, and now they are in those right before it.
+    /// SQL of the column bits of the update `c`. Version 1 kept them in the update's own row; now they are in the rows
+    /// right before it.
     private static let assigned = """
         CASE operation WHEN 1 THEN columns | (SELECT coalesce(sum(DISTINCT n.columns), 0) FROM GS_CHANGE AS n
         WHERE n.number < c.number AND n.number > coalesce((SELECT p.number FROM GS_CHANGE AS p
@@ -148,9 +150,10 @@ struct RecordedHistory: HistorySource {
             time: row.real(7), transaction: nil, tombstone: [:])
     }
 
-    /// Nil when no bit says which: a column beyond those that have one, or a trigger that ran out of its turn.
+    /// Returns the assigned columns. Returns nil if no bit is set, or the table has more columns than bits: a column
+    /// has no bit, or a trigger ran out of order.
     private func assigned(_ bits: Int64, of table: Table) -> [String]? {
-        guard bits != 0, let columns = table.columns, columns.count <= HistoryTriggers.mostColumns else { return nil }
+        guard bits != 0, let columns = table.columns, columns.count <= HistoryTriggers.maxColumns else { return nil }
         return columns.enumerated().compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
     }
 }

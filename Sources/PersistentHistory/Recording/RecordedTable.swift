@@ -1,23 +1,23 @@
 import GRDB
 import SQLiteStore
 
-/// A table whose changes are recorded: by what its rows are known, and what makes one row take another's place.
+/// A table whose changes are recorded: how its rows are identified, and which rules make one row replace another.
 struct RecordedTable: Equatable {
-    /// By what a row is known.
+    /// Identifies a row.
     enum Key: Equatable {
-        /// `name` is one that leads to the rowid: a table may have columns called `rowid`. `isStable`: an INTEGER PRIMARY
-        /// KEY, which VACUUM leaves as it is (https://sqlite.org/lang_vacuum.html).
+        /// The rowid. `name` is a name that refers to it: a table may have ordinary columns called `rowid`. `isStable`
+        /// is true for an INTEGER PRIMARY KEY, which VACUUM leaves unchanged (https://sqlite.org/lang_vacuum.html).
         case rowid(name: String, isStable: Bool)
-        /// Of a WITHOUT ROWID table.
+        /// The primary key of a WITHOUT ROWID table.
         case columns([String])
     }
 
     let name: String
     let key: Key
-    /// Those that a statement can assign, in their order.
+    /// The columns that a statement can assign, in their order.
     let columns: [String]
     let rules: [UniqueRule]
-    /// Whether what the table's own triggers or foreign keys do may write other rows of it in the middle of a statement.
+    /// True if the table's own triggers or foreign keys may write other rows of it in the middle of a statement.
     let mayNest: Bool
 
     var quotedName: String { StoreTable.quote(name) }
@@ -29,27 +29,27 @@ struct RecordedTable: Equatable {
         }
     }
 
-    /// The key of the row that `row` (`OLD`, `NEW`, a table) names, as `GS_CHANGE.key` has it.
+    /// Returns SQL of the key of the row that `row` (`OLD`, `NEW`, a table) names, in the form of `GS_CHANGE.key`.
     func key(of row: String) -> String {
         switch key {
         case .rowid(let name, _): "\(row).\(name)"
         case .columns(let names):
-            // Text is quoted, so that no two keys look the same, and a column's collation doesn't make them equal.
+            // Text is quoted, so that no two keys look the same and no column's collation makes them equal.
             names.map { QuotedValues.expression("\(row).\(StoreTable.quote($0))") }.joined(separator: "||','||")
         }
     }
 
-    /// The condition by which SQLite finds the row of `row` with the key of NEW.
-    func isComing(_ row: String) -> String { isFound(row, keyOf: "NEW") }
+    /// Returns the condition by which SQLite finds the row of `row` that has the key of NEW.
+    func matchesNewKey(_ row: String) -> String { matchesKey(row, keyOf: "NEW") }
 
-    /// The condition by which SQLite finds the row of `row` with exactly the key of `other`.
-    func isRow(_ row: String, keyOf other: String) -> String {
-        // A column's collation takes more than one key for the same.
+    /// Returns the condition by which SQLite finds the row of `row` that has exactly the key of `other`.
+    func isSameRow(_ row: String, keyOf other: String) -> String {
+        // Under a column's collation, different keys may compare as equal.
         keyColumns.isEmpty
-            ? isFound(row, keyOf: other) : "\(isFound(row, keyOf: other)) AND \(key(of: row)) = \(key(of: other))"
+            ? matchesKey(row, keyOf: other) : "\(matchesKey(row, keyOf: other)) AND \(key(of: row)) = \(key(of: other))"
     }
 
-    private func isFound(_ row: String, keyOf other: String) -> String {
+    private func matchesKey(_ row: String, keyOf other: String) -> String {
         switch key {
         case .rowid(let name, _): "\(row).\(name) = \(other).\(name)"
         case .columns(let names):
@@ -60,12 +60,12 @@ struct RecordedTable: Equatable {
 }
 
 extension RecordedTable {
-    /// Why a table can't be recorded.
+    /// The reason why a table can't be recorded.
     struct Unrecordable: Error {
         let reason: String
     }
 
-    /// Throws `Unrecordable`, `DatabaseError`.
+    /// Reads a table's description. Throws `Unrecordable`, `DatabaseError`.
     init(_ name: String, isRowid: Bool, in database: Database, triggers: [ThirdPartyTrigger]) throws {
         self.name = name
         let information = try Row.fetchAll(
@@ -111,7 +111,7 @@ extension RecordedTable {
 }
 
 extension IncomingRow {
-    /// Throws `DatabaseError`.
+    /// Reads the columns' description. Throws `DatabaseError`.
     fileprivate init(_ table: String, _ information: [Row], alias: String?, in database: Database) throws {
         self.alias = alias
         quotedTable = StoreTable.quote(table)
@@ -122,7 +122,7 @@ extension IncomingRow {
                 else { return nil }
                 return ((row.decoded("name", as: String.self) ?? "").lowercased(), "(\(value))")
             }, uniquingKeysWith: { first, _ in first })
-        // 2: computed when it is read, 3: stored.
+        // 2: computed on reading (VIRTUAL), 3: stored.
         let isComputed = information.contains { [2, 3].contains($0.decoded("hidden", as: Int.self) ?? 0) }
         let sql =
             try isComputed
@@ -133,9 +133,9 @@ extension IncomingRow {
     }
 }
 
-/// A trigger that isn't ours.
+/// A trigger that isn't groupstore's.
 struct ThirdPartyTrigger {
-    /// From its BEGIN on, in lower case.
+    /// The trigger's SQL from its BEGIN on, in lower case.
     private let body: String
 
     init(sql: String) {
@@ -143,7 +143,7 @@ struct ThirdPartyTrigger {
         body = text.firstRange(of: "begin").map { String(text[$0.lowerBound...]) } ?? text
     }
 
-    /// True also for one that only mentions the table.
+    /// Returns whether the trigger may write the table. True also for a trigger that only mentions it.
     func mayWrite(_ table: String) -> Bool {
         let name = table.lowercased()
         return body.contains(name) || body.contains(name.replacing("\"", with: "\"\""))

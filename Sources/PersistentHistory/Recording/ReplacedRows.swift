@@ -1,28 +1,29 @@
-/// The triggers that find out which rows gave way to one that came.
+/// The triggers that find the rows that an incoming row replaced.
 extension HistoryTriggers {
-    /// Notes the rows that the statement removes if it says OR REPLACE. Whether it does can't be seen here; whether it
-    /// did is seen afterwards.
-    var beforeInsert: String { "BEFORE INSERT ON \(target) \(note(sparing: nil))" }
+    /// Records the candidates: rows that the statement removes if it says OR REPLACE. A trigger can't see whether it
+    /// does; an AFTER trigger sees whether they are gone.
+    var beforeInsert: String { "BEFORE INSERT ON \(target) \(recordCandidates(excluding: nil))" }
 
     var beforeUpdate: String {
-        "BEFORE UPDATE \(columns(of: table.rules))ON \(target) \(note(sparing: table.key(of: "OLD")))"
+        "BEFORE UPDATE \(columns(of: table.rules))ON \(target) \(recordCandidates(excluding: table.key(of: "OLD")))"
     }
 
-    private func note(sparing own: String?) -> String {
+    private func recordCandidates(excluding own: String?) -> String {
         let key = table.key(of: sourceName)
         let others = own.map { " AND \(key) IS NOT \($0)" } ?? ""
         let exists = table.rules.map { rule in
             rule.lenient("EXISTS (SELECT 1 FROM \(source) WHERE \(rule.conflict)\(others))")
         }
-        // What is left of statements that ended otherwise. In the middle of a statement its own notes are still needed,
-        // and a TEMP trigger, or one that was made later, may write to the table there: few are kept, or many.
+        // Deletes candidates left by earlier statements that ended in another way. In the middle of a statement its own
+        // candidates are still needed, and a TEMP trigger or a newer trigger may write to the table there. So the limit
+        // is low or high, depending on that.
         var statements = [
             "DELETE FROM GS_REPLACED WHERE table_id = \(number) AND "
                 + "(SELECT count(*) FROM GS_REPLACED WHERE table_id = \(number)) > \(table.mayNest ? 1000 : 32);"
         ]
         for rule in table.rules {
             let found = "SELECT \(key) FROM \(source) WHERE \(rule.conflict)\(others)"
-            // Another row that had the same may be gone by now, and nobody has told of it yet.
+            // Another row that had the same value may be gone by now, and its deletion hasn't been recorded yet.
             statements.append(
                 "DELETE FROM GS_REPLACED WHERE table_id = \(number) AND rule = \(rule.number) "
                     + "AND value = \(rule.identity) AND key = \(rule.lenient("(\(found))"));")
@@ -39,7 +40,7 @@ extension HistoryTriggers {
         return "WHEN \(exists.joined(separator: " OR ")) BEGIN \(statements.joined(separator: " ")) END"
     }
 
-    /// The rules by which a row with another key than that of the one that comes may give way.
+    /// The rules by which the incoming row may replace a row with another key.
     var otherRules: [UniqueRule] {
         table.keyColumns.isEmpty ? table.rules.filter { $0.number != 0 } : table.rules
     }
@@ -50,64 +51,67 @@ extension HistoryTriggers {
 
     var replacedByUpdate: String? {
         guard !otherRules.isEmpty else { return nil }
-        let body = recordReplaced(otherRules, sparing: table.key(of: "OLD"))
+        let body = recordReplaced(otherRules, excluding: table.key(of: "OLD"))
         return "AFTER UPDATE \(columns(of: otherRules))ON \(target) \(body)"
     }
 
-    /// `own`: the row itself, which an older note may be about.
-    private func recordReplaced(_ rules: [UniqueRule], sparing own: String? = nil) -> String {
-        let statements = rules.map { recordReplaced($0, sparing: own) }.joined(separator: " ")
+    /// - Parameter own: The key of the updated row itself, which an older candidate may name.
+    private func recordReplaced(_ rules: [UniqueRule], excluding own: String? = nil) -> String {
+        let statements = rules.map { recordReplaced($0, excluding: own) }.joined(separator: " ")
         return "WHEN EXISTS (SELECT 1 FROM GS_REPLACED WHERE table_id = \(number)) BEGIN \(statements) END"
     }
 
-    /// The row that came has now what the noted one had, and that one is gone. With recursive_triggers on, its own DELETE
-    /// trigger told of it.
-    private func recordReplaced(_ rule: UniqueRule, sparing own: String?) -> String {
+    /// Returns SQL that records a candidate as deleted if the incoming row now has its value and the candidate is gone.
+    /// With recursive_triggers on, the candidate's own DELETE trigger recorded it.
+    private func recordReplaced(_ rule: UniqueRule, excluding own: String?) -> String {
         """
         INSERT INTO GS_CHANGE (table_id, operation, key, nonce, time, author) SELECT \(number), 2, n.key, random(), \
         julianday('now'), (SELECT name FROM GS_AUTHOR) FROM GS_REPLACED AS n \
         WHERE n.table_id = \(number) AND n.rule = \(rule.number) AND n.value = \(rule.identity) \
         AND n.key IS NOT \(table.key(of: "NEW"))\(own.map { " AND n.key IS NOT \($0)" } ?? "") \
-        AND \(lastOperation) IS NOT 2 AND \(hasGivenWay(rule));
+        AND \(lastOperation) IS NOT 2 AND \(wasReplaced(rule));
         """
     }
 
-    /// Never without a look whether the noted row is there: a note may be of a statement that ended otherwise, or of an
-    /// index that was dropped since.
-    private func hasGivenWay(_ rule: UniqueRule) -> String {
+    /// Returns SQL that checks whether a candidate is gone. The check always looks at the table: a candidate may stem
+    /// from a statement that ended in another way, or from an index that was dropped since.
+    private func wasReplaced(_ rule: UniqueRule) -> String {
         let isGone = "NOT EXISTS (SELECT 1 FROM \(source) WHERE \(table.key(of: sourceName)) = n.key)"
         guard !table.keyColumns.isEmpty, !rule.isReplacedByDefault else { return isGone }
-        // A row of several key columns isn't found by its key as it is noted. One that nothing was recorded of still has
-        // what the rule is about, by which it is found.
+        // A row with several key columns can't be looked up by its recorded key. If nothing was recorded of it since,
+        // it still has the rule's value, and is found by that.
         let stillConflicts =
             "EXISTS (SELECT 1 FROM \(source) WHERE \(rule.conflict) AND \(table.key(of: sourceName)) = n.key)"
         return "CASE WHEN \(lastOperation) IS NULL THEN NOT \(rule.lenient(stillConflicts)) ELSE \(isGone) END"
     }
 
-    // MARK: What could not be worked out
+    // MARK: Incoming rows that can't be predicted
 
     private var comparedRules: [UniqueRule] { table.rules.filter(\.isCompared) }
 
     var checkedInsert: String? {
-        comparedRules.isEmpty ? nil : "AFTER INSERT ON \(target) \(noteGap)"
+        comparedRules.isEmpty ? nil : "AFTER INSERT ON \(target) \(recordGapOnMismatch)"
     }
 
     var checkedUpdate: String? {
-        comparedRules.isEmpty ? nil : "AFTER UPDATE \(columns(of: comparedRules))ON \(target) \(noteGap)"
+        comparedRules.isEmpty ? nil : "AFTER UPDATE \(columns(of: comparedRules))ON \(target) \(recordGapOnMismatch)"
     }
 
-    /// -1 is what NEW has for a number that SQLite is going to give (https://sqlite.org/lang_createtrigger.html).
+    /// In a BEFORE INSERT trigger, NEW has -1 for a rowid that SQLite will assign
+    /// (https://sqlite.org/lang_createtrigger.html).
     var uncertainInsert: String? {
         guard case .rowid(let name, _) = table.key, table.rules.contains(where: \.needsRowid) else { return nil }
         return "BEFORE INSERT ON \(target) WHEN NEW.\(name) = -1 \(recordGap)"
     }
 
-    /// Where the row that came isn't what was worked out before, another one may have given way unnoted: a gap.
-    private var noteGap: String {
-        let surprises = comparedRules.map { rule in
-            rule.lenient("EXISTS (SELECT 1 FROM \(source) WHERE \(table.isComing(sourceName)) AND \(rule.surprise))")
+    /// SQL that records a gap if the row differs from its prediction: it may have replaced a row that isn't a
+    /// candidate.
+    private var recordGapOnMismatch: String {
+        let mismatches = comparedRules.map { rule in
+            rule.lenient(
+                "EXISTS (SELECT 1 FROM \(source) WHERE \(table.matchesNewKey(sourceName)) AND \(rule.mismatch))")
         }
-        return "WHEN \(surprises.joined(separator: " OR ")) \(recordGap)"
+        return "WHEN \(mismatches.joined(separator: " OR ")) \(recordGap)"
     }
 
     private var recordGap: String {

@@ -1,40 +1,41 @@
-/// What has to be read of statements in `sqlite_schema`: SQLite's pragmas don't tell an index's expressions.
+/// Parses parts of the statements in `sqlite_schema`: SQLite's pragmas don't report an index's expressions. SQLite has
+/// no public parser, so this tokenizer is hand-written.
 enum SQLText {
     private struct Token {
         let text: Substring
         let isWord: Bool
     }
 
-    /// The expressions of a CREATE INDEX statement, and what stands behind its WHERE.
+    /// Returns the expressions of a CREATE INDEX statement, and the text after its WHERE.
     static func indexParts(_ sql: String) -> (terms: [String], condition: String?) {
         let (terms, rest) = list(tokens(of: sql)[...])
         let condition = rest.firstIndex { $0.isWord && $0.text.uppercased() == "WHERE" }
         return (
-            terms.map { written(withoutOrder($0)) },
-            condition.map { written(Array(rest[rest.index(after: $0)...])) }
+            terms.map { joined(withoutOrder($0)) },
+            condition.map { joined(Array(rest[rest.index(after: $0)...])) }
         )
     }
 
-    /// The expressions of the generated columns of a CREATE TABLE statement, by name in lower case.
+    /// Returns the expressions of the generated columns of a CREATE TABLE statement, by name in lower case.
     static func generatedColumns(_ sql: String) -> [String: String] {
         var found: [String: String] = [:]
         for definition in list(tokens(of: sql)[...]).terms {
             guard let first = definition.first else { continue }
             var depth = 0
-            for (place, token) in definition.enumerated().dropFirst() {
+            for (position, token) in definition.enumerated().dropFirst() {
                 if token.text == "(" { depth += 1 }
                 if token.text == ")" { depth -= 1 }
                 guard depth == 0, token.isWord, token.text.uppercased() == "AS" else { continue }
-                // One expression in parentheses, which may have commas of its own.
-                let parts = list(definition[(place + 1)...]).terms
-                found[unquoted(first).lowercased()] = parts.map(written).joined(separator: ", ")
+                // One expression in parentheses, which may contain commas.
+                let parts = list(definition[(position + 1)...]).terms
+                found[unquoted(first).lowercased()] = parts.map(joined).joined(separator: ", ")
                 break
             }
         }
         return found
     }
 
-    /// Whether an expression may depend on the affinity or the collation of what it is about.
+    /// Returns whether an expression may depend on the affinity or collation of its operands.
     static func compares(_ expression: String) -> Bool {
         let words: Set = [
             "=", "==", "<>", "!=", "<", "<=", ">", ">=", "IN", "BETWEEN", "IS", "CASE", "MIN", "MAX", "NULLIF", "LIKE",
@@ -43,7 +44,8 @@ enum SQLText {
         return tokens(of: expression).contains { words.contains($0.text.uppercased()) }
     }
 
-    /// Whether an expression may be an error for some values: text that is no JSON, a number that is too large.
+    /// Returns whether an expression may fail for some values, such as text that isn't JSON or a number that is too
+    /// large.
     static func mayFail(_ expression: String) -> Bool {
         tokens(of: expression).contains { token in
             let text = token.text.uppercased()
@@ -51,25 +53,25 @@ enum SQLText {
         }
     }
 
-    /// What stands between the first parentheses, taken apart at its commas, and what follows.
+    /// Returns the content of the first parentheses, split at its commas, and the tokens that follow.
     private static func list(_ tokens: ArraySlice<Token>) -> (terms: [[Token]], rest: ArraySlice<Token>) {
         guard let open = tokens.firstIndex(where: { $0.text == "(" }) else { return ([], []) }
         var terms: [[Token]] = [[]]
         var depth = 0
-        var place = open
-        while place < tokens.endIndex {
-            let text = tokens[place].text
+        var position = open
+        while position < tokens.endIndex {
+            let text = tokens[position].text
             if text == "(" { depth += 1 }
             if text == ")" { depth -= 1 }
             if depth == 0 { break }
             if depth == 1, text == "," {
                 terms.append([])
-            } else if place > open {
-                terms[terms.count - 1].append(tokens[place])
+            } else if position > open {
+                terms[terms.count - 1].append(tokens[position])
             }
-            place += 1
+            position += 1
         }
-        return (terms, tokens[min(place + 1, tokens.endIndex)...])
+        return (terms, tokens[min(position + 1, tokens.endIndex)...])
     }
 
     private static func unquoted(_ token: Token) -> String {
@@ -78,7 +80,7 @@ enum SQLText {
         return String(token.text.dropFirst().dropLast()).replacing(quote + quote, with: quote)
     }
 
-    /// The names in an expression in lower case, whatever they mean; quotes taken off.
+    /// Returns the names in an expression in lower case and without quotes, whatever they refer to.
     static func identifiers(_ sql: String) -> Set<String> {
         Set(
             tokens(of: sql).compactMap { token in
@@ -87,7 +89,8 @@ enum SQLText {
             })
     }
 
-    /// ASC, DESC and COLLATE at the end say nothing of the value; pragma_index_xinfo tells the collation.
+    /// Returns an index term without a trailing ASC, DESC or COLLATE, which don't affect the value; pragma_index_xinfo
+    /// reports the collation.
     private static func withoutOrder(_ term: [Token]) -> [Token] {
         var term = term
         if let last = term.last, last.isWord, ["ASC", "DESC"].contains(last.text.uppercased()) { term.removeLast() }
@@ -97,9 +100,9 @@ enum SQLText {
         return term
     }
 
-    private static func written(_ tokens: [Token]) -> String { tokens.map(\.text).joined(separator: " ") }
+    private static func joined(_ tokens: [Token]) -> String { tokens.map(\.text).joined(separator: " ") }
 
-    /// Comments and white space are left out (https://sqlite.org/draft/tokenreq.html).
+    /// Returns the tokens of a statement without comments and white space (https://sqlite.org/draft/tokenreq.html).
     private static func tokens(of sql: String) -> [Token] {
         var tokens: [Token] = []
         var rest = sql[...]
@@ -122,16 +125,16 @@ enum SQLText {
     private static func tokenLength(_ rest: Substring, _ first: Character) -> Int {
         if "'\"`[".contains(first) {
             let end: Character = first == "[" ? "]" : first
-            var place = rest.index(after: rest.startIndex)
-            while place < rest.endIndex {
-                let next = rest.index(after: place)
-                if rest[place] == end {
+            var position = rest.index(after: rest.startIndex)
+            while position < rest.endIndex {
+                let next = rest.index(after: position)
+                if rest[position] == end {
                     guard end != "]", next < rest.endIndex, rest[next] == end else {
                         return rest.distance(from: rest.startIndex, to: next)
                     }
-                    place = rest.index(after: next)
+                    position = rest.index(after: next)
                 } else {
-                    place = next
+                    position = next
                 }
             }
             return rest.count
@@ -143,6 +146,6 @@ enum SQLText {
 }
 
 extension Character {
-    /// Numbers with a fraction too: what belongs together must not be taken apart.
+    /// True for characters of names and numbers, including the point of a fraction, so that a number stays one token.
     fileprivate var isWordCharacter: Bool { isLetter || isNumber || self == "_" || self == "$" || self == "." }
 }

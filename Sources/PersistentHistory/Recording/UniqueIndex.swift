@@ -3,20 +3,20 @@ import GRDB
 /// A unique index as SQLite describes it.
 struct UniqueIndex {
     struct Term {
-        /// Nil for an expression.
+        /// The column's name; nil for an expression.
         let column: String?
         let expression: String?
         let collation: String?
     }
 
     let isPrimaryKey: Bool
-    /// Whether the app can drop it, and then the columns too: it isn't a part of the table's own definition.
+    /// True if the app can drop the index, and then its columns too: it isn't part of the table's own definition.
     let isDroppable: Bool
     let terms: [Term]
-    /// What stands behind WHERE.
+    /// The text after WHERE.
     let condition: String?
 
-    /// Throws `DatabaseError`.
+    /// Returns a table's unique indexes. Throws `DatabaseError`.
     static func all(of table: String, in database: Database) throws -> [UniqueIndex] {
         try Row.fetchAll(
             database, sql: "SELECT name, origin, \"unique\" FROM pragma_index_list(?) ORDER BY seq", arguments: [table]
@@ -31,9 +31,9 @@ struct UniqueIndex {
             return UniqueIndex(
                 isPrimaryKey: row.decoded("origin", as: String.self) == "pk",
                 isDroppable: row.decoded("origin", as: String.self) == "c",
-                terms: terms.enumerated().map { place, term in
+                terms: terms.enumerated().map { index, term in
                     let isExpression = term.decoded("cid", as: Int.self) == -2
-                    let written = text.flatMap { place < $0.terms.count ? $0.terms[place] : nil }
+                    let written = text.flatMap { index < $0.terms.count ? $0.terms[index] : nil }
                     return Term(
                         column: isExpression ? nil : term.decoded("name", as: String.self) ?? "rowid",
                         expression: isExpression ? written : nil, collation: term.decoded("coll"))

@@ -1,42 +1,42 @@
 import SQLiteStore
 
-/// Something that no two rows of a table have in common: where a statement says OR REPLACE, a row gives way to one that
-/// has the same, and no DELETE trigger tells of it (https://sqlite.org/lang_conflict.html).
+/// Values that no two rows of a table share. With OR REPLACE, a row is replaced by an incoming row that has the same
+/// values, and no DELETE trigger fires (https://sqlite.org/lang_conflict.html).
 struct UniqueRule: Equatable {
-    /// One of the columns or expressions that must differ.
+    /// One of the columns or expressions that must be unique.
     struct Part: Equatable {
-        /// In SQL, of a row in the table.
+        /// SQL of the value in an existing row.
         let stored: String
-        /// In SQL, of the row that comes: `NEW`.
-        let coming: String
+        /// SQL of the value in the incoming row, `NEW`.
+        let incoming: String
         let collation: String?
-        /// NULL becomes a default value, and what comes isn't known before the statement is over.
+        /// True if NULL becomes a default value, so that the incoming value isn't known before the statement ends.
         let isReplacedByDefault: Bool
     }
 
-    /// 0: the row's key.
+    /// The rule's number; 0 is the row's key.
     let number: Int
     let parts: [Part]
-    /// Of a partial index: what a row must be to be in it. It isn't asked of the row that comes unless an expression
-    /// may fail where it isn't met: a row that is noted without need is still there afterwards.
+    /// The condition for existing rows of a partial index. The incoming row isn't tested against it unless an
+    /// expression may fail where the condition is false: a candidate recorded without need is still there afterwards.
     let storedCondition: String?
-    /// Those that an UPDATE must assign before the rule can matter.
+    /// The columns of which an UPDATE must assign one before the rule can matter.
     let columns: [String]
-    /// Those that the app can drop together with the index.
+    /// The columns that the app can drop together with the index.
     let droppable: [String]
-    /// Whether what comes is compared with something, and so by an affinity and a collation.
+    /// True if the incoming value is compared with something, so that affinity and collation matter.
     let isCompared: Bool
 
-    /// Whether its expressions may fail for a row that isn't in the partial index.
+    /// True if the expressions may fail for a row outside the partial index.
     let mayFail: Bool
-    /// Whether it is computed from the row's number, which isn't known before SQLite gives a new row one.
+    /// True if the rule is computed from the rowid, which isn't known before SQLite assigns one to a new row.
     let needsRowid: Bool
-    /// Whether versions before 3 recorded it exactly: it has columns alone.
+    /// True if versions before 3 recorded the rule exactly: it has only columns.
     let isPlain: Bool
 
-    /// What is the same in the row that comes before the statement and after it; it needn't differ from other values.
+    /// SQL of a value that is the same in the incoming row before and after the statement. It needn't be unique.
     var identity: String {
-        let known = parts.filter { !$0.isReplacedByDefault }.map(\.coming)
+        let known = parts.filter { !$0.isReplacedByDefault }.map(\.incoming)
         switch known.count {
         case 0: return "''"
         case 1: return lenient(known[0])
@@ -44,29 +44,30 @@ struct UniqueRule: Equatable {
         }
     }
 
-    /// Whether the value isn't known before the statement is over.
+    /// True if the value isn't known before the statement ends.
     var isReplacedByDefault: Bool { parts.contains(where: \.isReplacedByDefault) }
 
-    /// Of the rows in the table: has the same as the one that comes.
-    var conflict: String { ([sameness] + (storedCondition.map { ["(\($0))"] } ?? [])).joined(separator: " AND ") }
+    /// The condition that an existing row conflicts with the incoming one.
+    var conflict: String { ([equality] + (storedCondition.map { ["(\($0))"] } ?? [])).joined(separator: " AND ") }
 
-    /// Of the row that came: has something else than was worked out of it before.
-    var surprise: String {
-        let differs = (parts.map { "\($0.stored) IS NOT NULL" } + ["(\(sameness)) IS NOT 1"]).joined(separator: " AND ")
+    /// The condition that the row that was written differs from its prediction.
+    var mismatch: String {
+        let differs = (parts.map { "\($0.stored) IS NOT NULL" } + ["(\(equality)) IS NOT 1"]).joined(separator: " AND ")
         guard let storedCondition else { return differs }
         return mayFail
             ? "(CASE WHEN \(storedCondition) THEN \(differs) END)" : "(\(storedCondition)) AND \(differs)"
     }
 
-    private var sameness: String {
+    private var equality: String {
         parts.map { part in
             let collation = part.collation.map { " COLLATE \(StoreTable.quote($0))" } ?? ""
-            return "\(part.stored) = \(part.coming)\(collation)"
+            return "\(part.stored) = \(part.incoming)\(collation)"
         }.joined(separator: " AND ")
     }
 
-    /// The SQL of an expression that is NULL where one of the droppable columns is gone, and no error: a name that neither
-    /// the table nor NEW has any more is found further out (https://sqlite.org/lang_altertable.html, DROP COLUMN).
+    /// Returns SQL of an expression that is NULL, instead of an error, if one of the droppable columns is gone: a name
+    /// that neither the table nor NEW has any more is resolved in an outer query
+    /// (https://sqlite.org/lang_altertable.html, DROP COLUMN).
     func lenient(_ expression: String) -> String {
         guard !droppable.isEmpty else { return expression }
         let nothing = droppable.map { "NULL AS \(StoreTable.quote($0))" }.joined(separator: ", ")
@@ -75,20 +76,20 @@ struct UniqueRule: Equatable {
 }
 
 extension UniqueRule {
-    /// The rules of a table: its key first.
+    /// Returns the rules of a table, its key first.
     static func all(
         key: RecordedTable.Key, indexes: [UniqueIndex], row: IncomingRow
     ) -> [UniqueRule] {
         var rules: [UniqueRule] = []
         if case .rowid(let name, _) = key {
-            let part = Part(stored: name, coming: "NEW.\(name)", collation: nil, isReplacedByDefault: false)
+            let part = Part(stored: name, incoming: "NEW.\(name)", collation: nil, isReplacedByDefault: false)
             let names = ["rowid", "_rowid_", "oid"] + (row.alias.map { [$0] } ?? [])
             rules.append(
                 UniqueRule(
                     number: 0, parts: [part], storedCondition: nil, columns: names, droppable: [], isCompared: false,
                     mayFail: false, needsRowid: false, isPlain: true))
         }
-        // The key's index first: its rule is number 0 where there is no rowid.
+        // The key's index comes first: its rule is number 0 if there is no rowid.
         let isKey = { (index: UniqueIndex) in rules.isEmpty && index.isPrimaryKey }
         for index in indexes.filter(isKey) + indexes.filter({ !isKey($0) }) {
             rules.append(UniqueRule(index, number: rules.count, row: row))
@@ -103,23 +104,24 @@ extension UniqueRule {
             + (expressions + [index.condition ?? ""]).flatMap(row.mentioned)
         let sources = row.sources(of: named)
         let computed = expressions + sources.compactMap { row.generated[$0.lowercased()] }
-        // SQLite computes nothing of a row that a partial index leaves out.
+        // SQLite computes no index expression for a row that a partial index leaves out.
         let condition = computed.contains(where: SQLText.mayFail) ? index.condition : nil
         func guarded(_ value: String, by condition: String?) -> String {
             condition.map { "(CASE WHEN \($0) THEN \(value) END)" } ?? value
         }
-        let comingCondition = condition.map(row.value(ofExpression:))
+        let incomingCondition = condition.map(row.value(ofExpression:))
         parts = index.terms.map { term in
             let isDefault = row.isReplacedByDefault(
                 row.sources(of: term.column.map { [$0] } ?? row.mentioned(in: term.expression ?? "")))
             if let column = term.column {
                 return Part(
-                    stored: StoreTable.quote(column), coming: guarded(row.value(of: column), by: comingCondition),
+                    stored: StoreTable.quote(column), incoming: guarded(row.value(of: column), by: incomingCondition),
                     collation: term.collation, isReplacedByDefault: isDefault)
             }
             let expression = term.expression ?? "NULL"
             return Part(
-                stored: "(\(expression))", coming: guarded(row.value(ofExpression: expression), by: comingCondition),
+                stored: "(\(expression))",
+                incoming: guarded(row.value(ofExpression: expression), by: incomingCondition),
                 collation: term.collation, isReplacedByDefault: isDefault)
         }
         self.number = number

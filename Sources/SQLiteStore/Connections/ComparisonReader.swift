@@ -1,16 +1,16 @@
 import GRDBSQLite
 import SystemPackage
 
-/// Reads a database, and a second one under the name `was`, on one connection. One thread's.
+/// A connection that reads a database, and an earlier one attached as `was`. Confined to one thread.
 ///
-/// Both are opened with `immutable=1`: nothing is created beside them, no lock is taken, and a log beside them is not
-/// looked at. So nobody may write to either meanwhile, and neither may have a log with content.
+/// Both are opened with `immutable=1`: SQLite creates no file beside them, takes no lock and ignores any WAL. So nobody
+/// may write to either meanwhile, and neither may have a WAL with content.
 package final class ComparisonReader: SQLiteConnection {
-    /// Throws `StoreError`.
+    /// Opens both databases. Throws `StoreError`.
     package init(_ path: FilePath, beside earlier: FilePath) throws {
         try super.init(opening: path.immutableURI, of: path, flags: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI)
         try distrustSchema()
-        // What doesn't fit into memory goes to a temporary file.
+        // Content that exceeds the memory goes to a temporary file.
         for pragma in ["cache_size = -8192", "temp_store = FILE"] { try execute("PRAGMA " + pragma) }
         try execute("ATTACH ?1 AS was", [.text(earlier.immutableURI)])
         try execute("PRAGMA was.cache_size = -8192")

@@ -1,14 +1,15 @@
 import GRDBSQLite
 import Glibc
 
-/// SQLite's own Unix file systems (https://sqlite.org/vfs.html), made unable to create, write or delete a side file.
+/// SQLite's own Unix file systems (https://sqlite.org/vfs.html), restricted so that they can't create, write or delete
+/// a side file.
 ///
-/// SQLite opens a log for writing even when the database is read-only, and as root it gives a log or journal that it
-/// opens to the database's owner: both would leave a trace.
+/// SQLite opens a WAL for writing even if the database is read-only. As root it gives a WAL or journal that it opens to
+/// the database's owner. Both would leave a trace.
 enum ReadingVFS: String, CaseIterable {
     /// Takes SQLite's locks.
     case locking = "groupstore-reading"
-    /// Takes none, and has no shared memory.
+    /// Takes no locks and has no shared memory.
     case lockless = "groupstore-reading-none"
 
     private var original: String {
@@ -18,15 +19,16 @@ enum ReadingVFS: String, CaseIterable {
         }
     }
 
-    /// Makes both known to SQLite, for as long as the process runs.
+    /// Registers both with SQLite for the life of the process.
     static func register() throws {
         if registrationCode != SQLITE_OK {
-            throw StoreError(code: registrationCode, message: "the reader's file system is not to be had", path: "/")
+            throw StoreError(
+                code: registrationCode, message: "the read-only SQLite file system could not be registered", path: "/")
         }
     }
 
     private static let registrationCode: Int32 = {
-        // Its system calls are the ones of these file systems too.
+        // Its system calls are those of these file systems too.
         guard (try? HeldDirectoryVFS.register()) != nil else { return SQLITE_NOTFOUND }
         for vfs in allCases {
             guard let original = sqlite3_vfs_find(vfs.original) else { return SQLITE_NOTFOUND }
@@ -43,7 +45,7 @@ enum ReadingVFS: String, CaseIterable {
         return SQLITE_OK
     }()
 
-    /// A log or journal is opened for reading, as a temporary journal: nobody's owner is looked at then.
+    /// Makes SQLite open a WAL or journal for reading, as a temporary journal. SQLite doesn't check the owner of those.
     private static func harmless(_ flags: Int32) -> Int32 {
         guard flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL) != 0 else { return flags }
         return SQLITE_OPEN_READONLY | SQLITE_OPEN_TEMP_JOURNAL

@@ -2,7 +2,7 @@ import GRDBSQLite
 import Glibc
 import SystemPackage
 
-/// One SQLite connection that reads or writes through prepared statements. One thread's.
+/// A SQLite connection that reads or writes through prepared statements. Confined to one thread.
 package class SQLiteConnection {
     package let path: FilePath
     let connection: OpaquePointer
@@ -45,13 +45,13 @@ package class SQLiteConnection {
         while try statement.step() {}
     }
 
-    /// Returns the first column of the first row; nil when there is none.
+    /// Returns the first column of the first row, or nil if there is no row.
     package func integer(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> Int64? {
         let statement = try prepare(sql, parameters)
         return try statement.step() ? statement.integer(0) : nil
     }
 
-    /// Returns the first column of the first row; nil when there is none, or NULL.
+    /// Returns the first column of the first row, or nil if there is no row or the value is NULL.
     package func text(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> String? {
         let statement = try prepare(sql, parameters)
         return try statement.step() ? statement.text(0) : nil
@@ -64,7 +64,8 @@ package class SQLiteConnection {
         init(_ isCancelled: @escaping () -> Bool) { self.isCancelled = isCancelled }
     }
 
-    /// Asks now and then whether to go on; a statement under way ends with `StoreError.isInterruption` when not.
+    /// Calls `isCancelled` from time to time. If it returns true, a running statement ends with
+    /// `StoreError.isInterruption`.
     package func interrupt(when isCancelled: @escaping () -> Bool) {
         let observer = Observer(isCancelled)
         self.observer = observer
@@ -78,8 +79,8 @@ package class SQLiteConnection {
 }
 
 extension FilePath {
-    /// The path for SQLite's URIs (https://sqlite.org/uri.html), each byte that has a meaning there, or none in UTF-8,
-    /// as `%NN`.
+    /// The path encoded for SQLite's URIs (https://sqlite.org/uri.html). Bytes with a special meaning, and all
+    /// non-ASCII ones, become `%NN`.
     var encodedForURI: String {
         bytes.map { byte in
             switch byte {

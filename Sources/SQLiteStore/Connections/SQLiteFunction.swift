@@ -1,41 +1,40 @@
 import GRDBSQLite
 
-/// A function that SQL may call, written in Swift. One thread's.
+/// An SQL function written in Swift. Confined to one thread.
 private final class SQLiteFunction {
     let body: ([SQLiteValue]) throws -> SQLiteValue
     init(_ body: @escaping ([SQLiteValue]) throws -> SQLiteValue) { self.body = body }
 }
 
 extension SQLiteConnection {
-    /// Makes a function known. What it throws ends the statement, as an error with this text.
+    /// Registers an SQL function. An error that `body` throws ends the statement with its description.
     ///
-    /// - Parameters:
-    ///   - arguments: How many there are.
-    ///   - isDeterministic: Whether it gives the same for the same arguments.
+    /// `arguments` is the number of arguments. `isDeterministic` is true if equal arguments give equal results.
     package func addFunction(
         _ name: String, arguments: Int32, isDeterministic: Bool = true,
         _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
     ) throws {
-        let code = SQLiteFunction.add(name, arguments, isDeterministic, to: connection, body)
+        let code = SQLiteFunction.add(
+            name, arguments: arguments, isDeterministic: isDeterministic, to: connection, body)
         if code != SQLITE_OK { throw error(code) }
     }
 }
 
 extension SQLiteFunction {
     fileprivate static func add(
-        _ name: String, _ arguments: Int32, _ isDeterministic: Bool, to connection: OpaquePointer,
+        _ name: String, arguments: Int32, isDeterministic: Bool, to connection: OpaquePointer,
         _ body: @escaping ([SQLiteValue]) throws -> SQLiteValue
     ) -> Int32 {
         let function = Unmanaged.passRetained(SQLiteFunction(body))
         let flags = SQLITE_UTF8 | (isDeterministic ? SQLITE_DETERMINISTIC : 0)
-        // SQLite releases the function itself, also when it refuses it.
+        // SQLite releases the function itself, even if it rejects it.
         return sqlite3_create_function_v2(
             connection, name, arguments, flags, function.toOpaque(),
             { context, count, values in
                 guard let context, let data = sqlite3_user_data(context) else { return }
                 let function = Unmanaged<SQLiteFunction>.fromOpaque(data).takeUnretainedValue()
                 let arguments = (0..<Int(count)).map { SQLiteValue(argument: values?[$0]) }
-                do { try function.body(arguments).give(to: context) } catch {
+                do { try function.body(arguments).setResult(of: context) } catch {
                     sqlite3_result_error(context, "\(error)", -1)
                 }
             }, nil, nil, { data in data.map { Unmanaged<SQLiteFunction>.fromOpaque($0).release() } })
@@ -63,7 +62,7 @@ extension SQLiteValue {
         }
     }
 
-    fileprivate func give(to context: OpaquePointer) {
+    fileprivate func setResult(of context: OpaquePointer) {
         // SQLITE_TRANSIENT, a cast in C: SQLite copies the bytes.
         let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
         switch self {

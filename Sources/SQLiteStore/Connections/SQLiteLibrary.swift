@@ -3,28 +3,30 @@ import GRDBSQLite
 import Glibc
 import SystemPackage
 
-/// The SQLite that this process runs.
+/// The SQLite library of this process.
 package enum SQLiteLibrary {
-    /// Such as `3.40.1`.
+    /// The version, such as `3.40.1`.
     package static var version: String { String(cString: sqlite3_libversion()) }
 
-    /// `PRAGMA table_list` came with 3.37.
+    /// True if `PRAGMA table_list` exists, which SQLite 3.37 introduced.
     package static var isRecentEnough: Bool { sqlite3_libversion_number() >= 3_037_000 }
 
-    /// Keeps a connection from checkpointing a write-ahead log by itself: after a commit, and when it is closed.
+    /// Prevents a connection from checkpointing a WAL by itself, after a commit or on close.
     ///
-    /// Before 3.51.3, SQLite can corrupt a database whose log begins anew while a second connection checkpoints it
-    /// (https://sqlite.org/wal.html, "The WAL-Reset Bug"). Other programs write the stores that we open, so that second
-    /// connection must not be ours. The log keeps its name as well (`SQLITE_FCNTL_PERSIST_WAL`): SQLite would unlink by
-    /// name a file that may be another one by then.
-    package static func leaveLogAlone(_ connection: OpaquePointer?, of store: FilePath) throws {
+    /// Before 3.51.3, SQLite can corrupt a database whose WAL is restarted while a second connection checkpoints it
+    /// (https://sqlite.org/wal.html, "The WAL-Reset Bug"). Other programs write the stores opened here, so that second
+    /// connection must not be this process's. The WAL also keeps its name (`SQLITE_FCNTL_PERSIST_WAL`), because SQLite
+    /// would unlink a file by name that may be another one by then.
+    package static func disableCheckpoints(_ connection: OpaquePointer?, of store: FilePath) throws {
         var persist: CInt = 1
         guard sqlite3_wal_autocheckpoint(connection, 0) == SQLITE_OK, gs_keep_log_on_close(connection) == SQLITE_OK,
             sqlite3_file_control(connection, "main", SQLITE_FCNTL_PERSIST_WAL, &persist) == SQLITE_OK
-        else { throw StoreError(code: SQLITE_ERROR, message: "it can't be kept from checkpointing", path: store) }
+        else {
+            throw StoreError(code: SQLITE_ERROR, message: "automatic checkpoints could not be turned off", path: store)
+        }
     }
 
-    /// Compares bytes wherever a collation is asked for that only the store's own program has.
+    /// Compares bytes for any collation that only the store's own program defines.
     static func acceptUnknownCollations(_ connection: OpaquePointer) {
         sqlite3_collation_needed(connection, nil) { _, connection, _, name in
             sqlite3_create_collation_v2(
@@ -37,9 +39,9 @@ package enum SQLiteLibrary {
         }
     }
 
-    /// Whether this library takes its own JSON functions for unsafe in a schema, as SQLite 3.38 to 3.40 do: their table has
-    /// SQLITE_INNOCUOUS, which only sqlite3_create_function() turns round.
-    fileprivate static let takesJSONForUnsafe: Bool = {
+    /// True if this library treats its own JSON functions as unsafe in a schema, as SQLite 3.38 to 3.40 do. Their table
+    /// has SQLITE_INNOCUOUS, which only sqlite3_create_function() inverts.
+    fileprivate static let treatsJSONAsUnsafe: Bool = {
         var connection: OpaquePointer?
         defer { sqlite3_close_v2(connection) }
         let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY | SQLITE_OPEN_NOMUTEX
@@ -50,12 +52,12 @@ package enum SQLiteLibrary {
 }
 
 extension SQLiteConnection {
-    /// Keeps what the file's schema says from having side effects, and checks pages as far as that costs nothing.
+    /// Prevents side effects of the file's schema, and enables page checks that cost nothing.
     ///
-    /// A library that takes JSON functions for unsafe could not read a table with such an index or generated column. It
-    /// trusts the schema then: an index or a generated column calls deterministic functions only.
+    /// A library that treats JSON functions as unsafe could not read a table whose indexes or generated columns use
+    /// them. It trusts the schema, because an index or a generated column calls only deterministic functions.
     func distrustSchema() throws {
         try execute("PRAGMA cell_size_check = ON")
-        if !SQLiteLibrary.takesJSONForUnsafe { try execute("PRAGMA trusted_schema = OFF") }
+        if !SQLiteLibrary.treatsJSONAsUnsafe { try execute("PRAGMA trusted_schema = OFF") }
     }
 }

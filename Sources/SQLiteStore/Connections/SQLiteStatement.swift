@@ -11,10 +11,10 @@ package enum SQLiteValue: Equatable, Sendable {
     case blob([UInt8])
 }
 
-/// A prepared statement, stepped through row by row. One thread's.
+/// A prepared statement, stepped through row by row. Confined to one thread.
 package final class SQLiteStatement {
     private let handle: OpaquePointer
-    /// Keeps the connection open as long as the statement is.
+    /// Keeps the connection open for the life of the statement.
     private let connection: SQLiteConnection
 
     init(_ handle: OpaquePointer, connection: SQLiteConnection) {
@@ -24,10 +24,10 @@ package final class SQLiteStatement {
 
     deinit { sqlite3_finalize(handle) }
 
-    /// Ready to be stepped through again, its parameters still bound.
+    /// Rewinds the statement. Its parameters stay bound.
     package func reset() { sqlite3_reset(handle) }
 
-    /// Binds the parameters, from the first on.
+    /// Binds the parameters, starting at the first.
     package func bind(_ values: [SQLiteValue]) throws {
         let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
         for (position, value) in zip(Int32(1)..., values) {
@@ -48,7 +48,7 @@ package final class SQLiteStatement {
         }
     }
 
-    /// True when there is a row; false at the end.
+    /// Advances to the next row. Returns false at the end.
     package func step() throws -> Bool {
         let code = sqlite3_step(handle)
         switch code {
@@ -62,7 +62,7 @@ package final class SQLiteStatement {
 
     package func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
 
-    /// As it is stored; text that is not UTF-8 is repaired.
+    /// Returns the value as stored. Invalid UTF-8 in text is repaired.
     package func value(_ column: Int32) -> SQLiteValue {
         switch sqlite3_column_type(handle, column) {
         case SQLITE_INTEGER: .integer(integer(column))
@@ -77,14 +77,15 @@ package final class SQLiteStatement {
 
     package func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
 
-    /// Nil for NULL; bytes that are not UTF-8 are repaired.
+    /// Returns the text, or nil for NULL. Invalid UTF-8 is repaired.
     package func text(_ column: Int32) -> String? {
         guard let text = sqlite3_column_text(handle, column) else { return nil }
         let count = Int(sqlite3_column_bytes(handle, column))
         return String(decoding: UnsafeBufferPointer(start: text, count: count), as: UTF8.self)
     }
 
-    /// The value's bytes, a text's in the database's own encoding; nil for NULL and for more than `limit` bytes.
+    /// Returns the value's bytes, with text in the database's encoding. Returns nil for NULL and for more than `limit`
+    /// bytes.
     package func bytes(_ column: Int32, limit: Int) -> [UInt8]? {
         let blob = sqlite3_column_blob(handle, column)
         let count = Int(sqlite3_column_bytes(handle, column))
@@ -92,7 +93,7 @@ package final class SQLiteStatement {
         return Array(UnsafeRawBufferPointer(start: blob, count: count))
     }
 
-    /// The first column whose value is not of the same type and bytes in the other statement's current row. Both
+    /// Returns the first column whose value differs in type or bytes from the other statement's current row. Both must
     /// have the same number of columns.
     func firstDifference(from other: SQLiteStatement) -> Int32? {
         (0..<columnCount).first { !holdsSameValue(as: other, $0) }
@@ -108,7 +109,7 @@ package final class SQLiteStatement {
             return sqlite3_column_double(handle, column).bitPattern
                 == sqlite3_column_double(other.handle, column).bitPattern
         default:
-            // As blobs: no conversion, so that also text which is no valid text is compared as it is.
+            // Reading as blobs avoids conversion, so even invalid text is compared as it is.
             let one = sqlite3_column_blob(handle, column)
             let another = sqlite3_column_blob(other.handle, column)
             let count = sqlite3_column_bytes(handle, column)

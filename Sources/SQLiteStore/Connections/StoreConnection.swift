@@ -4,28 +4,29 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// A SQLite connection that writes to a store, for the short time that we need one. One thread's.
+/// A short-lived SQLite connection that writes to a store in use. Confined to one thread.
 ///
-/// It never checkpoints a write-ahead log unless it is told to (`SQLiteLibrary.leaveLogAlone`), and works inside the store's
-/// directory, whatever stands at that directory's path now.
+/// It never checkpoints a WAL unless told to (`SQLiteLibrary.disableCheckpoints`). It works inside the store's open
+/// directory, even if another directory has that path now.
 package final class StoreConnection {
     private let connection: OpaquePointer
-    /// Kept open: SQLite's paths lead through it.
+    /// Stays open because SQLite's paths lead through it.
     private let location: StoreLocation
 
     package enum Locking {
-        /// Beside other programs.
+        /// Shares the store with other programs.
         case shared
-        /// Alone, where the store has a write-ahead log. SQLite keeps the index of the log in its own memory then, and takes
-        /// an exclusive lock on the database before it reads (https://sqlite.org/wal.html, §8). Every other connection
-        /// to such a store holds a shared lock on it for as long as it lives, a reader's and an idle one's too: while one is
-        /// there, this one gets SQLITE_BUSY, and while this one is there, another one gets it.
-        case alone
+        /// Excludes others from a store in WAL mode. SQLite then keeps the index of the WAL in private memory, and
+        /// takes an exclusive lock on the database before it reads (https://sqlite.org/wal.html, §8). Every other
+        /// connection to such a store, even a reading or idle one, holds a shared lock for as long as it lives. While
+        /// one exists, this connection gets SQLITE_BUSY, and while this one exists, any other gets it.
+        case exclusive
     }
 
-    /// Waits `busyTimeout` for other programs' locks. Nothing is made where there is no such file.
+    /// Opens the store, and waits up to `busyTimeout` for other programs' locks. It creates no file.
     ///
-    /// Throws `StoreError.notAFile` when one of the store's files is none, `DatabaseError` when SQLite can't open it.
+    /// Throws `StoreError.notAFile` if one of the store's files is not a regular file, and `DatabaseError` if SQLite
+    /// can't open it.
     package init(_ location: StoreLocation, busyTimeout: Duration, locking: Locking = .shared) throws {
         try HeldDirectoryVFS.register()
         for name in [location.name.database] + location.name.sideFiles {
@@ -44,14 +45,15 @@ package final class StoreConnection {
         connection = opened
         self.location = location
         sqlite3_busy_timeout(opened, Int32(clamping: busyTimeout.nanoseconds / 1_000_000))
-        try SQLiteLibrary.leaveLogAlone(opened, of: location.path)
-        // Before anything is read: SQLite would map the shared index of the log otherwise, and keep to it.
-        if locking == .alone { try execute("PRAGMA locking_mode = EXCLUSIVE") }
+        try SQLiteLibrary.disableCheckpoints(opened, of: location.path)
+        // Must come before any read. Otherwise SQLite would map the shared index of the WAL and stay with it.
+        if locking == .exclusive { try execute("PRAGMA locking_mode = EXCLUSIVE") }
     }
 
     deinit { sqlite3_close_v2(connection) }
 
-    /// Runs one statement. Returns the first column of its first row, as text; nil without one. Throws `DatabaseError`.
+    /// Runs one statement. Returns the first column of its first row as text, or nil without a row. Throws
+    /// `DatabaseError`.
     @discardableResult
     package func execute(_ sql: String) throws -> String? {
         var statement: OpaquePointer?
@@ -66,7 +68,7 @@ package final class StoreConnection {
         }
     }
 
-    /// What SQLite doesn't say by a result code.
+    /// The error for a checkpoint that SQLite reports as busy in its row, not by a result code.
     var busy: DatabaseError { DatabaseError(resultCode: .SQLITE_BUSY, message: "the write-ahead log is in use") }
 
     private func check(_ code: Int32) throws {

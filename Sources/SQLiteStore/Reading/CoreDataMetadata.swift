@@ -1,57 +1,57 @@
 import FoundationEssentials
 
-/// What Core Data wrote into a store about the store and its model: the tables `Z_METADATA` and `Z_PRIMARYKEY`.
+/// The data that Core Data stores about a store and its model, in the tables `Z_METADATA` and `Z_PRIMARYKEY`.
 package struct CoreDataMetadata: Equatable, Sendable {
     package struct Entity: Equatable, Sendable {
-        /// As `Z_PRIMARYKEY` has it, until `naming` tells better.
+        /// The name in `Z_PRIMARYKEY`, unless `naming(_:)` has replaced it.
         package let name: String
-        /// Z_ENT; nil when only the version hashes name the entity.
+        /// Z_ENT, or nil if only the version hashes name the entity.
         package let number: Int64?
-        /// The parent's number; nil for a root entity.
+        /// The parent's number, or nil for a root entity.
         package let parent: Int64?
-        /// The highest primary key given so far; Core Data counts it in the root entity only.
+        /// The highest primary key assigned so far. Core Data counts it in the root entity only.
         package let highestKey: Int64?
-        /// 32 bytes; nil when the metadata has none.
+        /// 32 bytes, or nil if the metadata has none.
         package let versionHash: [UInt8]?
     }
 
-    /// The store's identity, upper-case; it is in the URI of each of its objects.
+    /// The store's identity in upper case. It is part of each object's URI.
     package let uuid: String?
     package let storeType: String?
     package let frameworkVersion: Int?
     package let versionIdentifiers: [String]
-    /// Base64 of a SHA-512 of all names and hashes.
+    /// The Base64 encoding of a SHA-512 of all names and hashes.
     package let hashesDigest: String?
-    /// Base64 of a SHA-256 of all hashes, which a model's `VersionInfo.plist` has too.
+    /// The Base64 encoding of a SHA-256 of all hashes. A model's `VersionInfo.plist` has it too.
     package let modelChecksum: String?
-    /// The keys that the app has put in, in order.
+    /// The keys that the app added, sorted.
     package let applicationKeys: [String]
-    /// In order of their numbers, those without one last.
+    /// The entities by number, followed by those without one.
     package private(set) var entities: [Entity]
-    /// Why the property list could not be read; nil when it could. Core Data may leave it out.
+    /// The reason the property list could not be read, or nil. Core Data may leave the list out.
     package let problem: String?
 }
 
 extension CoreDataMetadata {
-    /// A property list beyond this is not read.
-    private static let longestPropertyList = 16 << 20
+    /// A longer property list is not read.
+    private static let maxPropertyListLength = 16 << 20
 
-    /// Nil when the store isn't Core Data's. Throws `StoreError`.
+    /// Reads the metadata. Returns nil if the store isn't Core Data's. Throws `StoreError`.
     package init?(_ reader: StoreReader) throws {
         let tables = try reader.integer(
             "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('Z_METADATA', 'Z_PRIMARYKEY')")
         guard tables == 2 else { return nil }
         let row = try reader.prepare("SELECT Z_UUID, Z_PLIST FROM Z_METADATA NOT INDEXED LIMIT 1")
-        let isThere = try row.step()
-        uuid = isThere ? row.text(0) : nil
+        let hasRow = try row.step()
+        uuid = hasRow ? row.text(0) : nil
         var properties: Properties?
-        if isThere, let bytes = row.bytes(1, limit: Self.longestPropertyList) {
+        if hasRow, let bytes = row.bytes(1, limit: Self.maxPropertyListLength) {
             properties =
                 PropertyListNesting.isBounded(bytes)
                 ? try? PropertyListDecoder().decode(Properties.self, from: Data(bytes)) : nil
-            problem = properties == nil ? "Z_PLIST is no property list" : nil
+            problem = properties == nil ? "Z_PLIST is not a property list" : nil
         } else {
-            problem = !isThere ? "Z_METADATA has no row" : row.isNull(1) ? "Z_PLIST is NULL" : "Z_PLIST is too long"
+            problem = !hasRow ? "Z_METADATA has no row" : row.isNull(1) ? "Z_PLIST is NULL" : "Z_PLIST is too long"
         }
         storeType = properties?.storeType
         frameworkVersion = properties?.frameworkVersion
@@ -75,7 +75,7 @@ extension CoreDataMetadata {
                     highestKey: rows.integer(3), versionHash: hashes[name]))
             unnumbered[name] = nil
         }
-        // The others are known by an older name; see `naming`.
+        // The remaining hashes belong to entities that have an older name here; see `naming(_:)`.
         return found
             + unnumbered.sorted { $0.key < $1.key }.map {
                 Entity(name: $0.key, number: nil, parent: nil, highestKey: nil, versionHash: $0.value)
@@ -84,8 +84,8 @@ extension CoreDataMetadata {
 }
 
 extension CoreDataMetadata {
-    /// The same, with these names instead of those that `Z_PRIMARYKEY` has for the numbers: it may still have the name that
-    /// an entity had before it was renamed.
+    /// Returns a copy with these names by entity number. `Z_PRIMARYKEY` may still have the name that an entity had
+    /// before it was renamed.
     package func naming(_ names: [Int64: String]) -> CoreDataMetadata {
         let hashes = Dictionary(
             entities.compactMap { entity in entity.versionHash.map { (entity.name, $0) } },
@@ -96,14 +96,14 @@ extension CoreDataMetadata {
                 name: name, number: entity.number, parent: entity.parent, highestKey: entity.highestKey,
                 versionHash: hashes[name])
         }
-        let known = Set(numbered.map(\.name))
+        let numberedNames = Set(numbered.map(\.name))
         var named = self
-        named.entities = numbered + entities.filter { $0.number == nil && !known.contains($0.name) }
+        named.entities = numbered + entities.filter { $0.number == nil && !numberedNames.contains($0.name) }
         return named
     }
 }
 
-/// The property list in `Z_PLIST`. A key of another type than Core Data writes is as good as none.
+/// The property list in `Z_PLIST`. A value of an unexpected type counts as missing.
 private struct Properties: Decodable {
     let storeType: String?
     let frameworkVersion: Int?

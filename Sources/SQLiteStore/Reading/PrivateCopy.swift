@@ -4,8 +4,8 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// A copy of a store's database, journal and log in a directory of its own under `$TMPDIR` or `/tmp`, gone with the
-/// last reference to it. It takes as much space as the store.
+/// A copy of a store's database, journal and WAL in a private directory under `$TMPDIR` or `/tmp`, removed with the
+/// last reference. It takes as much space as the store.
 final class PrivateCopy {
     let location: StoreLocation
     private let parent: Directory
@@ -23,7 +23,7 @@ final class PrivateCopy {
         self.name = name
         parent = try Directory(base)
         location = StoreLocation(directory: try parent.directory(name), name: copied)
-        // The database last: while there is none, nothing of it can be read without its journal.
+        // The database comes last: without it, nothing can be read without its journal.
         try copy(original.name.journal, as: copied.journal, from: original)
         try copy(original.name.wal, as: copied.wal, from: original)
         try copy(original.name.database, as: copied.database, from: original)
@@ -44,7 +44,7 @@ final class PrivateCopy {
         let size = try source.status(path: path).size
         var offset: Int64 = 0
         while offset < size {
-            // A file may be far larger than what was ever written to it.
+            // A sparse file may be far larger than the data written to it.
             offset = try Self.nextData(source.raw, from: offset, path) ?? size
             let bytes = try source.read(count: 1 << 20, at: offset, path: path)
             try target.write(bytes, at: offset, path: otherPath)
@@ -54,7 +54,7 @@ final class PrivateCopy {
         try retrying("ftruncate", path: otherPath) { ftruncate(raw, off_t(size)) }
     }
 
-    /// Where the file has bytes again; nil when only a hole is left.
+    /// Returns the offset of the file's next data, or nil if only a hole is left.
     private static func nextData(_ raw: CInt, from offset: Int64, _ path: FilePath) throws(SystemError) -> Int64? {
         do {
             return Int64(try retrying("lseek", path: path) { lseek(raw, off_t(offset), gs_seek_data) })

@@ -1,20 +1,19 @@
-/// How deep a property list nests. Foundation decodes one by recursion, so that bytes made for it, or damaged ones,
-/// would exhaust the stack.
+/// A limit on a property list's nesting. Foundation decodes by recursion, so malicious or damaged bytes could exhaust
+/// the stack.
 package enum PropertyListNesting {
-    /// Core Data's metadata nests three deep; an app's own values a little more.
-    private static let deepest = 64
-    /// An object that is referred to often counts each time.
-    private static let mostObjects = 1_000_000
+    /// Core Data's metadata nests three levels; an app's own values add a few more.
+    private static let maxDepth = 64
+    /// An object with several references counts once for each.
+    private static let maxObjects = 1_000_000
 
-    /// Whether the bytes are a binary or XML property list that is not too deep. That they are well-formed is not
-    /// said.
+    /// True if the bytes are a binary or XML property list within the limit. They may still be malformed.
     package static func isBounded(_ bytes: [UInt8]) -> Bool {
         if bytes.starts(with: Array("bplist00".utf8)) { return BinaryPropertyList(bytes)?.isBounded ?? false }
         guard bytes.first == UInt8(ascii: "<") else { return false }
         return isBoundedXML(bytes)
     }
 
-    /// Elements that are open at once; comments and text only make the answer stricter.
+    /// Counts the open elements. Comments and text can only make the result stricter.
     private static func isBoundedXML(_ bytes: [UInt8]) -> Bool {
         var depth = 0
         for index in bytes.indices.dropLast() where bytes[index] == UInt8(ascii: "<") {
@@ -26,7 +25,7 @@ package enum PropertyListNesting {
                 if end > index, bytes[end - 1] == UInt8(ascii: "/") { continue }
                 depth += 1
             }
-            if depth > deepest { return false }
+            if depth > maxDepth { return false }
         }
         return true
     }
@@ -40,7 +39,7 @@ package enum PropertyListNesting {
         private let top: Int
         private let table: Int
 
-        /// Nil when the trailer can't be right.
+        /// Parses the trailer. Returns nil if it is invalid.
         init?(_ bytes: [UInt8]) {
             guard bytes.count >= 40 else { return nil }
             self.bytes = bytes
@@ -61,21 +60,22 @@ package enum PropertyListNesting {
             return Int(exactly: value)
         }
 
-        /// Walks from the top without recursion.
+        /// Walks from the top object without recursion.
         var isBounded: Bool {
             var waiting = [(object: top, depth: 1)]
             var seen = 0
             while let (object, depth) = waiting.popLast() {
                 seen += 1
-                guard depth <= deepest, seen <= mostObjects, let references = references(of: object),
-                    references.count <= mostObjects - seen
+                guard depth <= maxDepth, seen <= maxObjects, let references = references(of: object),
+                    references.count <= maxObjects - seen
                 else { return false }
                 waiting += references.map { ($0, depth + 1) }
             }
             return true
         }
 
-        /// The objects in an array, set or dictionary, keys too; none for any other object; nil when out of bounds.
+        /// Returns the objects in an array, set or dictionary, including keys, or none for any other object. Returns
+        /// nil if a reference is out of bounds.
         private func references(of object: Int) -> [Int]? {
             guard object < count, let start = Self.integer(bytes, table + object * offsetSize, offsetSize),
                 start < table

@@ -4,59 +4,60 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// How a store is read through SQLite without a trace of it: each file, and each name in the directory, stays byte
-/// for byte as it was, and the directory may be read-only.
+/// A way to read a store through SQLite without a trace: every file, and every name in the directory, stays byte for
+/// byte as it was, and the directory may be read-only.
 ///
-/// SQLite itself would leave some: a read-only connection makes a `-shm` and an empty `-wal` where they are missing,
-/// and a hot journal can't be rolled back without writing. Which way is taken depends on the side files and on
-/// whether another program has the store open. `ReadingVFS` does the rest.
+/// Plain SQLite would leave traces: a read-only connection creates a missing `-shm` and an empty `-wal`, and a hot
+/// journal can't be rolled back without writing. The method depends on the side files and on whether another program
+/// has the store open. `ReadingVFS` does the rest.
 enum ReadingMethod: Equatable {
-    /// A rollback-journal store: `mode=ro` takes SQLite's own locks and creates nothing.
+    /// A store with a rollback journal. `mode=ro` takes SQLite's own locks and creates nothing.
     case locked
-    /// A write-ahead log that other programs have open: a reader like theirs, but `readonly_shm=1` maps the `-shm`
-    /// without write access. (As root, SQLite gives a `-shm` that it opens to the database's owner; it is that already
-    /// unless a program that isn't SQLite made it.)
-    case lockedLog
-    /// The same with write access to the `-shm`, where no reader's mark stands that one without could use.
-    case markedLog
-    /// A write-ahead log that nobody has open, with or without a `-shm`: without locks and in exclusive locking mode
-    /// SQLite makes an index of the log in its own memory.
-    case unlockedLog
-    /// A header that says write-ahead logging, and no log: `immutable=1` looks for no side file.
+    /// A WAL that other programs have open. The connection is a reader like theirs, but `readonly_shm=1` maps the
+    /// `-shm` without write access. As root, SQLite changes the owner of a `-shm` that it opens to the database's. The
+    /// owner is the same already, unless a program other than SQLite created the file.
+    case lockedWAL
+    /// Like `lockedWAL`, with write access to the `-shm`. Needed if no read mark exists that a reader without it could
+    /// use.
+    case markedWAL
+    /// A WAL that nobody has open, with or without a `-shm`. Without locks and in exclusive locking mode, SQLite builds
+    /// the index of the WAL in private memory.
+    case unlockedWAL
+    /// A header that selects a WAL, and no WAL file. `immutable=1` ignores side files.
     case immutable
-    /// A hot journal: SQLite rolls it back in a private copy of database, journal and log.
+    /// A hot journal. SQLite rolls it back in a private copy of the database, journal and WAL.
     case copy
 
-    /// Other programs' writes are kept out, or aren't seen, while the connection reads.
+    /// True if other programs' writes are locked out or invisible while the connection reads.
     var takesLocks: Bool {
         switch self {
-        case .locked, .lockedLog, .markedLog: true
-        case .unlockedLog, .immutable, .copy: false
+        case .locked, .lockedWAL, .markedWAL: true
+        case .unlockedWAL, .immutable, .copy: false
         }
     }
 
-    /// What SQLite's URI (https://sqlite.org/uri.html) says behind the path.
+    /// The parameters of SQLite's URI (https://sqlite.org/uri.html) after the path.
     var parameters: String {
         switch self {
-        case .locked, .markedLog: "mode=ro&vfs=\(ReadingVFS.locking.rawValue)"
-        case .lockedLog: "mode=ro&readonly_shm=1&vfs=\(ReadingVFS.locking.rawValue)"
-        case .unlockedLog: "mode=ro&vfs=\(ReadingVFS.lockless.rawValue)"
+        case .locked, .markedWAL: "mode=ro&vfs=\(ReadingVFS.locking.rawValue)"
+        case .lockedWAL: "mode=ro&readonly_shm=1&vfs=\(ReadingVFS.locking.rawValue)"
+        case .unlockedWAL: "mode=ro&vfs=\(ReadingVFS.lockless.rawValue)"
         case .immutable: "mode=ro&immutable=1&vfs=\(ReadingVFS.locking.rawValue)"
         case .copy: "mode=rw&vfs=\(HeldDirectoryVFS.name)"
         }
     }
 }
 
-/// What is seen of a store before SQLite opens it. Its descriptors are closed again: a process must not have one
+/// The state of a store's files before SQLite opens them. It keeps no descriptor, because a process must not have one
 /// beside a SQLite connection (https://sqlite.org/howtocorrupt.html, §2.2).
 struct ReadingPreparation {
     let method: ReadingMethod
-    /// Nil when a hot journal stands between the file and a valid header.
+    /// The header, or nil if the file has no valid one until a hot journal is rolled back.
     let header: DatabaseHeader?
     let footprint: FileFingerprint
 
-    /// Waits until the deadline for a lock that SQLite would not see. Throws `StoreError` when there is nothing to
-    /// read, `SystemError` when it can't be reached.
+    /// Waits until the deadline for a lock that SQLite would not see. Throws `StoreError` if there is nothing to read
+    /// and `SystemError` if the files can't be reached.
     init(_ location: StoreLocation, deadline: Deadline) throws {
         footprint = try FileFingerprint(location)
         guard let status = footprint.database else { throw StoreError.missing(location.path) }
@@ -71,22 +72,22 @@ struct ReadingPreparation {
         }
         if footprint.wal != nil {
             if footprint.sharedMemory != nil, try Self.isInUse(location) {
-                method = .lockedLog
+                method = .lockedWAL
             } else {
-                // A program in exclusive locking mode keeps no -shm; nobody can read beside it.
-                while DatabaseLocks.areHeld(of: descriptor) {
+                // A program in exclusive locking mode keeps no -shm, and nobody else can read the store.
+                while DatabaseLocks.areHeld(on: descriptor) {
                     guard !deadline.hasPassed else { throw StoreError.busy(location.path) }
                     pause(.milliseconds(5))
                 }
-                method = hot ? .copy : .unlockedLog
+                method = hot ? .copy : .unlockedWAL
             }
         } else {
             method = header?.journalMode == .writeAhead && !hot ? .immutable : .locked
         }
     }
 
-    /// Where it locks a `-shm`: nine bytes (https://sqlite.org/walformat.html, §2.3), the last of which each
-    /// connection holds as long as it has the file open.
+    /// The offset of SQLite's nine lock bytes in a `-shm` (https://sqlite.org/walformat.html, §2.3). Each connection
+    /// holds the last one as long as it has the file open.
     private static let sharedMemoryLocks: off_t = 120
 
     private static func isInUse(_ location: StoreLocation) throws -> Bool {
@@ -99,7 +100,7 @@ struct ReadingPreparation {
         }
     }
 
-    /// A relocation's lease on the file makes an open that doesn't wait fail with EAGAIN.
+    /// While a relocation holds a lease on the file, a non-blocking open fails with EAGAIN.
     private static func open(_ name: FilePath.Component, of location: StoreLocation) throws -> Descriptor {
         do throws(SystemError) {
             return try location.directory.open(name, flags: O_RDONLY)
@@ -110,7 +111,7 @@ struct ReadingPreparation {
     }
 }
 
-/// By what a store is known not to have changed in between: the files' status, not their content.
+/// The status of a store's files, not their content. It shows that a store has not changed in between.
 struct FileFingerprint: Equatable {
     let database: FileStatus?
     let wal: FileStatus?

@@ -1,40 +1,40 @@
-/// What a store holds, apart from how it lies on the disk: `VACUUM`, journal mode, page size and free pages change
-/// nothing of it.
+/// A store's content, independent of its layout on disk. `VACUUM`, the journal mode, the page size and free pages don't
+/// affect it.
 package struct StoreContent {
     private let reader: StoreReader
-    /// Views and SQLite's own tables left out.
+    /// The tables, without views and SQLite's own tables.
     package let tables: [StoreTable]
 
-    /// The content that `reader` sees; worth something as long as it reads.
+    /// Creates the content as seen by `reader`. It is valid while the reader is.
     package init(_ reader: StoreReader) throws {
         self.reader = reader
         tables = try reader.tables()
     }
 
-    /// Rows by table, virtual tables left out.
+    /// Returns the number of rows by table, without virtual tables.
     package func rowCounts() throws -> [(table: String, rows: Int64)] {
         try tables.filter { $0.kind != .virtual }.map { ($0.name, try reader.rowCount($0)) }
     }
 
-    /// Whether no table has a row, those left out that come with the schema.
+    /// True if no table has a row, apart from those that the schema's creation inserts.
     package func isEmptyOrSchemaOnly() throws -> Bool {
         let modules = try reader.virtualTableModules()
         return try tables.filter { $0.kind != .virtual }.allSatisfy { table in
-            guard let made = CreationRows.of(table: table.name, modules: modules) else {
+            guard let creationRows = CreationRows.of(table: table.name, modules: modules) else {
                 return try !reader.hasRows(table)
             }
-            return try !reader.hasRows(table, besides: made)
+            return try !reader.hasRows(table, besides: creationRows)
         }
     }
 }
 
-/// The first thing found in which two stores' contents differ.
+/// The first difference found between two stores' contents.
 package enum ContentDifference: Equatable, Sendable {
     /// A setting that a program may rely on, such as `user_version`.
     case setting(String)
-    /// A table, index, view or trigger that only one has, or that is defined otherwise.
+    /// A table, index, view or trigger that only one store has, or that is defined differently.
     case schema(type: String, name: String)
-    /// Only one has a row at this place; `row` counts from 1.
+    /// A row that only one store has. `row` counts from 1.
     case missingRow(table: String, row: Int64)
     case value(table: String, column: String, row: Int64)
 }
@@ -44,19 +44,20 @@ extension ContentDifference: CustomStringConvertible {
         switch self {
         case .setting(let name): "\(name) differs"
         case .schema(let type, let name): "the \(type) \(name) differs"
-        case .missingRow(let table, let row): "table \(table) differs from row \(row) on: only one has it"
+        case .missingRow(let table, let row): "table \(table) differs from row \(row) on: only one store has it"
         case .value(let table, let column, let row): "table \(table) differs in row \(row), column \(column)"
         }
     }
 }
 
 extension StoreContent {
-    /// Compares schema, settings and each row of each table: identifier, and values with their types. Nil when all
-    /// is equal. Rows are read side by side, so that memory doesn't grow with the stores.
+    /// Compares the schema, the settings and each row of each table: its identifier, and its values with their types.
+    /// Returns nil if all are equal. It reads the rows of both stores in step, so its memory use doesn't grow with the
+    /// stores.
     ///
-    /// A virtual table is compared by the tables that it keeps its rows in. Two stores that are equal in what they
-    /// mean may be told apart (a row's implicit identifier, the segments of a full-text index); different ones are
-    /// never taken for equal.
+    /// A virtual table is compared by the tables that store its rows. Stores with equivalent content may compare as
+    /// different, for example by implicit row identifiers or by the segments of a full-text index. Stores with
+    /// different content never compare as equal.
     package func difference(from other: StoreContent) throws -> ContentDifference? {
         for setting in ["encoding", "user_version", "application_id"] {
             let sql = "PRAGMA \(setting)"
@@ -77,12 +78,12 @@ extension StoreContent {
         let mine = try reader.prepare(sql)
         let theirs = try other.reader.prepare(sql)
         while true {
-            let isMine = try mine.step()
-            let isTheirs = try theirs.step()
-            guard isMine || isTheirs else { return nil }
-            if isMine && isTheirs && mine.firstDifference(from: theirs) == nil { continue }
-            // Both are sorted: the first of two different names is one that only one of them has.
-            let names = [isMine ? mine : nil, isTheirs ? theirs : nil].compactMap { statement in
+            let hasMine = try mine.step()
+            let hasTheirs = try theirs.step()
+            guard hasMine || hasTheirs else { return nil }
+            if hasMine && hasTheirs && mine.firstDifference(from: theirs) == nil { continue }
+            // Both are sorted, so the lesser of two different names is the one that only one store has.
+            let names = [hasMine ? mine : nil, hasTheirs ? theirs : nil].compactMap { statement in
                 statement.map { (type: $0.text(0) ?? "", name: $0.text(1) ?? "") }
             }
             return names.min(by: <).map { .schema(type: $0.type, name: $0.name) }
@@ -92,31 +93,34 @@ extension StoreContent {
     private func difference(in table: StoreTable, from other: StoreContent) throws -> ContentDifference? {
         let (mine, columns) = try reader.rows(of: table)
         let (theirs, _) = try other.reader.rows(of: table)
-        return try difference(mine, theirs, table.name, columns)
+        return try difference(between: mine, and: theirs, table: table.name, columns: columns)
     }
 
     private func difference(
-        _ mine: SQLiteStatement, _ theirs: SQLiteStatement, _ table: String, _ columns: [String]
+        between mine: SQLiteStatement, and theirs: SQLiteStatement, table: String, columns: [String]
     ) throws -> ContentDifference? {
         var row: Int64 = 0
         while true {
             row += 1
-            let isMine = try mine.step()
-            guard try theirs.step() == isMine else { return .missingRow(table: table, row: row) }
-            guard isMine else { return nil }
+            let hasMine = try mine.step()
+            guard try theirs.step() == hasMine else { return .missingRow(table: table, row: row) }
+            guard hasMine else { return nil }
             if let column = mine.firstDifference(from: theirs) {
                 return .value(table: table, column: columns[Int(column)], row: row)
             }
         }
     }
 
-    /// AUTOINCREMENT's memory (https://sqlite.org/fileformat2.html, §2.6.2): an identifier must not be given twice.
+    /// Compares AUTOINCREMENT's counters (https://sqlite.org/fileformat2.html, §2.6.2): an identifier must not be
+    /// reused.
     private func sequenceDifference(from other: StoreContent) throws -> ContentDifference? {
-        let isMine = try reader.hasSequences()
-        guard try isMine == other.reader.hasSequences() else { return .schema(type: "table", name: "sqlite_sequence") }
-        guard isMine else { return nil }
+        let hasMine = try reader.hasSequences()
+        guard try hasMine == other.reader.hasSequences() else { return .schema(type: "table", name: "sqlite_sequence") }
+        guard hasMine else { return nil }
         let sql = "SELECT name, seq FROM sqlite_sequence ORDER BY name, seq"
-        return try difference(reader.prepare(sql), other.reader.prepare(sql), "sqlite_sequence", ["name", "seq"])
+        return try difference(
+            between: reader.prepare(sql), and: other.reader.prepare(sql), table: "sqlite_sequence",
+            columns: ["name", "seq"])
     }
 }
 

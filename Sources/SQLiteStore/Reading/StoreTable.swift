@@ -1,30 +1,30 @@
 import SystemPackage
 
-/// A table of a store, as far as it takes to read its rows.
+/// A table of a store, with what is needed to read its rows.
 package struct StoreTable: Equatable, Sendable {
     package enum Kind: Equatable, Sendable {
         case rowid, withoutRowid
-        /// Its rows, if it keeps any, are in other tables.
+        /// A virtual table. Other tables store its rows, if any.
         case virtual
     }
 
     package let name: String
     package let kind: Kind
 
-    /// For SQL.
+    /// The name quoted for SQL.
     var quotedName: String { StoreTable.quote(name) }
 
-    /// A name as SQL writes it, whatever is in it.
+    /// Returns any name quoted for SQL.
     package static func quote(_ identifier: String) -> String {
         "\"" + identifier.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
     }
 }
 
 extension StoreReader {
-    /// The store's tables by name; views, and what SQLite keeps for itself (`sqlite_…`), left out.
+    /// Returns the store's tables by name, without views and SQLite's own tables (`sqlite_…`).
     package func tables() throws -> [StoreTable] {
-        // A virtual table has no page of its own (https://sqlite.org/schematab.html). pragma_table_list isn't asked
-        // for it: it calls a table of a module that isn't there an ordinary one.
+        // A virtual table has no page of its own (https://sqlite.org/schematab.html). pragma_table_list can't tell,
+        // because it reports a table of an unavailable module as an ordinary one.
         let statement = try prepare(
             """
             SELECT s.name, s.rootpage, (SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = s.name)
@@ -40,7 +40,7 @@ extension StoreReader {
         return found
     }
 
-    /// The table's rows counted, without an index: an index may be partial, and is not what is counted.
+    /// Counts the table's rows without an index: an index may be partial, and the table is what counts.
     package func rowCount(_ table: StoreTable) throws -> Int64 {
         let hint = table.kind == .virtual ? "" : " NOT INDEXED"
         return try integer("SELECT count(*) FROM \(table.quotedName)\(hint)") ?? 0
@@ -50,7 +50,7 @@ extension StoreReader {
         try integer("SELECT 1 FROM \(table.quotedName) NOT INDEXED LIMIT 1") != nil
     }
 
-    /// All rows in the order of their keys: the row's identifier first where there is one, then each stored column.
+    /// Returns all rows in key order: first the row identifier if there is one, then each stored column.
     func rows(of table: StoreTable) throws -> (statement: SQLiteStatement, columns: [String]) {
         let information = try prepare("SELECT name, hidden FROM pragma_table_xinfo(?, 'main')", [.text(table.name)])
         var all: Set<String> = []
@@ -58,7 +58,7 @@ extension StoreReader {
         while try information.step() {
             let column = information.text(0) ?? ""
             all.insert(column.lowercased())
-            // Generated columns follow from the others, and may need functions that only the store's program has.
+            // Generated columns follow from the others, and may need functions of the store's own program.
             if information.integer(1) == 0 { stored.append(column) }
         }
         var columns = stored.map(StoreTable.quote)
@@ -68,7 +68,7 @@ extension StoreReader {
             stored.insert("rowid", at: 0)
             order = " ORDER BY \(rowid)"
         }
-        // Without ORDER BY the b-tree is walked, which is in the order of the primary key.
+        // Without ORDER BY, SQLite walks the b-tree in primary key order.
         let sql = "SELECT \(columns.joined(separator: ", ")) FROM \(table.quotedName) NOT INDEXED\(order)"
         return (try prepare(sql), stored)
     }

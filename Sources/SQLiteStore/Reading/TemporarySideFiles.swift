@@ -5,12 +5,13 @@ import SystemPackage
 
 /// A store that has no write-ahead log at the moment, because no program has it open.
 ///
-/// Our own connection makes a log and a shared index, and leaves both (`SQLiteLibrary.leaveLogAlone`). Where still nobody else
-/// has opened the store, they go again, and what the log has goes into the database: a store at rest is one file.
+/// A connection of this process creates a WAL and an index, and leaves both (`SQLiteLibrary.disableCheckpoints`). If
+/// nobody else has opened the store since, the WAL is checkpointed and both files are removed. An idle store is a
+/// single file.
 package struct TemporarySideFiles: Sendable {
     private let location: StoreLocation
 
-    /// Nil where there is one of the two: whoever made it sees to it.
+    /// Returns nil if one of the two files exists. The process that created it is responsible for it.
     package init?(_ location: StoreLocation) {
         do {
             for name in [location.name.wal, location.name.sharedMemory] {
@@ -22,17 +23,17 @@ package struct TemporarySideFiles: Sendable {
         self.location = location
     }
 
-    /// Brings the log into the database and removes both files, unless another program has opened the store. Where only an
-    /// agent follows it, which has descriptors and no connection, both stay, the log empty.
+    /// Checkpoints the WAL and removes both files, unless another program has opened the store. If only an agent
+    /// follows the store, which holds descriptors but no connection, both files stay and the WAL is empty.
     ///
-    /// This process must have closed its connections. Whatever fails leaves a log, which the next program recovers.
-    package func settle() {
+    /// This process must have closed its connections. After a failure the WAL stays, and the next program recovers it.
+    package func checkpointAndRemove() {
         FileLease.ignoreBreakSignal()
         do {
             guard try location.directory.status(location.name.wal) != nil else { return }
-            try LogCheckpoint.perform(location)
+            try WALCheckpoint.perform(location)
             try underLease {
-                // Nobody has the database open, so nobody uses these.
+                // Nobody has the database open, so nobody uses these files.
                 guard try location.directory.status(location.name.wal)?.size == 0 else { return }
                 try location.directory.removeFile(location.name.wal)
                 try location.directory.removeFile(location.name.sharedMemory)
@@ -42,7 +43,8 @@ package struct TemporarySideFiles: Sendable {
 
     private struct Held: Error {}
 
-    /// Runs `body` where nobody has the database open. It can be refused for an instant after the last close.
+    /// Runs `body` while nobody has the database open. The kernel may refuse the lease for an instant after the last
+    /// close.
     private func underLease(_ body: () throws -> Void) throws {
         let descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
         for _ in 0..<20 {

@@ -1,9 +1,9 @@
-/// The module of a virtual table, read from the statement that declares it.
+/// The module of a virtual table, parsed from the statement that declares it.
 ///
-/// SQLite keeps that statement as it was given, from the table's name on: `CREATE VIRTUAL TABLE "a name" USING fts5(…)`
-/// (https://sqlite.org/schematab.html).
+/// SQLite stores that statement as it was given, from the table's name on: `CREATE VIRTUAL TABLE "a name" USING
+/// fts5(…)` (https://sqlite.org/schematab.html).
 enum VirtualTableModule {
-    /// The module's name in lower case; nil where the statement declares no virtual table that can be understood.
+    /// Returns the module's name in lower case, or nil if the statement declares no virtual table or can't be parsed.
     static func name(declaredIn sql: String) -> String? {
         var words = DeclarationWords(sql)
         guard words.next()?.isKeyword("create") == true, words.next()?.isKeyword("virtual") == true,
@@ -14,7 +14,7 @@ enum VirtualTableModule {
     }
 }
 
-/// The words of a declaration, one by one: names in any of SQLite's four quotes, and what stands unquoted between them.
+/// The words of a declaration: names in any of SQLite's four quotes, and unquoted words between them.
 private struct DeclarationWords {
     struct Word {
         let text: String
@@ -23,60 +23,61 @@ private struct DeclarationWords {
         func isKeyword(_ keyword: String) -> Bool { !isQuoted && text.lowercased() == keyword }
     }
 
-    private var rest: ArraySlice<UInt8>
+    private var remaining: ArraySlice<UInt8>
 
-    init(_ sql: String) { rest = Array(sql.utf8)[...] }
+    init(_ sql: String) { remaining = Array(sql.utf8)[...] }
 
-    /// Nil at the end, and where something stands that is no word, such as a parenthesis.
+    /// Returns the next word, or nil at the end or before anything that is no word, such as a parenthesis.
     mutating func next() -> Word? {
         skipBlanks()
-        guard let first = rest.first else { return nil }
+        guard let first = remaining.first else { return nil }
         switch first {
         case UInt8(ascii: "\""), UInt8(ascii: "'"), UInt8(ascii: "`"): return quoted(by: first, doubled: true)
         case UInt8(ascii: "["): return quoted(by: UInt8(ascii: "]"), doubled: false)
         default: break
         }
-        let word = rest.prefix(while: Self.isPartOfWord)
+        let word = remaining.prefix(while: Self.isPartOfWord)
         guard !word.isEmpty else { return nil }
-        rest = rest.dropFirst(word.count)
+        remaining = remaining.dropFirst(word.count)
         return Word(text: String(decoding: word, as: UTF8.self), isQuoted: false)
     }
 
     private mutating func quoted(by quote: UInt8, doubled: Bool) -> Word? {
-        rest = rest.dropFirst()
+        remaining = remaining.dropFirst()
         var text: [UInt8] = []
-        while let byte = rest.popFirst() {
+        while let byte = remaining.popFirst() {
             guard byte == quote else {
                 text.append(byte)
                 continue
             }
-            guard doubled, rest.first == quote else {
+            guard doubled, remaining.first == quote else {
                 return Word(text: String(decoding: text, as: UTF8.self), isQuoted: true)
             }
             text.append(quote)
-            rest = rest.dropFirst()
+            remaining = remaining.dropFirst()
         }
         return nil
     }
 
-    /// Whitespace and comments (https://sqlite.org/lang_comment.html).
+    /// Skips whitespace and comments (https://sqlite.org/lang_comment.html).
     private mutating func skipBlanks() {
-        while let first = rest.first {
-            if rest.starts(with: "--".utf8) {
-                rest = rest.drop { $0 != UInt8(ascii: "\n") }
-            } else if rest.starts(with: "/*".utf8) {
-                rest = rest.dropFirst(2)
-                while !rest.isEmpty, !rest.starts(with: "*/".utf8) { rest = rest.dropFirst() }
-                rest = rest.dropFirst(2)
+        while let first = remaining.first {
+            if remaining.starts(with: "--".utf8) {
+                remaining = remaining.drop { $0 != UInt8(ascii: "\n") }
+            } else if remaining.starts(with: "/*".utf8) {
+                remaining = remaining.dropFirst(2)
+                while !remaining.isEmpty, !remaining.starts(with: "*/".utf8) { remaining = remaining.dropFirst() }
+                remaining = remaining.dropFirst(2)
             } else if [0x20, 0x09, 0x0A, 0x0C, 0x0D].contains(first) {
-                rest = rest.dropFirst()
+                remaining = remaining.dropFirst()
             } else {
                 return
             }
         }
     }
 
-    /// As SQLite's tokenizer has it: letters, digits, `_`, `$`, and all that isn't ASCII.
+    /// True for the characters of an identifier in SQLite's tokenizer: letters, digits, `_`, `$`, and all non-ASCII
+    /// bytes.
     private static func isPartOfWord(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

@@ -1,49 +1,50 @@
-/// The rows that come with a schema and are no data: what FTS5, R*Tree, Core Data and others put into tables of their own
-/// when these are made.
+/// The rows that a schema's creation inserts and that are not user data: those that FTS5, R*Tree, Core Data and others
+/// put into tables of their own.
 ///
-/// A store that is wrongly taken for empty is displaced by another one. A table is known here by its name and its
-/// columns, a virtual table's by the module as well, and each row that may be data is a row.
+/// A store wrongly considered empty would be replaced by another one. So a table counts as one of these only by its
+/// name and columns, and by its module if it belongs to a virtual table. Any row that may be user data counts as data.
 struct CreationRows {
-    /// SQL that holds for the rows that may be data; nil where none may.
-    let exception: String?
+    /// An SQL condition for the rows that may be user data, or nil if none may be.
+    let dataCondition: String?
     let columns: [String]
-    /// More rows than this are data.
-    let most: Int64?
+    /// The number of rows beyond which they are user data.
+    let limit: Int64?
 
-    private init(_ columns: [String], except exception: String? = nil, most: Int64? = nil) {
+    private init(_ columns: [String], dataIf dataCondition: String? = nil, limit: Int64? = nil) {
         self.columns = columns
-        self.exception = exception
-        self.most = most
+        self.dataCondition = dataCondition
+        self.limit = limit
     }
 
-    /// Tables that say which version a schema or a store has, by their names.
+    /// Tables that record a schema's or store's version, by name.
     private static let bookkeeping: [String: CreationRows] = [
-        "Z_METADATA": CreationRows(["Z_VERSION", "Z_UUID", "Z_PLIST"], most: 1),
+        "Z_METADATA": CreationRows(["Z_VERSION", "Z_UUID", "Z_PLIST"], limit: 1),
         "Z_PRIMARYKEY": CreationRows(["Z_ENT", "Z_NAME", "Z_SUPER", "Z_MAX"]),
-        "Z_MODELCACHE": CreationRows(["Z_CONTENT"], most: 1),
-        "android_metadata": CreationRows(["locale"], most: 1),
-        "room_master_table": CreationRows(["id", "identity_hash"], most: 1),
+        "Z_MODELCACHE": CreationRows(["Z_CONTENT"], limit: 1),
+        "android_metadata": CreationRows(["locale"], limit: 1),
+        "room_master_table": CreationRows(["id", "identity_hash"], limit: 1),
         "grdb_migrations": CreationRows(["identifier"]),
     ]
 
-    /// Of each module that fills some of its tables when it makes them, these tables by what their names end in.
+    /// The tables that a module fills on creation, by module and by the suffix of their names.
     ///
-    /// FTS5: a row of averages and one of the structure (https://sqlite.org/fts5.html, §9). R*Tree: an empty root
-    /// (https://sqlite.org/rtree.html, §2). FTS3 and FTS4 fill none.
+    /// FTS5 inserts a row of averages and one for the structure (https://sqlite.org/fts5.html, §9). R*Tree inserts an
+    /// empty root (https://sqlite.org/rtree.html, §2). FTS3 and FTS4 insert none.
     private static let shadows: [String: [String: CreationRows]] = {
-        let tree = ["_node": CreationRows(["nodeno", "data"], except: "nodeno <> 1")]
+        let tree = ["_node": CreationRows(["nodeno", "data"], dataIf: "nodeno <> 1")]
         return [
             "fts5": [
-                "_data": CreationRows(["id", "block"], except: "id NOT IN (1, 10)"),
+                "_data": CreationRows(["id", "block"], dataIf: "id NOT IN (1, 10)"),
                 "_config": CreationRows(["k", "v"]),
             ],
             "rtree": tree, "rtree_i32": tree, "geopoly": tree,
         ]
     }()
 
-    /// Nil for a table whose rows are all data. `modules`: of the store's virtual tables, by name.
+    /// Returns nil for a table whose rows are all user data. `modules` lists the modules of the store's virtual tables.
     static func of(table name: String, modules: [(table: String, module: String)]) -> CreationRows? {
-        // Swift takes two texts for equal that SQLite tells apart, "é" in one scalar and in two: bytes are compared.
+        // Compares bytes, because Swift considers strings equal that SQLite distinguishes, such as "é" as one scalar
+        // and as two.
         let bytes = Array(name.utf8)
         if let known = bookkeeping.first(where: { Array($0.key.utf8) == bytes }) { return known.value }
         for (table, module) in modules {
@@ -54,7 +55,7 @@ struct CreationRows {
 }
 
 extension StoreReader {
-    /// Which module each virtual table has.
+    /// Returns the module of each virtual table.
     func virtualTableModules() throws -> [(table: String, module: String)] {
         let statement = try prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND rootpage = 0")
         var found: [(table: String, module: String)] = []
@@ -67,16 +68,16 @@ extension StoreReader {
         return found
     }
 
-    /// Whether the table has a row that did not come with the schema.
-    func hasRows(_ table: StoreTable, besides made: CreationRows) throws -> Bool {
-        guard try Set(columnNames(of: table)) == Set(made.columns.map { Array($0.utf8) }) else {
+    /// True if the table has a row that its creation did not insert.
+    func hasRows(_ table: StoreTable, besides creationRows: CreationRows) throws -> Bool {
+        guard try Set(columnNames(of: table)) == Set(creationRows.columns.map { Array($0.utf8) }) else {
             return try hasRows(table)
         }
-        if let most = made.most {
-            return try integer("SELECT 1 FROM \(table.quotedName) NOT INDEXED LIMIT 1 OFFSET \(most)") != nil
+        if let limit = creationRows.limit {
+            return try integer("SELECT 1 FROM \(table.quotedName) NOT INDEXED LIMIT 1 OFFSET \(limit)") != nil
         }
-        guard let exception = made.exception else { return false }
-        return try integer("SELECT 1 FROM \(table.quotedName) NOT INDEXED WHERE \(exception) LIMIT 1") != nil
+        guard let dataCondition = creationRows.dataCondition else { return false }
+        return try integer("SELECT 1 FROM \(table.quotedName) NOT INDEXED WHERE \(dataCondition) LIMIT 1") != nil
     }
 
     private func columnNames(of table: StoreTable) throws -> [[UInt8]] {

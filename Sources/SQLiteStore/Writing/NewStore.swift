@@ -3,35 +3,36 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// A store that is made beside its place, whole, and gets its name last. What isn't published goes with the last reference.
+/// A new store that is built beside its destination and renamed to it when complete. An unpublished one is removed with
+/// the last reference.
 package final class NewStore {
     package let location: StoreLocation
     private let directory: Directory
     private let temporary: StoreName
-    /// Held as long as the store is made, so that what a killed run left can be told from what is being made. On a file
-    /// of its own: closing any descriptor of a database drops all of the process's locks on it, and somebody in this
-    /// process may have the store open as soon as it has its name.
+    /// A lock held while the store is built. It tells a store under construction from the leftovers of a killed run. It
+    /// is on a file of its own, because closing any descriptor of a database drops all of the process's locks on it,
+    /// and somebody in this process may open the store as soon as it has its name.
     private let lock: OpenFileLock
     private var isPublished = false
 
-    /// There is something at the store's place already, or at that of one of its parts.
-    package struct Taken: Error {
+    /// The store's name, or that of one of its parts, exists already.
+    package struct AlreadyExists: Error {
         package let path: FilePath
     }
 
-    /// Throws `Taken`, `SystemError`. Makes an empty file that nobody else knows.
+    /// Creates an empty file under a temporary name. Throws `AlreadyExists` or `SystemError`.
     package init(at location: StoreLocation) throws {
         self.location = location
         directory = location.directory
         for name in [location.name.database, location.name.support] + location.name.sideFiles
         where try location.directory.status(name) != nil {
-            throw Taken(path: location.directory.path.appending(name))
+            throw AlreadyExists(path: location.directory.path.appending(name))
         }
-        Self.removeRemains(in: directory)
+        Self.removeLeftovers(in: directory)
         var found: (name: StoreName, lockName: FilePath.Component)?
         var held: OpenFileLock?
-        // The lock before the file. Another run may take a lock that is just being made for one that was left: there
-        // are other names.
+        // The lock comes before the file. Another run may mistake a lock that is just being created for a leftover and
+        // remove it, so another name is tried.
         for _ in 0..<10 where held == nil {
             let random = String(UInt64.random(in: .min ... .max), radix: 16)
             guard let name = FilePath.Component(Self.prefix + random).flatMap(StoreName.init),
@@ -57,8 +58,8 @@ package final class NewStore {
 
     private static func lockName(of name: StoreName) -> FilePath.Component? { name.database.appending("-lock") }
 
-    /// Removes what killed runs left. What can't be removed is in nobody's way.
-    private static func removeRemains(in directory: Directory) {
+    /// Removes the leftovers of killed runs. Those that can't be removed do no harm.
+    private static func removeLeftovers(in directory: Directory) {
         for component in (try? directory.names()) ?? [] {
             let text = component.string
             guard text.hasPrefix(prefix), text.hasSuffix("-lock"),
@@ -70,7 +71,7 @@ package final class NewStore {
         }
     }
 
-    /// Removes the store, and what a migration keeps beside it under the same name and a suffix.
+    /// Removes the store, and files that a migration keeps beside it under its name with a suffix.
     private static func remove(_ name: StoreName, from directory: Directory) {
         let database = name.database.string
         let lock = lockName(of: name)
@@ -78,7 +79,7 @@ package final class NewStore {
             component != lock && component.string.hasPrefix(database)
                 && component.string.dropFirst(database.count).first.map { !$0.isHexDigit } ?? false
         }
-        // The lock last: by it the rest is found.
+        // The lock goes last, because the others are found by it.
         for part in beside + [name.support, name.database, lock].compactMap(\.self) { try? directory.removeTree(part) }
     }
 
@@ -87,13 +88,14 @@ package final class NewStore {
         Self.remove(temporary, from: directory)
     }
 
-    /// Where it is made.
+    /// The location under construction.
     package var staged: StoreLocation { StoreLocation(directory: directory, name: temporary) }
 
-    /// A path that SQLite can take, whatever bytes the directory's has.
+    /// A path that SQLite accepts, whatever bytes the directory's path contains.
     package var path: FilePath { staged.pathForSQLite }
 
-    /// Syncs it and gives it its name, the support folder first. Nothing may have it open. Throws `Taken`, `SystemError`.
+    /// Syncs the store and renames it, the support folder first. Nobody may have it open. Throws `AlreadyExists` or
+    /// `SystemError`.
     package func publish(mode: mode_t = 0o644, writeAhead: Bool) throws {
         try complete(mode: mode, writeAhead: writeAhead)
         do {
@@ -103,18 +105,18 @@ package final class NewStore {
             try directory.rename(temporary.database, to: location.name.database, in: directory, .refuse)
         } catch {
             guard error.errno == .fileExists else { throw error }
-            throw Taken(path: location.path)
+            throw AlreadyExists(path: location.path)
         }
         isPublished = true
         if let lock = Self.lockName(of: temporary) { try? directory.removeTree(lock) }
         try directory.synchronize()
     }
 
-    /// Closed when this returns: nobody has the store open yet.
+    /// The descriptor is closed on return, before anybody has the store open.
     private func complete(mode: mode_t, writeAhead: Bool) throws(SystemError) {
         let file = try directory.open(temporary.database, flags: O_RDWR)
         let raw = file.raw
-        // The two bytes say whether SQLite uses a write-ahead log (https://sqlite.org/fileformat2.html, §1.3.3).
+        // The two bytes that select a write-ahead log (https://sqlite.org/fileformat2.html, §1.3.3).
         try file.write(writeAhead ? [2, 2] : [1, 1], at: 18, path: location.path)
         try retrying("fchmod", path: location.path) { fchmod(raw, mode) }
         try file.synchronize(path: location.path)
@@ -122,7 +124,7 @@ package final class NewStore {
 }
 
 extension StoreLocation {
-    /// A path that leads to the database through the directory that is held open.
+    /// A path that leads to the database through the open directory.
     package var pathForSQLite: FilePath {
         let link = FilePath("/proc/self/fd/\(directory.raw)")
         let isThere = link.withPlatformString { access($0, F_OK) } == 0

@@ -2,38 +2,42 @@ import GRDBSQLite
 import SystemPackage
 
 extension StoreReader {
-    /// Copies the schema to a new database file, with the rows of `tables` only. Virtual tables stay out where the module
-    /// isn't there.
+    /// Copies the schema to a new database file, with the rows of `tables` only. It omits virtual tables whose module
+    /// is not available.
     ///
-    /// Throws `StoreError`, also where SQLite would not make a part of the schema any more, such as an index by a function
-    /// that only the store's own program has.
+    /// Throws `StoreError`, also if SQLite rejects another part of the schema, such as an index that uses a function of
+    /// the store's own program.
     package func copySchema(to path: FilePath, rowsOf tables: [String]) throws {
         let target = try StoreWriter(path, creating: true)
         try target.execute("PRAGMA encoding = \(StoreTable.quote(text("PRAGMA encoding") ?? "UTF-8"))")
         try target.execute("PRAGMA journal_mode = OFF")
         try target.execute("PRAGMA synchronous = OFF")
-        for statement in try creations("type = 'table' AND rootpage <> 0 AND name NOT IN (\(Self.shadowTables))") {
+        for statement in try statements(
+            where: "type = 'table' AND rootpage <> 0 AND name NOT IN (\(Self.shadowTables))")
+        {
             try target.execute(statement)
         }
-        for statement in try creations("type = 'table' AND rootpage = 0") {
-            do { try target.execute(statement) } catch let error as StoreError where error.isPlain { continue }
+        for statement in try statements(where: "type = 'table' AND rootpage = 0") {
+            do { try target.execute(statement) } catch let error as StoreError where error.isRejectedStatement {
+                continue
+            }
         }
         for table in tables { try copyRows(of: table, to: target) }
         for kind in ["index", "view", "trigger"] {
-            for statement in try creations("type = '\(kind)'") { try target.execute(statement) }
+            for statement in try statements(where: "type = '\(kind)'") { try target.execute(statement) }
         }
     }
 
-    /// The tables that a virtual table's module makes along with it.
+    /// The tables that a virtual table's module creates along with it.
     private static let shadowTables = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'"
 
-    private func creations(_ condition: String) throws -> [String] {
+    private func statements(where condition: String) throws -> [String] {
         let rows = try prepare(
             "SELECT sql FROM sqlite_schema WHERE \(condition) AND sql IS NOT NULL "
                 + "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid")
-        var statements: [String] = []
-        while try rows.step() { statements.append(rows.text(0) ?? "") }
-        return statements
+        var found: [String] = []
+        while try rows.step() { found.append(rows.text(0) ?? "") }
+        return found
     }
 
     private func copyRows(of table: String, to target: StoreWriter) throws {
@@ -41,8 +45,8 @@ extension StoreReader {
             return
         }
         let rows = try prepare("SELECT * FROM \(StoreTable.quote(table)) NOT INDEXED")
-        let places = Array(repeating: "?", count: Int(rows.columnCount)).joined(separator: ", ")
-        let insertion = try target.prepare("INSERT INTO \(StoreTable.quote(table)) VALUES (\(places))")
+        let placeholders = Array(repeating: "?", count: Int(rows.columnCount)).joined(separator: ", ")
+        let insertion = try target.prepare("INSERT INTO \(StoreTable.quote(table)) VALUES (\(placeholders))")
         while try rows.step() {
             insertion.reset()
             try insertion.bind((0..<rows.columnCount).map { rows.value($0) })
@@ -52,8 +56,8 @@ extension StoreReader {
 }
 
 extension StoreError {
-    /// SQLITE_ERROR: SQLite doesn't take the statement, such as one that names a module that isn't there.
-    fileprivate var isPlain: Bool {
+    /// True for SQLITE_ERROR: SQLite rejects the statement, for example because it names an unavailable module.
+    fileprivate var isRejectedStatement: Bool {
         guard case .sqlite(let code, _, _) = self else { return false }
         return code == SQLITE_ERROR
     }

@@ -2,14 +2,14 @@ import GRDBSQLite
 import Glibc
 import SystemPackage
 
-/// Writes a store that nobody else has: a new one, or a staged copy. One thread's.
+/// A connection that writes a store nobody else uses: a new one or a staged copy. Confined to one thread.
 ///
-/// Nothing of it is durable before `close`: whoever stages a file syncs it, and discards it when writing failed.
+/// Nothing is durable while the connection is open. Whoever stages a file syncs it, and discards it if writing failed.
 package final class StoreWriter: SQLiteConnection {
     private var tracer: Tracer?
     var recorder: TableWrites?
 
-    /// Opens the database at `path`, or makes an empty one. Throws `StoreError`.
+    /// Opens the database at `path`, or creates an empty one. Throws `StoreError`.
     package init(_ path: FilePath, creating: Bool = false) throws {
         try super.init(
             opening: path.string, of: path,
@@ -18,11 +18,11 @@ package final class StoreWriter: SQLiteConnection {
         try execute("PRAGMA cell_size_check = ON")
     }
 
-    /// Rows that the last statement changed.
+    /// The number of rows that the last statement changed.
     package var changes: Int64 { sqlite3_changes64(connection) }
 
-    /// What SQLite makes of a statement without running it; nil when it would run.
-    package func refusal(of sql: String) -> String? {
+    /// Returns SQLite's error for a statement without running it, or nil if it compiles.
+    package func compileError(of sql: String) -> String? {
         do {
             _ = try prepare("EXPLAIN " + sql)
             return nil
@@ -31,15 +31,15 @@ package final class StoreWriter: SQLiteConnection {
         }
     }
 
-    /// Throws `StoreError` where SQLite finds the structure damaged.
+    /// Throws `StoreError` if SQLite finds the structure damaged.
     package func checkIntegrity() throws {
         let finding = try text("PRAGMA quick_check(1)")
         guard finding == "ok" else {
-            throw StoreError.corrupt(code: SQLITE_CORRUPT, message: finding ?? "quick_check says nothing", path)
+            throw StoreError.corrupt(code: SQLITE_CORRUPT, message: finding ?? "quick_check returned nothing", path)
         }
     }
 
-    func receive(_ source: OpaquePointer) throws {
+    func copyContent(from source: OpaquePointer) throws {
         guard let backup = sqlite3_backup_init(connection, "main", source, "main") else {
             throw error(sqlite3_errcode(connection))
         }
@@ -52,8 +52,8 @@ package final class StoreWriter: SQLiteConnection {
 
     // MARK: Functions
 
-    /// Makes a function known that does nothing and gives NULL, such as those that Core Data's triggers call.
-    package func acceptFunction(_ name: String, arguments: Int32) throws {
+    /// Registers a function that does nothing and returns NULL, for example one that Core Data's triggers call.
+    package func addNoOpFunction(_ name: String, arguments: Int32) throws {
         let code = sqlite3_create_function_v2(
             connection, name, arguments, SQLITE_UTF8, nil, { context, _, _ in sqlite3_result_null(context) }, nil, nil,
             nil)
@@ -71,7 +71,7 @@ package final class StoreWriter: SQLiteConnection {
         }
     }
 
-    /// Tells of each statement that has ended and how long it took; from level 3 on, with the values in it.
+    /// Reports each finished statement and its duration. From level 3 on, the SQL includes the bound values.
     package func trace(level: Int, _ report: @escaping (_ sql: String, _ time: Duration) -> Void) {
         let tracer = Tracer(level, report)
         self.tracer = tracer
@@ -91,19 +91,19 @@ package final class StoreWriter: SQLiteConnection {
 }
 
 extension StoreError {
-    /// Whether a statement was ended because somebody asked for it.
+    /// True if the statement was interrupted on request.
     package var isInterruption: Bool {
         guard case .sqlite(let code, _, _) = self else { return false }
         return code & 0xFF == SQLITE_INTERRUPT
     }
 
-    /// The disk, or a quota, is full.
+    /// True if the disk or a quota is full.
     package var isFull: Bool {
         guard case .sqlite(let code, _, _) = self else { return false }
         return code & 0xFF == SQLITE_FULL
     }
 
-    /// Two rows have what only one may have.
+    /// True if a constraint failed, such as uniqueness.
     package var isConstraint: Bool {
         guard case .sqlite(let code, _, _) = self else { return false }
         return code & 0xFF == SQLITE_CONSTRAINT

@@ -2,25 +2,25 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// Where the values of one column of new objects come from.
+/// The value of one column of new objects.
 struct ColumnAssignment {
     let column: String
-    /// As SQL writes it.
+    /// The SQL expression of the value.
     let value: String
-    /// The attribute's name, for what is said about its values; nil for another column.
+    /// The attribute's name, for messages about its values; nil for a column that isn't an attribute's.
     var attribute: String?
-    /// Whether a value may be of another type than the attribute's.
-    var isDoubtful = false
-    /// `FUNCTION($entityPolicy, …)`: the policy is asked for the value, which then isn't in `value`.
+    /// True if a value may have another type than the attribute.
+    var mayHaveOtherType = false
+    /// `FUNCTION($entityPolicy, …)`: the call by which the policy returns the value. `value` is unused then.
     var policyCall: PolicyCall?
 }
 
-/// A value that a policy is asked for.
+/// A call of a policy that returns a value.
 struct PolicyCall {
     let selector: String
     let arguments: [MappingExpression]
 
-    /// Nil for another expression.
+    /// Returns nil for any other expression.
     init?(_ expression: MappingExpression?) {
         guard case .message(.variable("entityPolicy"), let selector, let arguments)? = expression else { return nil }
         self.selector = selector
@@ -29,25 +29,27 @@ struct PolicyCall {
 }
 
 extension MappingPlan {
-    /// A value for each column of the new entity's attributes: what the mapping says, else the default.
+    /// Returns a value for each column of the new entity's attributes: the mapping's value, or else the default.
     func attributeAssignments(_ plan: EntityMappingPlan) throws(MappingFault) -> [ColumnAssignment] {
         guard let entity = plan.destination else { return [] }
         let mapped = Dictionary(
             plan.mapping.attributeMappings.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
         var found: [ColumnAssignment] = []
-        for one in [entity] + destination.model.superentities(of: entity) {
-            for attribute in one.attributes where !attribute.isTransient && attribute.derivation == nil {
-                found += try assignments(mapped[attribute.name], attribute, of: one, plan)
+        for declaring in [entity] + destination.model.superentities(of: entity) {
+            for attribute in declaring.attributes where !attribute.isTransient && attribute.derivation == nil {
+                found += try assignments(by: mapped[attribute.name], to: attribute, of: declaring, in: plan)
             }
         }
         return found
     }
 
     private func assignments(
-        _ mapping: PropertyMapping?, _ attribute: AttributeDescription, of declaring: EntityDescription,
-        _ plan: EntityMappingPlan
+        by mapping: PropertyMapping?, to attribute: AttributeDescription, of declaring: EntityDescription,
+        in plan: EntityMappingPlan
     ) throws(MappingFault) -> [ColumnAssignment] {
-        guard attribute.type != .composite else { return try elements(mapping, attribute, of: declaring, plan) }
+        guard attribute.type != .composite else {
+            return try elementAssignments(by: mapping, to: attribute, of: declaring, in: plan)
+        }
         guard let column = column([attribute.name], of: declaring) else { return [] }
         guard let expression = mapping?.valueExpression, let source = plan.source else {
             return [ColumnAssignment(column: column, value: attribute.defaultLiteral ?? "NULL")]
@@ -55,12 +57,12 @@ extension MappingPlan {
         if let call = PolicyCall(expression) {
             guard plan.usesPolicy else {
                 throw MappingFault(
-                    "$entityPolicy stands for a policy, and the mapping names none", remedy: "name the policy's class",
+                    "$entityPolicy needs a policy, but the mapping names none", remedy: "name the policy's class",
                     element: plan.mapping.name + "." + attribute.name)
             }
             return [ColumnAssignment(column: column, value: "NULL", attribute: attribute.name, policyCall: call)]
         }
-        var compiler = compiler.about(source.name, as: EntityMappingPlan.rowAlias, plan.mapping)
+        var compiler = compiler.scoped(to: source.name, as: EntityMappingPlan.rowAlias, mapping: plan.mapping)
         do {
             let value = try compiler.value(expression)
             return [attribute.assignment(of: value, to: column)]
@@ -74,10 +76,10 @@ extension MappingPlan {
             .first { $0.content == .attribute(entity: declaring.name, path: path) }?.name
     }
 
-    /// A composite attribute is mapped as a whole, from one with elements of the same names.
-    private func elements(
-        _ mapping: PropertyMapping?, _ attribute: AttributeDescription, of declaring: EntityDescription,
-        _ plan: EntityMappingPlan
+    /// Returns the assignments of a composite attribute, which is mapped as a whole from one with the same element names.
+    private func elementAssignments(
+        by mapping: PropertyMapping?, to attribute: AttributeDescription, of declaring: EntityDescription,
+        in plan: EntityMappingPlan
     ) throws(MappingFault) -> [ColumnAssignment] {
         var found: [ColumnAssignment] = []
         for (path, element) in attribute.leaves {
@@ -86,9 +88,9 @@ extension MappingPlan {
                 found.append(ColumnAssignment(column: column, value: element.defaultLiteral ?? "NULL"))
                 continue
             }
-            var compiler = compiler.about(source.name, as: EntityMappingPlan.rowAlias, plan.mapping)
+            var compiler = compiler.scoped(to: source.name, as: EntityMappingPlan.rowAlias, mapping: plan.mapping)
             let inner = ([from] + path.dropFirst()).joined(separator: ".")
-            // An element that the older attribute doesn't have is new.
+            // An element that the older attribute lacks is new.
             let value = try? compiler.value(.keyPath(of: operand, inner))
             found.append(
                 value.map { element.assignment(of: $0, to: column) }
@@ -99,18 +101,18 @@ extension MappingPlan {
 }
 
 extension AttributeDescription {
-    /// A composite attribute's parts that have values, with the names on the way to them.
+    /// The elements of a composite attribute that hold values, with the names on the path to them.
     fileprivate var leaves: [(path: [String], element: AttributeDescription)] {
         guard type == .composite else { return [([name], self)] }
         return elements.flatMap { element in element.leaves.map { ([name] + $0.path, $0.element) } }
     }
 
-    /// The value as this attribute's column holds it.
+    /// Returns the assignment of a value, converted to the form of this attribute's column.
     fileprivate func assignment(of value: SQLValue, to column: String) -> ColumnAssignment {
         var text = value.text
         switch type {
         case .integer16, .integer32, .integer64, .boolean:
-            // A number's whole part, as `NSNumber` gives it.
+            // The integer part of a number, as `NSNumber` returns it.
             if value.isFraction || value.type == nil {
                 text = "CASE typeof(\(text)) WHEN 'real' THEN CAST(\(text) AS INTEGER) ELSE \(text) END"
             }
@@ -122,10 +124,11 @@ extension AttributeDescription {
         default: break
         }
         return ColumnAssignment(
-            column: column, value: text, attribute: name, isDoubtful: value.type.map { !isLike($0) } ?? true)
+            column: column, value: text, attribute: name,
+            mayHaveOtherType: value.type.map { !hasSameStorage(as: $0) } ?? true)
     }
 
-    /// A value that may be kept outside has a marker before it: 1, or 2 and the name of its file.
+    /// Adds or removes the marker that precedes a value of external binary data: 1, or 2 and the file's name.
     private func marked(_ value: SQLValue) -> String {
         switch (value.isExternal, allowsExternalBinaryDataStorage) {
         case (false, true) where value.text != "NULL":
@@ -135,11 +138,11 @@ extension AttributeDescription {
         }
     }
 
-    private func isLike(_ other: AttributeType) -> Bool { type.storageClass == other.storageClass }
+    private func hasSameStorage(as other: AttributeType) -> Bool { type.storageClass == other.storageClass }
 }
 
 extension AttributeType {
-    /// Attributes with the same are stored in the same way.
+    /// The storage class; types with the same class are stored in the same way.
     var storageClass: String {
         switch self {
         case .integer16, .integer32, .integer64, .boolean: "integer"

@@ -3,8 +3,8 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// The store that a mapping makes: empty as Core Data would make it, with the older one's identity and what the app has
-/// put into its metadata.
+/// The new store of a mapping. It starts empty, as Core Data would create it, with the older store's identity and the app's
+/// own metadata.
 package struct DestinationStore {
     private let store: StoreWriter
     private let plan: MappingPlan
@@ -18,7 +18,7 @@ package struct DestinationStore {
         foreign = try ForeignObjects(store, plan)
     }
 
-    /// The tables; indexes and triggers come when they are filled.
+    /// Creates the tables. Indexes and triggers follow once the tables are filled.
     mutating func create() throws {
         let row = try store.prepare("SELECT Z_UUID, Z_PLIST FROM source.Z_METADATA")
         guard try row.step() else {
@@ -41,7 +41,7 @@ package struct DestinationStore {
         try foreign.check()
     }
 
-    /// What Core Data computes, for the objects that it hasn't computed it for.
+    /// Computes derived attributes, as Core Data would when it saves the objects.
     mutating func deriveValues() throws {
         let layout = plan.destination
         try store.addCoreDataFunctions()
@@ -57,8 +57,8 @@ package struct DestinationStore {
                 let name = entity.name + "." + attribute.name
                 guard let value = known[name] ?? Self.value(derivation, of: entity, layout) else {
                     notes.append(
-                        "\(name) is derived as “\(derivation.expression)”, which only Core Data "
-                            + "computes: it has no value before an object is saved")
+                        "\(name) is derived as “\(derivation.expression)”, which groupstore can't compute: it has no "
+                            + "value until Core Data saves the object")
                     continue
                 }
                 try store.execute(
@@ -68,41 +68,42 @@ package struct DestinationStore {
         }
     }
 
-    /// Nil for what can't be computed here.
+    /// Returns the SQL expression of a derivation; nil if it can't be compiled.
     private static func value(
         _ derivation: AttributeDescription.Derivation, of entity: EntityDescription, _ layout: StoreLayout
     ) -> String? {
         guard derivation.filteringPredicate == nil,
             let expression = try? MappingExpression(format: derivation.expression)
         else { return nil }
-        var compiler = ExpressionCompiler(layout, schema: "main").about(entity.name, as: "t")
+        var compiler = ExpressionCompiler(layout, schema: "main").scoped(to: entity.name, as: "t")
         return try? compiler.value(expression).text
     }
 
     func createIndexes() throws {
         for index in plan.destination.indexes { try store.execute(index.creation) }
-        for index in plan.destination.spatialIndexes { try store.execute(index.filling) }
+        for index in plan.destination.spatialIndexes { try store.execute(index.populateStatement) }
     }
 
-    /// The keys that were given out, the triggers, and tables that aren't Core Data's.
+    /// Creates the triggers, records the highest keys, and copies foreign objects.
     mutating func finish() throws {
         for trigger in triggers { try store.execute(trigger) }
         for table in plan.destination.tables {
-            let kept = try keysGivenOut(into: table)
+            let highest = try highestSourceKey(of: table)
             try store.execute(
                 "UPDATE main.Z_PRIMARYKEY SET Z_MAX = max(?, (SELECT coalesce(max(Z_PK), 0) FROM main.\(table.name.sqlName))) "
                     + "WHERE Z_ENT = ?",
-                [.integer(kept), .integer(plan.destination.numbers.number(of: table.rootEntity))])
+                [.integer(highest), .integer(plan.destination.numbers.number(of: table.rootEntity))])
         }
         try foreign.carryOver()
         notes += foreign.notes
     }
 
-    /// The last key that the older table gave out, where its keys are kept: none is given out again.
-    private func keysGivenOut(into table: TableLayout) throws -> Int64 {
+    /// Returns the highest key that the older table has ever assigned, if its keys are kept, so that no key is reused.
+    private func highestSourceKey(of table: TableLayout) throws -> Int64 {
         let family = plan.destination.numbers.family(of: table.rootEntity)
-        let from = plan.entityMappings.first { one in
-            one.keepsKeys && one.isRun && one.destination.map { family.contains($0.name) } ?? false
+        let from = plan.entityMappings.first { entityPlan in
+            entityPlan.keepsKeys && entityPlan.mapsObjects
+                && entityPlan.destination.map { family.contains($0.name) } ?? false
         }
         guard let source = from?.source else { return 0 }
         let root = plan.source.model.rootEntity(of: source).name

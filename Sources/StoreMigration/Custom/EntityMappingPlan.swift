@@ -2,73 +2,75 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// What became of which object.
+/// The form in which older objects are associated with the new ones.
 enum Association: Equatable {
-    /// Each object has the key that it had.
+    /// Each object keeps its key.
     case identity
-    /// A temporary table holds it: `source`, `source_entity`, `destination`, `destination_entity`.
+    /// A temporary table with the columns `source`, `source_entity`, `destination`, `destination_entity`.
     case table(String)
 }
 
-/// How one entity mapping is run.
+/// The plan for one entity mapping.
 struct EntityMappingPlan {
     let number: Int
     let mapping: EntityMapping
-    /// Nil when the entity is added.
+    /// The source entity; nil for an added entity.
     let source: EntityDescription?
-    /// Nil when it is removed.
+    /// The destination entity; nil for a removed entity.
     let destination: EntityDescription?
     let association: Association
-    /// Whether an object that is made of one may take its key over: no other one of its new table has it.
+    /// True if a new object may keep the older object's key, because no other object of its new table gets that key.
     let keepsKeys: Bool
 
     var usesPolicy: Bool { mapping.entityMigrationPolicyClassName != nil }
-    var isRun: Bool { source != nil && destination != nil }
+    /// True if the mapping turns objects of one entity into objects of another.
+    var mapsObjects: Bool { source != nil && destination != nil }
     static let rowAlias = "s"
     static let ownerAlias = "o"
 }
 
-/// A mapping model made ready for two layouts: which objects keep their keys, and where what became of which is noted.
+/// A mapping model planned for two layouts: which objects keep their keys, and where associations are recorded.
 package struct MappingPlan {
     let mapping: MappingModel
     let source: StoreLayout
     let destination: StoreLayout
     let entityMappings: [EntityMappingPlan]
 
-    /// `mapping` is resolved. Throws `MappingFault` for an expression that can't be run.
+    /// - Parameter mapping: A resolved mapping model.
     init(_ mapping: MappingModel, from source: StoreLayout, to destination: StoreLayout) {
         self.mapping = mapping
         self.source = source
         self.destination = destination
         let numbered = mapping.entityMappings.enumerated()
-        entityMappings = numbered.map { number, one in
-            let new = one.destinationEntityName.flatMap(destination.model.entity(named:))
-            let keepsKeys = new.map { Self.keepsKeys(mapping, source, destination, $0) } ?? false
-            let hasPolicy = one.entityMigrationPolicyClassName != nil
+        entityMappings = numbered.map { number, entityMapping in
+            let new = entityMapping.destinationEntityName.flatMap(destination.model.entity(named:))
+            let keepsKeys = new.map { Self.keepsKeys(mapping, from: source, to: destination, entity: $0) } ?? false
+            let hasPolicy = entityMapping.entityMigrationPolicyClassName != nil
             return EntityMappingPlan(
-                number: number, mapping: one, source: one.sourceEntityName.flatMap(source.model.entity(named:)),
+                number: number, mapping: entityMapping,
+                source: entityMapping.sourceEntityName.flatMap(source.model.entity(named:)),
                 destination: new,
                 association: keepsKeys && !hasPolicy ? .identity : .table("association_\(number)"),
                 keepsKeys: keepsKeys)
         }
     }
 
-    /// Whether all that comes into the entity's table comes from one table, and from each entity of that once only.
+    /// True if the entity's table is filled from one source table only, and each source entity is mapped to it only once.
     private static func keepsKeys(
-        _ mapping: MappingModel, _ source: StoreLayout, _ destination: StoreLayout, _ entity: EntityDescription
+        _ mapping: MappingModel, from source: StoreLayout, to destination: StoreLayout, entity: EntityDescription
     ) -> Bool {
         let table = destination.table(of: entity.name)?.name
-        let coming = mapping.entityMappings.filter { one in
-            one.sourceEntityName != nil
-                && one.destinationEntityName.flatMap { destination.table(of: $0)?.name } == table
+        let filling = mapping.entityMappings.filter { candidate in
+            candidate.sourceEntityName != nil
+                && candidate.destinationEntityName.flatMap { destination.table(of: $0)?.name } == table
         }
-        let from = coming.compactMap(\.sourceEntityName)
-        return Set(from).count == from.count && Set(from.map { source.table(of: $0)?.name }).count <= 1
+        let sources = filling.compactMap(\.sourceEntityName)
+        return Set(sources).count == sources.count && Set(sources.map { source.table(of: $0)?.name }).count <= 1
     }
 
     func plan(named name: String) -> EntityMappingPlan? { entityMappings.first { $0.mapping.name == name } }
 
-    /// Those that make objects of `destination`, or of what inherits from it, out of those of `source`.
+    /// Returns the plans that create objects of `destination` or its subentities from those of `source` or its subentities.
     func plans(from source: String, to destination: String) -> [EntityMappingPlan] {
         let (old, new) = (self.source.model.family(of: source), self.destination.model.family(of: destination))
         return entityMappings.filter { plan in
@@ -81,12 +83,12 @@ package struct MappingPlan {
 
     // MARK: Conditions
 
-    /// What holds for those rows of the source's table that the mapping is about.
+    /// Returns the SQL conditions of the source rows that the mapping applies to.
     func conditions(_ plan: EntityMappingPlan, alias: String) throws(MappingFault) -> [String] {
         guard let entity = plan.source else { return ["0"] }
         var found = ["\(alias).Z_ENT = \(source.numbers.number(of: entity.name))"]
         if let filter = plan.mapping.filter {
-            var compiler = compiler.about(entity.name, as: alias, plan.mapping)
+            var compiler = compiler.scoped(to: entity.name, as: alias, mapping: plan.mapping)
             do { found.append(try compiler.condition(filter)) } catch {
                 throw error.within(plan.mapping.name + " where")
             }
@@ -94,8 +96,7 @@ package struct MappingPlan {
         return found
     }
 
-    /// The source's rows that the mapping is about, and, where their keys change, what they became: a `FROM` and a
-    /// `WHERE`, the new key and its entity's number.
+    /// Returns the source rows that the mapping applies to, joined with the association table if their keys change.
     func rows(_ plan: EntityMappingPlan) throws(MappingFault) -> MappedRows {
         let alias = EntityMappingPlan.rowAlias
         let table = plan.source.flatMap { source.table(of: $0.name)?.name } ?? ""
@@ -113,13 +114,13 @@ package struct MappingPlan {
     }
 }
 
-/// Rows of the source and what they became, as parts of a query.
+/// Source rows and the new objects that they become, as the parts of a query.
 struct MappedRows {
     var sources: [String]
     var conditions: [String]
-    /// The new key.
+    /// The SQL expression of the new key.
     var key: String
-    /// The new entity's number.
+    /// The SQL expression of the new entity number.
     var entityNumber: String
 
     func query(_ columns: [String], suffix: String = "") -> String {
@@ -129,7 +130,7 @@ struct MappedRows {
 }
 
 extension MappingFault {
-    /// The same, saying where it was.
+    /// Returns the fault with its location, unless it already has one.
     func within(_ element: String) -> MappingFault {
         var fault = self
         fault.element = self.element ?? element

@@ -2,14 +2,14 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// Makes SQL of expressions about a store's objects, so that a statement does for all what a mapping says of one.
+/// Compiles expressions about a store's objects to SQL, so that one statement evaluates them for all objects.
 struct ExpressionCompiler {
     let layout: StoreLayout
     /// The store's name in the connection: `source` or `main`.
     let schema: String
-    /// What variables stand for, by name; `SELF` among them.
+    /// The values of variables by name, including `SELF`.
     private var variables: [String: SQLObjects] = [:]
-    /// `$entityMapping`, which only its names are known of.
+    /// The value of `$entityMapping`, of which only names and `userInfo` can be read.
     private var entityMapping: EntityMapping?
     private var aliases = 0
     private var aliasPrefix = "x"
@@ -19,13 +19,13 @@ struct ExpressionCompiler {
         self.schema = schema
     }
 
-    /// The same where `$source` and `SELF` are rows of the entity's table under this alias.
-    func about(_ entity: String, as alias: String, _ mapping: EntityMapping? = nil) -> ExpressionCompiler {
+    /// Returns a compiler whose `$source` and `SELF` are rows of the entity's table under this alias.
+    func scoped(to entity: String, as alias: String, mapping: EntityMapping? = nil) -> ExpressionCompiler {
         var compiler = self
         let row = SQLObjects(entity: entity, alias: alias)
         compiler.variables = ["SELF": row, "source": row]
         compiler.entityMapping = mapping
-        // What is about an object within another query has other aliases than that query.
+        // The aliases of a subquery must differ from those of the outer query.
         compiler.aliasPrefix = alias + "_"
         return compiler
     }
@@ -35,7 +35,7 @@ struct ExpressionCompiler {
         return aliasPrefix + String(aliases)
     }
 
-    /// Where a variable is known within, such as a subquery's.
+    /// Calls `body` with a variable in scope, such as a subquery's.
     mutating func with<Result>(
         _ name: String, as objects: SQLObjects,
         _ body: (inout ExpressionCompiler) throws(MappingFault) -> Result
@@ -63,27 +63,27 @@ struct ExpressionCompiler {
             for element in elements { values.append(try value(element)) }
             return .list(values)
         case .conditional(let condition, let first, let second):
-            let one = try value(first)
-            let other = try value(second)
-            let text = "CASE WHEN \(try self.condition(condition)) THEN \(one.text) ELSE \(other.text) END"
-            return .value(SQLValue(text: text, type: one.type == other.type ? one.type : nil))
+            let (firstValue, secondValue) = (try value(first), try value(second))
+            let text =
+                "CASE WHEN \(try self.condition(condition)) THEN \(firstValue.text) ELSE \(secondValue.text) END"
+            return .value(SQLValue(text: text, type: firstValue.type == secondValue.type ? firstValue.type : nil))
         case .subquery(let collection, let name, let condition):
             guard case .objects(var objects) = try compile(collection) else {
-                throw MappingFault("SUBQUERY is about other than objects: \(collection)")
+                throw MappingFault("SUBQUERY needs objects: \(collection)")
             }
             let found = try with(name, as: objects.asRow) { (compiler) throws(MappingFault) in
                 try compiler.condition(condition)
             }
             objects.conditions.append(found)
             return .objects(objects)
-        case .fetch: throw MappingFault("a fetch is no value")
+        case .fetch: throw MappingFault("a fetch is not a value")
         }
     }
 
     private func variable(_ name: String) throws(MappingFault) -> SQLExpression {
         if let objects = variables[name] { return .objects(objects) }
         throw MappingFault(
-            "$\(name) is not known here", remedy: "use $source, or a migration policy where that isn't enough")
+            "$\(name) is not defined here", remedy: "use $source, or a migration policy if that isn't enough")
     }
 
     private func mappingValue(_ path: String) throws(MappingFault) -> SQLValue {
@@ -93,18 +93,21 @@ struct ExpressionCompiler {
         case "sourceEntityName": text = entityMapping?.sourceEntityName
         case "destinationEntityName": text = entityMapping?.destinationEntityName
         case _ where path.hasPrefix("userInfo."): text = entityMapping?.userInfo[String(path.dropFirst(9))]
-        default: throw MappingFault("$entityMapping.\(path) can't be read", remedy: "there are name and userInfo")
+        default:
+            throw MappingFault(
+                "$entityMapping.\(path) can't be read",
+                remedy: "use name, sourceEntityName, destinationEntityName or userInfo")
         }
         return text.map { SQLValue(text: $0.sqlText, type: .string) } ?? .null
     }
 
     static func constant(_ value: AttributeValue?) throws(MappingFault) -> SQLValue {
         guard let value else { return .null }
-        guard let literal = value.sqlLiteral else { throw MappingFault("the constant \(value) has no form in SQL") }
+        guard let literal = value.sqlLiteral else { throw MappingFault("the constant \(value) has no SQL form") }
         return SQLValue(text: literal, type: value.attributeType)
     }
 
-    /// One value; a to-one relationship's attribute among them. Throws where there may be several.
+    /// Returns a single value, such as an attribute of a to-one relationship. Throws if there may be several.
     mutating func value(_ expression: MappingExpression) throws(MappingFault) -> SQLValue {
         switch try compile(expression) {
         case .value(let value): return value
@@ -113,15 +116,15 @@ struct ExpressionCompiler {
             found.text = objects.isRow ? value.text : objects.selecting(value.text, suffix: " LIMIT 1")
             return found
         case .objects(let objects) where !objects.isToMany:
-            throw MappingFault("\(expression) is an object of \(objects.entity), where a value is asked for")
+            throw MappingFault("\(expression) is an object of \(objects.entity), but a value is needed")
         case .values, .objects, .list:
             throw MappingFault(
-                "\(expression) is several values, where one is asked for", remedy: "use sum(…), count(…) or the like")
+                "\(expression) has several values, but one is needed", remedy: "use sum(…), count(…) or the like")
         }
     }
 }
 
 extension SQLObjects {
-    /// One of them, in a query about all.
+    /// One of the objects, as the row of a query over all of them.
     var asRow: SQLObjects { SQLObjects(entity: entity, alias: alias) }
 }

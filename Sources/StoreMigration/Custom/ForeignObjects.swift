@@ -2,15 +2,16 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// What somebody else has made in a Core Data store, in a new store that a mapping fills: tables with all that they hold,
-/// virtual ones too, and indexes, views and triggers where they still make sense; what is dropped is named.
+/// Copies foreign objects, which the app or another program created, to the new store of a mapping. Tables are copied with
+/// their content, including virtual ones; indexes, views and triggers are copied if they still work. Everything that is
+/// dropped is reported.
 package struct ForeignObjects {
     private let store: StoreWriter
     private let plan: MappingPlan
     private let objects: [StoreSchema.Object]
     private(set) var notes: [String] = []
 
-    /// Reads what the older store, attached as `source`, has.
+    /// Reads the schema of the older store, which is attached as `source`.
     init(_ store: StoreWriter, _ plan: MappingPlan) throws {
         self.store = store
         self.plan = plan
@@ -25,39 +26,40 @@ package struct ForeignObjects {
                     kind: kind, name: rows.text(1) ?? "", table: rows.text(2) ?? "", creation: rows.text(3) ?? ""))
         }
         let spatial = plan.source.spatialIndexes
-        let ofSpatial = Set(spatial.flatMap { [$0.name] + $0.shadowTables + $0.triggers.map(\.name) })
-        objects = found.filter { !ofSpatial.contains($0.name) }
+        let spatialNames = Set(spatial.flatMap { [$0.name] + $0.shadowTables + $0.triggers.map(\.name) })
+        objects = found.filter { !spatialNames.contains($0.name) }
     }
 
-    private static let histories: Set<String> = ["ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING"]
+    private static let historyTables: Set<String> = ["ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING"]
     private static let bookkeeping: Set<String> = ["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"]
 
-    private func isCoreDatas(_ table: String) -> Bool {
-        isOfObjects(table) || Self.bookkeeping.contains(table) || isGoingWithoutAWord(table)
+    private func isCoreDataTable(_ table: String) -> Bool {
+        isObjectTable(table) || Self.bookkeeping.contains(table) || isRecreated(table)
     }
 
-    private func isOfObjects(_ table: String) -> Bool {
+    /// True for the tables of entities and many-to-many relationships.
+    private func isObjectTable(_ table: String) -> Bool {
         plan.source.tables.contains { $0.name == table } || plan.source.joinTables.contains { $0.name == table }
     }
 
-    /// Core Data makes these anew, with their indexes.
-    private func isGoingWithoutAWord(_ table: String) -> Bool {
-        Self.histories.contains(table) || table.hasPrefix("ANSCK")
+    /// True for tables that Core Data recreates, with their indexes.
+    private func isRecreated(_ table: String) -> Bool {
+        Self.historyTables.contains(table) || table.hasPrefix("ANSCK")
     }
 
-    private var tables: [StoreSchema.Object] { objects.filter { $0.kind == .table && !isCoreDatas($0.table) } }
+    private var tables: [StoreSchema.Object] { objects.filter { $0.kind == .table && !isCoreDataTable($0.table) } }
 
-    /// Throws `MigrationError` where a foreign table has a name that Core Data needs, or couldn't be copied as it is.
+    /// Throws `MigrationError` if a foreign table has a name that Core Data needs, or can't be copied unchanged.
     func check() throws {
         for table in tables {
             let taken = "SELECT count(*) FROM main.sqlite_schema WHERE name = ? COLLATE NOCASE"
             guard try store.integer(taken, [.text(table.name)]) == 0 else {
                 throw MigrationError(
                     CoreDataError.migration,
-                    "the store has a table \(table.name) that isn't Core Data's, and the new model needs one",
+                    "the store has a table \(table.name) that isn't Core Data's, but the new model needs that name",
                     remedy: "rename that table")
             }
-            // Its index would be in another order than the store's programs think.
+            // An index with an unknown collation would have another order than the store's programs expect.
             let unknown = try store.text(
                 "SELECT x.coll FROM pragma_index_list(?1, 'source') AS l, pragma_index_xinfo(l.name, 'source') AS x "
                     + "WHERE l.origin <> 'c' AND x.key = 1 AND upper(x.coll) NOT IN ('BINARY', 'NOCASE', 'RTRIM')",
@@ -65,15 +67,15 @@ package struct ForeignObjects {
             guard let unknown else { continue }
             throw MigrationError(
                 CoreDataError.migration,
-                "the table \(table.name), which isn't Core Data's, has a key in the order of \(unknown), which isn't "
-                    + "known here",
-                remedy: "let the app that made it take it out before, and put it back afterwards")
+                "the table \(table.name), which isn't Core Data's, has a key with the collation \(unknown), which isn't "
+                    + "available to groupstore",
+                remedy: "let the app that created the table remove it before the migration, and restore it afterwards")
         }
     }
 
     mutating func carryOver() throws {
-        if objects.contains(where: { Self.histories.contains($0.name) }) {
-            notes.append("persistent history is of the older model, and begins anew")
+        if objects.contains(where: { Self.historyTables.contains($0.name) }) {
+            notes.append("persistent history belongs to the older model, and starts again")
         }
         noteMirroring()
         try noteForeignColumns()
@@ -92,11 +94,12 @@ package struct ForeignObjects {
         }
     }
 
-    /// What mirrors the store into CloudKit keeps records of the older objects: it makes them anew, and asks for each again.
+    /// Reports CloudKit's tables, which describe the older objects. The mirroring recreates them, and fetches each record
+    /// again.
     private mutating func noteMirroring() {
         let names = objects.filter { $0.kind == .table && $0.name.hasPrefix("ANSCK") }.map(\.name).sorted()
         guard !names.isEmpty else { return }
-        notes.append("CloudKit's tables are of the older objects, and dropped: \(names.joined(separator: ", "))")
+        notes.append("CloudKit's tables describe the older objects, and are dropped: \(names.joined(separator: ", "))")
     }
 
     private mutating func noteForeignColumns() throws {
@@ -105,7 +108,7 @@ package struct ForeignObjects {
             let rows = try store.prepare("SELECT name FROM pragma_table_info(?, 'source')", [.text(table.name)])
             while try rows.step() {
                 guard let column = rows.text(0), !known.contains(column) else { continue }
-                notes.append("the column \(table.name).\(column), which is none of the model's, is dropped")
+                notes.append("the column \(table.name).\(column), which is not in the model, is dropped")
             }
         }
     }
@@ -113,15 +116,17 @@ package struct ForeignObjects {
     private mutating func carryOver(_ table: StoreSchema.Object, by copy: ForeignTableCopy) throws {
         if let refusal = try copy.copyVirtual(table) {
             notes.append("the virtual table \(table.name) is dropped: \(refusal)")
-        } else if Set(SQLTokens(table.creation).map(\.text)).contains(where: isOfObjects) {
+        } else if Set(SQLTokens(table.creation).map(\.text)).contains(where: isObjectTable) {
             notes.append(
-                "the virtual table \(table.name) is as it was: what it says of objects may have changed with them")
+                "the virtual table \(table.name) is copied unchanged: its content may no longer match the objects")
         }
     }
 
     private mutating func carryOver(_ index: StoreSchema.Object) throws {
-        if isGoingWithoutAWord(index.table) { return }
-        if isOfObjects(index.table), CoreDataIndexName([plan.source, plan.destination]).matches(index.name) { return }
+        if isRecreated(index.table) { return }
+        if isObjectTable(index.table), CoreDataIndexName([plan.source, plan.destination]).matches(index.name) {
+            return
+        }
         guard let refusal = ForeignObjectCheck(store).refusal(ofIndex: index.creation) else {
             return try store.execute(index.creation)
         }

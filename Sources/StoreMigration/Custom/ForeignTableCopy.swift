@@ -1,7 +1,7 @@
 import CoreDataStore
 import SQLiteStore
 
-/// Copies tables that aren't Core Data's from the database that is attached as `source`, into the transaction under way.
+/// Copies foreign tables from the database that is attached as `source`, within the current transaction.
 struct ForeignTableCopy {
     private let store: StoreWriter
 
@@ -11,7 +11,7 @@ struct ForeignTableCopy {
         SQLTokens(table.creation).prefix(2).map(\.keyword) == ["CREATE", "VIRTUAL"]
     }
 
-    /// All rows, with their row numbers: other tables, such as a full-text index, may know them by those.
+    /// Copies a table with its rows and their rowids, which other tables such as a full-text index may refer to.
     func copy(_ table: StoreSchema.Object) throws {
         try store.execute(table.creation)
         let rows = try store.prepare(
@@ -21,7 +21,7 @@ struct ForeignTableCopy {
         while try rows.step() {
             let name = rows.text(0) ?? ""
             names.insert(name.lowercased())
-            // What is generated is computed anew.
+            // SQLite computes generated columns itself.
             if rows.integer(1) == 0 { columns.append(name.sqlName) }
         }
         let hasRowid =
@@ -31,7 +31,7 @@ struct ForeignTableCopy {
             columns.insert(free, at: 0)
         }
         let list = columns.joined(separator: ", ")
-        // Rows that a rule of the table forbids are there already.
+        // The table may hold rows that its own CHECK constraints forbid.
         try store.execute("PRAGMA ignore_check_constraints = ON")
         try store.execute(
             "INSERT INTO main.\(table.name.sqlName) (\(list)) SELECT \(list) FROM source.\(table.name.sqlName)")
@@ -39,7 +39,7 @@ struct ForeignTableCopy {
         try copySequence(of: table)
     }
 
-    /// The highest key that was given out, whether its row is still there or not.
+    /// Copies the highest key that `AUTOINCREMENT` has assigned, even if its row was deleted.
     private func copySequence(of table: StoreSchema.Object) throws {
         let name = "sqlite_sequence"
         let both = "SELECT (SELECT count(*) FROM main.sqlite_schema WHERE name = ?1) "
@@ -53,16 +53,16 @@ struct ForeignTableCopy {
             [.text(table.name)])
     }
 
-    /// A virtual table is an entry in the schema: what it holds is in tables that were copied with the others, and to
-    /// create it would be to make those. Returns what SQLite says where it doesn't work, and takes it out then; the
-    /// module needn't be known here.
+    /// Copies a virtual table's entry in the schema. Its content is in shadow tables, which are copied like other tables, and
+    /// `CREATE VIRTUAL TABLE` would create those again. If the table doesn't work, removes it and returns SQLite's error. An
+    /// unknown module is not an error.
     func copyVirtual(_ table: StoreSchema.Object) throws -> String? {
         try writingSchema {
             try store.execute(
                 "INSERT INTO main.sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES ('table', ?1, ?1, 0, ?2)",
                 [.text(table.name), .text(table.creation)])
         }
-        let refusal = store.refusal(of: "SELECT * FROM main.\(table.name.sqlName)")
+        let refusal = store.compileError(of: "SELECT * FROM main.\(table.name.sqlName)")
         guard let refusal, !refusal.contains("no such module") else { return nil }
         try writingSchema {
             try store.execute(
@@ -81,7 +81,7 @@ struct ForeignTableCopy {
         return names
     }
 
-    /// Afterwards SQLite reads the schema anew.
+    /// Calls `body` with a writable schema, then makes SQLite reload the schema.
     private func writingSchema(_ body: () throws -> Void) throws {
         try store.execute("PRAGMA writable_schema = ON")
         try body()

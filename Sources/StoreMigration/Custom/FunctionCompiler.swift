@@ -2,8 +2,8 @@ import FoundationEssentials
 import ManagedObjectModels
 import MappingModels
 
-/// The functions of the format language, and those messages to text, numbers and dates that mapping models are seen to
-/// send.
+/// Compiles the functions of the predicate format language, and the messages to strings, numbers and dates that occur in
+/// mapping models.
 extension ExpressionCompiler {
     mutating func function(
         _ selector: String, _ arguments: [MappingExpression]
@@ -23,8 +23,7 @@ extension ExpressionCompiler {
         for argument in arguments { values.append(try value(argument)) }
         guard let found = Self.arithmetic(selector, values) ?? Self.scalar(selector, values) else {
             throw MappingFault(
-                "there is no function \(selector) of \(arguments.count) arguments",
-                remedy: "use a migration policy for it")
+                "there is no function \(selector) with \(arguments.count) arguments", remedy: "use a migration policy")
         }
         return .value(found)
     }
@@ -39,7 +38,7 @@ extension ExpressionCompiler {
     private static func arithmetic(_ selector: String, _ values: [SQLValue]) -> SQLValue? {
         guard values.count == 2, let sign = operators[selector] else { return nil }
         let isFraction = values.contains(where: \.isFraction)
-        // Whole numbers are divided to a whole number, as `NSNumber`s are; a fraction may be stored as a whole one.
+        // Integers divide to an integer, as `NSNumber`s do. A fraction may be stored as an integer, and so is cast.
         let first = sign == "/" && isFraction ? "CAST(\(values[0].text) AS REAL)" : values[0].text
         let isDate = values[0].type == .date && values[1].type != .date
         return SQLValue(
@@ -75,11 +74,11 @@ extension ExpressionCompiler {
             guard name != "count" else {
                 return SQLValue(text: objects.selecting("count(\(value.text))"), type: .integer64)
             }
-            return Self.aggregate(name, objects, value)
+            return Self.aggregate(name, of: value, over: objects)
         case .list(let values) where !values.isEmpty: return Self.aggregate(name, values.map(\.text))
         case .value(let value): return Self.aggregate(name, [value.text])
         case .values(_, let value): return Self.aggregate(name, [value.text])
-        default: throw MappingFault("\(name) is about values, and \(argument) is none")
+        default: throw MappingFault("\(name) needs values, but \(argument) is not a value")
         }
     }
 
@@ -94,7 +93,7 @@ extension ExpressionCompiler {
         }
     }
 
-    /// `collection[FIRST]`, `[LAST]`, `[SIZE]`, `[3]`.
+    /// Compiles `collection[FIRST]`, `[LAST]`, `[SIZE]`, `[3]`.
     private mutating func element(
         _ collection: MappingExpression, _ index: MappingExpression
     ) throws(MappingFault) -> SQLExpression {
@@ -110,7 +109,7 @@ extension ExpressionCompiler {
             suffix = " ORDER BY \(order.map { $0 + " DESC" }.joined(separator: ", ")) LIMIT 1"
         case .constant(.integer(let number)?) where number >= 0:
             suffix = " ORDER BY \(order.joined(separator: ", ")) LIMIT 1 OFFSET \(number)"
-        default: throw MappingFault("an index is FIRST, LAST, SIZE or a number")
+        default: throw MappingFault("an index must be FIRST, LAST, SIZE or a number")
         }
         guard let table = layout.table(of: objects.entity) else { throw MappingFault("\(objects.entity) has no table") }
         let alias = newAlias()
@@ -123,7 +122,7 @@ extension ExpressionCompiler {
     private mutating func cast(
         _ operand: MappingExpression, _ type: MappingExpression
     ) throws(MappingFault) -> SQLValue {
-        guard case .constant(.string(let name)?) = type else { throw MappingFault("CAST takes a class's name") }
+        guard case .constant(.string(let name)?) = type else { throw MappingFault("CAST needs a class name") }
         let value = try value(operand)
         switch name {
         case "NSString" where value.type == .uuid: return Self.call(.uuidText, value, .string)
@@ -135,7 +134,7 @@ extension ExpressionCompiler {
         case "NSData": return SQLValue(text: "CAST(\(value.text) AS BLOB)", type: .binaryData)
         default:
             throw MappingFault(
-                "CAST to \(name) is not known", remedy: "there are NSString, NSNumber, NSDate, NSUUID, NSURL, NSData")
+                "CAST to \(name) is not supported", remedy: "use NSString, NSNumber, NSDate, NSUUID, NSURL or NSData")
         }
     }
 
@@ -150,8 +149,8 @@ extension ExpressionCompiler {
     ) throws(MappingFault) -> SQLExpression {
         if case .variable(let name) = receiver, ["manager", "entityPolicy"].contains(name) {
             throw MappingFault(
-                "FUNCTION($\(name), \"\(selector)\") can't stand within another expression",
-                remedy: "let it be the whole value, or use a migration policy")
+                "FUNCTION($\(name), \"\(selector)\") can't be part of another expression",
+                remedy: "make it the whole value, or use a migration policy")
         }
         if selector == "count", case .objects(let objects) = try compile(receiver) {
             return .value(SQLValue(text: count(objects), type: .integer64))
@@ -159,14 +158,15 @@ extension ExpressionCompiler {
         let operand = try value(receiver)
         var values: [String] = []
         for argument in arguments { values.append(try value(argument).text) }
-        guard values.count == selector.filter({ $0 == ":" }).count, let found = Self.answer(operand, selector, values)
+        guard values.count == selector.filter({ $0 == ":" }).count,
+            let found = Self.result(of: selector, sentTo: operand, values)
         else {
-            throw MappingFault("FUNCTION(…, \"\(selector)\") is not known", remedy: "use a migration policy for it")
+            throw MappingFault("FUNCTION(…, \"\(selector)\") is not supported", remedy: "use a migration policy")
         }
         return .value(found)
     }
 
-    private static func answer(_ receiver: SQLValue, _ selector: String, _ values: [String]) -> SQLValue? {
+    private static func result(of selector: String, sentTo receiver: SQLValue, _ values: [String]) -> SQLValue? {
         let text = receiver.text
         switch selector {
         case "stringByAppendingString:": return SQLValue(text: "(\(text) || \(values[0]))", type: .string)

@@ -2,15 +2,15 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// Key paths: over relationships to attributes, and through collection operators (Key-Value Coding Programming Guide,
-/// "Using Collection Operators").
+/// Compiles key paths: across relationships to attributes, and through collection operators (Key-Value Coding Programming
+/// Guide, "Using Collection Operators").
 extension ExpressionCompiler {
     mutating func keyPath(_ path: String, of operand: SQLExpression) throws(MappingFault) -> SQLExpression {
         var keys = path.split(separator: ".").map(String.init)[...]
         var current = operand
         while let key = keys.popFirst() {
             guard case .objects(let objects) = current else {
-                throw MappingFault("“\(key)” of “\(path)” is asked of a value, not of an object")
+                throw MappingFault("“\(key)” of “\(path)” is read from a value, not from an object")
             }
             if key.hasPrefix("@") {
                 current = try collectionOperator(key, &keys, of: objects)
@@ -26,7 +26,7 @@ extension ExpressionCompiler {
     ) throws(MappingFault) -> SQLExpression {
         guard let entity = layout.model.entity(named: objects.entity) else { throw unknown(name, objects) }
         switch layout.model.property(named: name, of: entity) {
-        case .relationship(let relationship)?: return .objects(try following(relationship, from: objects))
+        case .relationship(let relationship)?: return .objects(try targets(of: relationship, from: objects))
         case .attribute(let attribute)?: return .values(objects, try value(attribute, &keys, of: objects))
         case .fetched?: throw MappingFault("\(objects.entity).\(name) is a fetched property")
         case nil: return try special(name, &keys, of: objects)
@@ -34,10 +34,10 @@ extension ExpressionCompiler {
     }
 
     private func unknown(_ name: String, _ objects: SQLObjects) -> MappingFault {
-        MappingFault("\(objects.entity) has no “\(name)”", remedy: "see the name in the model")
+        MappingFault("\(objects.entity) has no “\(name)”", remedy: "check the name in the model")
     }
 
-    /// What every object has: `entity.name`, and itself.
+    /// Returns a property that every object has: `self` or `entity.name`.
     private func special(
         _ name: String, _ keys: inout ArraySlice<String>, of objects: SQLObjects
     ) throws(MappingFault) -> SQLExpression {
@@ -50,7 +50,7 @@ extension ExpressionCompiler {
         return .values(objects, SQLValue(text: text, type: .string))
     }
 
-    /// A composite attribute's value is one of its elements'.
+    /// Returns an attribute's value; for a composite attribute, the value of the element that the keys name.
     private func value(
         _ attribute: AttributeDescription, _ keys: inout ArraySlice<String>, of objects: SQLObjects
     ) throws(MappingFault) -> SQLValue {
@@ -67,19 +67,21 @@ extension ExpressionCompiler {
         let content = ColumnLayout.Content.attribute(entity: declaring, path: path)
         guard let column = layout.table(of: objects.entity)?.columns.first(where: { $0.content == content }) else {
             throw MappingFault(
-                "\(objects.entity).\(path.joined(separator: ".")) is transient: the store has no value of it")
+                "\(objects.entity).\(path.joined(separator: ".")) is transient: the store has no value for it")
         }
         return SQLValue(
             text: objects.column(column.name), type: leaf.type, isExternal: leaf.allowsExternalBinaryDataStorage)
     }
 
-    /// The objects that a relationship of these leads to.
-    mutating func following(
-        _ relationship: RelationshipDescription, from objects: SQLObjects
+    /// Returns the objects that a relationship of these objects leads to.
+    mutating func targets(
+        of relationship: RelationshipDescription, from objects: SQLObjects
     ) throws(MappingFault) -> SQLObjects {
         guard let link = LinkStorage(of: relationship, declaredFor: objects.entity, in: layout),
             let table = layout.table(of: relationship.destinationEntityName)
-        else { throw MappingFault("\(objects.entity).\(relationship.name) is transient: the store has nothing of it") }
+        else {
+            throw MappingFault("\(objects.entity).\(relationship.name) is transient: the store has no links for it")
+        }
         let alias = newAlias()
         var found = SQLObjects(
             entity: relationship.destinationEntityName, sources: objects.sources, conditions: objects.conditions,
@@ -113,14 +115,14 @@ extension ExpressionCompiler {
             let rest = keys.joined(separator: ".")
             keys = []
             guard case .values(let all, let value) = try keyPath(rest, of: .objects(objects)) else {
-                throw MappingFault("\(key) is about an attribute's values")
+                throw MappingFault("\(key) needs an attribute's values")
             }
-            return .value(Self.aggregate(String(key.dropFirst()), all, value))
+            return .value(Self.aggregate(String(key.dropFirst()), of: value, over: all))
         case "@unionOfSets", "@distinctUnionOfSets", "@unionOfArrays", "@distinctUnionOfArrays", "@unionOfObjects",
             "@distinctUnionOfObjects":
-            // What a path leads to is a set: an object is in it once.
+            // A key path's objects are a set already.
             return .objects(objects)
-        default: throw MappingFault("“\(key)” is no collection operator that is known")
+        default: throw MappingFault("“\(key)” is not a known collection operator")
         }
     }
 
@@ -128,7 +130,7 @@ extension ExpressionCompiler {
         objects.isRow ? "1" : objects.selecting("count(DISTINCT \(objects.key))")
     }
 
-    static func aggregate(_ name: String, _ objects: SQLObjects, _ value: SQLValue) -> SQLValue {
+    static func aggregate(_ name: String, of value: SQLValue, over objects: SQLObjects) -> SQLValue {
         switch name {
         case "sum": SQLValue(text: "coalesce(\(objects.selecting("sum(\(value.text))")), 0)", type: value.type)
         case "avg": SQLValue(text: "coalesce(\(objects.selecting("avg(\(value.text))")), 0)", type: .double)

@@ -4,12 +4,12 @@ import MappingModels
 import SQLiteStore
 import SystemPackage
 
-/// Runs a mapping model: a new store is made, and filled with what the mapping makes of an older one's objects. Three
-/// passes over the entity mappings, as `NSMigrationManager` does them: objects, relationships, validation. Where no
-/// policy is involved each pass is a few statements for all objects at once.
+/// Runs a mapping model: creates a new store, and fills it with what the mapping creates from an older store's objects. Like
+/// `NSMigrationManager`, it makes three passes over the entity mappings: objects, relationships, validation. Without a
+/// policy, each pass is a few statements for all objects at once.
 ///
-/// Objects keep their keys where each new table is filled from one older table only; otherwise they are numbered from
-/// 1. Their save counter begins at 1 again.
+/// Objects keep their keys if each new table is filled from a single older table; otherwise they are numbered from 1. Their
+/// save counter starts at 1 again.
 package struct MappingMigration {
     let store: StoreWriter
     let plan: MappingPlan
@@ -17,19 +17,19 @@ package struct MappingMigration {
     let progress: MigrationProgress
     private let source: FilePath
     private let external: ExternalData
-    /// What a person should know.
+    /// Remarks for the user.
     package private(set) var notes: [String] = []
 
     /// - Parameters:
     ///   - store: An empty database, which becomes the new store.
-    ///   - source: The older store: a copy, which steps before the migration may change.
-    ///   - keeper: The store beside which the support folder lies; nil: `source`.
+    ///   - source: The older store. It is a copy, since the steps before the migration may change it.
+    ///   - supportOwner: The store whose support folder is used; nil for `source`.
     ///
-    /// Throws `MappingModelError` when the mapping model doesn't lead from the one model to the other, can't be run, or
-    /// names a policy that isn't among `policies`; `MigrationError` when the older store isn't what its model says.
+    /// Throws `MappingModelError` if the mapping model doesn't fit the two models, can't be run, or names a policy that isn't
+    /// in `policies`, and `MigrationError` if the older store doesn't match its model.
     package init(
         _ mapping: MappingModel, into store: StoreWriter, from source: FilePath,
-        supportBeside keeper: FilePath? = nil, of old: ManagedObjectModel, to new: ManagedObjectModel,
+        supportBeside supportOwner: FilePath? = nil, of old: ManagedObjectModel, to new: ManagedObjectModel,
         policies: EntityMigrationPolicies = [:],
         _ report: @escaping (Double, String) -> Void = { _, _ in }
     ) throws {
@@ -38,31 +38,31 @@ package struct MappingMigration {
         try policies.require(of: resolved)
         self.store = store
         self.source = source
-        external = ExternalData(of: keeper ?? source)
+        external = ExternalData(of: supportOwner ?? source)
         self.policies = policies
         let layout: StoreLayout
         let rows: Int64
-        (layout, rows) = try Self.look(at: source, old, resolved)
+        (layout, rows) = try Self.prepareSource(source, model: old, mapping: resolved)
         plan = MappingPlan(resolved, from: layout, to: StoreLayout(new))
         progress = MigrationProgress(total: rows * 3, report)
-        do { try plan.check() } catch { throw MappingModelError(error, .invalid, nil) }
+        do { try plan.check() } catch { throw MappingModelError(error, code: .invalid, at: nil) }
     }
 
-    /// The older store's layout as it is there, and how many objects are to be mapped. The steps before are done.
-    private static func look(
-        at source: FilePath, _ model: ManagedObjectModel, _ mapping: MappingModel
+    /// Runs the steps before the migration, and returns the older store's actual layout and its number of objects.
+    private static func prepareSource(
+        _ source: FilePath, model: ManagedObjectModel, mapping: MappingModel
     ) throws -> (StoreLayout, Int64) {
         let older = try StoreWriter(staged: source)
         let schema = try StoreSchema(older)
-        let layout = StoreLayout(model).named(as: schema)
-        let missing = schema.missing(of: layout)
+        let layout = StoreLayout(model).usingJoinTableNames(of: schema)
+        let missing = schema.missingParts(of: layout)
         guard missing.isEmpty else {
             throw MigrationError(
                 CoreDataError.incompatibleSchema,
-                "the store lacks what its model says: " + missing.prefix(5).joined(separator: ", "),
-                remedy: "restore a backup: the store was changed by hand, or its metadata is of another version")
+                "the store lacks tables or columns of its model: " + missing.prefix(5).joined(separator: ", "),
+                remedy: "restore a backup: the store was edited by hand, or its metadata belongs to another version")
         }
-        try MappingSteps(layout, older).run(mapping.preparations)
+        try MappingStepRunner(layout, older).run(mapping.preparations)
         return (layout, try older.objectCount())
     }
 
@@ -71,7 +71,7 @@ package struct MappingMigration {
             try SQLFunction.register(store)
             try external.register(store)
             try store.prepareEmptyStore()
-            // A new file, which is given up when anything fails: a journal would be of no use.
+            // A journal would be useless, since the new file is discarded if anything fails.
             for pragma in ["journal_mode = OFF", "synchronous = OFF", "cache_size = -8192"] {
                 try store.execute("PRAGMA " + pragma)
             }
@@ -84,30 +84,38 @@ package struct MappingMigration {
         } catch let error as StoreError {
             throw MigrationError(error)
         } catch let fault as MappingFault {
-            throw MappingModelError(fault, .invalid, nil)
+            throw MappingModelError(fault, code: .invalid, at: nil)
         }
     }
 
     private mutating func fill() throws {
         var creation = try DestinationStore(store, plan)
         try creation.create()
-        let instances = try InstancePass(store, plan, progress)
-        let session = try MigrationSession(store, plan, policies, external)
+        let instances = try InstancePass(store, plan, progress: progress)
+        let session = try MigrationSession(store, plan: plan, policies: policies, external: external)
         defer { session.close() }
         try instances.associate()
-        for one in plan.entityMappings where one.isRun || one.usesPolicy {
-            try progress.step("making objects: \(one.mapping.name)", rows: instances.rows(of: one))
-            if one.usesPolicy { try session.createInstances(one) } else { try instances.insert(one) }
+        for entityPlan in plan.entityMappings where entityPlan.mapsObjects || entityPlan.usesPolicy {
+            try progress.step("making objects: \(entityPlan.mapping.name)", rows: instances.rows(of: entityPlan))
+            if entityPlan.usesPolicy {
+                try session.createInstances(entityPlan)
+            } else {
+                try instances.insert(entityPlan)
+            }
         }
         try session.flush()
         let relationships = RelationshipPass(store, plan)
-        for one in plan.entityMappings where one.isRun || one.usesPolicy {
-            try progress.step("relating objects: \(one.mapping.name)", rows: instances.rows(of: one))
-            if one.usesPolicy { try session.createRelationships(one) } else { try relationships.relate(one) }
+        for entityPlan in plan.entityMappings where entityPlan.mapsObjects || entityPlan.usesPolicy {
+            try progress.step("relating objects: \(entityPlan.mapping.name)", rows: instances.rows(of: entityPlan))
+            if entityPlan.usesPolicy {
+                try session.createRelationships(entityPlan)
+            } else {
+                try relationships.relate(entityPlan)
+            }
         }
         try session.flush()
         try relationships.complete()
-        try MappingSteps(plan.destination, store).run(plan.mapping.completions)
+        try MappingStepRunner(plan.destination, store).run(plan.mapping.completions)
         try creation.deriveValues()
         progress.step("indexing")
         try creation.createIndexes()
@@ -119,8 +127,8 @@ package struct MappingMigration {
     }
 }
 
-/// What clears rubbish before and after.
-struct MappingSteps {
+/// Runs a mapping model's own steps, which clean up a store before or after the migration.
+struct MappingStepRunner {
     private let layout: StoreLayout
     private let store: StoreWriter
 
@@ -144,13 +152,14 @@ struct MappingSteps {
 
     private func drop(_ entity: String, _ condition: MappingPredicate?) throws {
         guard let table = layout.table(of: entity) else { return }
-        var compiler = ExpressionCompiler(layout, schema: "main").about(entity, as: "s")
+        var compiler = ExpressionCompiler(layout, schema: "main").scoped(to: entity, as: "s")
         let numbers = layout.numbers.family(of: entity).map { String(layout.numbers.number(of: $0)) }
-        let which: String
-        do { which = try condition.map { try compiler.condition($0) } ?? "1" } catch let fault as MappingFault {
-            throw MappingModelError(fault.within("drop: " + entity), .invalid, nil)
+        let filter: String
+        do { filter = try condition.map { try compiler.condition($0) } ?? "1" } catch let fault as MappingFault {
+            throw MappingModelError(fault.within("drop: " + entity), code: .invalid, at: nil)
         }
         try store.execute(
-            "DELETE FROM \(table.name.sqlName) AS s WHERE s.Z_ENT IN (\(numbers.joined(separator: ", "))) AND \(which)")
+            "DELETE FROM \(table.name.sqlName) AS s WHERE s.Z_ENT IN (\(numbers.joined(separator: ", "))) AND \(filter)"
+        )
     }
 }

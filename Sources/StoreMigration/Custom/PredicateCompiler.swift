@@ -1,6 +1,6 @@
 import MappingModels
 
-/// Conditions: 1 or 0, never NULL, since `NOT` would leave that as it is.
+/// Compiles predicates. The result is 1 or 0, never NULL, since `NOT` leaves NULL unchanged.
 extension ExpressionCompiler {
     typealias Comparison = MappingPredicate.Comparison
 
@@ -27,41 +27,41 @@ extension ExpressionCompiler {
         let right = try compile(comparison.right)
         switch (left, right) {
         case (.values(let objects, let value), _) where objects.isToMany && comparison.modifier != .direct:
-            let one = try compare(.value(value), right, comparison)
-            if comparison.modifier == .any { return objects.exists(where: [one]) }
-            return "(NOT \(objects.exists(where: ["NOT " + one])))"
+            let condition = try compare(.value(value), right, using: comparison)
+            if comparison.modifier == .any { return objects.exists(where: [condition]) }
+            return "(NOT \(objects.exists(where: ["NOT " + condition])))"
         case (.values(let objects, let value), .value(let sought)) where objects.isToMany:
             guard comparison.operator == .contains else { break }
-            return objects.exists(where: [Self.isSame(value, sought, comparison)])
+            return objects.exists(where: [Self.equal(value, sought, using: comparison)])
         case (.objects(let objects), _) where objects.isToMany && comparison.modifier != .direct:
             guard case .objects(let other) = right, !other.isToMany else { break }
             return objects.exists(where: ["\(objects.key) IS \(other.keyValue)"])
-        default: return try compare(left, right, comparison)
+        default: return try compare(left, right, using: comparison)
         }
         throw MappingFault(
             "\(MappingPredicate.comparison(comparison)) compares several values", remedy: "put ANY or ALL before it")
     }
 
     private func compare(
-        _ left: SQLExpression, _ right: SQLExpression, _ comparison: Comparison
+        _ left: SQLExpression, _ right: SQLExpression, using comparison: Comparison
     ) throws(MappingFault) -> String {
         switch (left, right) {
-        case (.objects(let one), .objects(let other)) where !one.isToMany && !other.isToMany:
-            return try compareKeys(one.keyValue, other.keyValue, comparison)
-        case (.objects(let one), .value(let other)) where other.text == "NULL":
-            return try isThere(one, comparison)
-        case (.value(let other), .objects(let one)) where other.text == "NULL":
-            return try isThere(one, comparison)
-        case (.objects(let one), .objects(let other)) where other.isToMany && comparison.operator == .isIn:
-            return other.exists(where: ["\(other.key) IS \(one.keyValue)"])
-        case (.objects(let one), .objects(let other)) where one.isToMany && comparison.operator == .contains:
-            return one.exists(where: ["\(one.key) IS \(other.keyValue)"])
+        case (.objects(let first), .objects(let second)) where !first.isToMany && !second.isToMany:
+            return try compareKeys(first.keyValue, second.keyValue, using: comparison)
+        case (.objects(let objects), .value(let value)) where value.text == "NULL":
+            return try compareWithNil(objects, comparison)
+        case (.value(let value), .objects(let objects)) where value.text == "NULL":
+            return try compareWithNil(objects, comparison)
+        case (.objects(let first), .objects(let second)) where second.isToMany && comparison.operator == .isIn:
+            return second.exists(where: ["\(second.key) IS \(first.keyValue)"])
+        case (.objects(let first), .objects(let second)) where first.isToMany && comparison.operator == .contains:
+            return first.exists(where: ["\(first.key) IS \(second.keyValue)"])
         case (_, .values(let objects, let value)) where objects.isToMany && comparison.operator == .isIn:
-            return objects.exists(where: [Self.isSame(value, try single(left, comparison), comparison)])
-        case (_, .list(let elements)): return try compare(try single(left, comparison), elements, comparison)
+            return objects.exists(where: [Self.equal(value, try single(left, comparison), using: comparison)])
+        case (_, .list(let elements)): return try compare(try single(left, comparison), elements, using: comparison)
         case (.list(let elements), _) where comparison.operator == .contains:
-            return Self.any(elements, try single(right, comparison), comparison)
-        default: return compare(try single(left, comparison), try single(right, comparison), comparison)
+            return Self.any(of: elements, equal: try single(right, comparison), using: comparison)
+        default: return compare(try single(left, comparison), try single(right, comparison), using: comparison)
         }
     }
 
@@ -71,91 +71,97 @@ extension ExpressionCompiler {
         case .values(let objects, var value) where !objects.isToMany:
             if !objects.isRow { value.text = objects.selecting(value.text, suffix: " LIMIT 1") }
             return value
-        default: throw MappingFault("\(MappingPredicate.comparison(comparison)) compares what can't be compared")
+        default:
+            throw MappingFault("\(MappingPredicate.comparison(comparison)) compares values that can't be compared")
         }
     }
 
     private func compareKeys(
-        _ one: String, _ other: String, _ comparison: Comparison
+        _ left: String, _ right: String, using comparison: Comparison
     ) throws(MappingFault) -> String {
         switch comparison.operator {
-        case .equal: return "(\(one) IS \(other))"
-        case .notEqual: return "(\(one) IS NOT \(other))"
-        default: throw MappingFault("objects are the same or not: \(MappingPredicate.comparison(comparison))")
+        case .equal: return "(\(left) IS \(right))"
+        case .notEqual: return "(\(left) IS NOT \(right))"
+        default:
+            throw MappingFault("objects allow only == and !=: \(MappingPredicate.comparison(comparison))")
         }
     }
 
-    private func isThere(_ objects: SQLObjects, _ comparison: Comparison) throws(MappingFault) -> String {
+    private func compareWithNil(_ objects: SQLObjects, _ comparison: Comparison) throws(MappingFault) -> String {
         switch comparison.operator {
         case .equal: return "(NOT \(objects.exists()))"
         case .notEqual: return objects.exists()
-        default: throw MappingFault("objects are there or not: \(MappingPredicate.comparison(comparison))")
+        default:
+            throw MappingFault(
+                "a comparison with nil allows only == and !=: \(MappingPredicate.comparison(comparison))")
         }
     }
 
     // MARK: Values
 
     private func compare(
-        _ left: SQLValue, _ elements: [SQLValue], _ comparison: Comparison
+        _ left: SQLValue, _ elements: [SQLValue], using comparison: Comparison
     ) throws(MappingFault) -> String {
         switch comparison.operator {
-        case .isIn: return Self.any(elements, left, comparison)
+        case .isIn: return Self.any(of: elements, equal: left, using: comparison)
         case .between where elements.count == 2:
             return "coalesce(\(left.text) BETWEEN \(elements[0].text) AND \(elements[1].text), 0)"
         default: throw MappingFault("\(MappingPredicate.comparison(comparison)) compares with a list")
         }
     }
 
-    private static func any(_ elements: [SQLValue], _ value: SQLValue, _ comparison: Comparison) -> String {
+    private static func any(
+        of elements: [SQLValue], equal value: SQLValue, using comparison: Comparison
+    ) -> String {
         guard !elements.isEmpty else { return "0" }
-        return "(" + elements.map { isSame($0, value, comparison) }.joined(separator: " OR ") + ")"
+        return "(" + elements.map { equal($0, value, using: comparison) }.joined(separator: " OR ") + ")"
     }
 
-    private static func isSame(_ one: SQLValue, _ other: SQLValue, _ comparison: Comparison) -> String {
-        "\(folded(one, comparison)) IS \(folded(other, comparison))"
+    private static func equal(_ left: SQLValue, _ right: SQLValue, using comparison: Comparison) -> String {
+        "\(folded(left, comparison)) IS \(folded(right, comparison))"
     }
 
-    /// As it is compared: without case, or without accents.
+    /// Returns the value with case or accents folded, as the comparison requires.
     private static func folded(_ value: SQLValue, _ comparison: Comparison) -> String {
         guard comparison.isCaseInsensitive || comparison.isDiacriticInsensitive else { return value.text }
         return "\(SQLFunction.fold.rawValue)(\(value.text), \(comparison.optionNumber))"
     }
 
-    private func compare(_ left: SQLValue, _ right: SQLValue, _ comparison: Comparison) -> String {
-        let one = Self.folded(Self.identified(left, as: right), comparison)
-        let other = Self.folded(Self.identified(right, as: left), comparison)
+    private func compare(_ left: SQLValue, _ right: SQLValue, using comparison: Comparison) -> String {
+        let first = Self.folded(Self.convertedToUUID(left, ifComparedWith: right), comparison)
+        let second = Self.folded(Self.convertedToUUID(right, ifComparedWith: left), comparison)
         switch comparison.operator {
-        case .equal: return "(\(one) IS \(other))"
-        case .notEqual: return "(\(one) IS NOT \(other))"
-        case .lessThan: return "coalesce(\(one) < \(other), 0)"
-        case .lessThanOrEqual: return "coalesce(\(one) <= \(other), 0)"
-        case .greaterThan: return "coalesce(\(one) > \(other), 0)"
-        case .greaterThanOrEqual: return "coalesce(\(one) >= \(other), 0)"
-        case .beginsWith: return "coalesce(substr(\(one), 1, length(\(other))) = \(other), 0)"
-        case .endsWith: return "coalesce(\(other) = '' OR substr(\(one), -length(\(other))) = \(other), 0)"
-        case .contains: return "coalesce(instr(\(one), \(other)) > 0, 0)"
-        // One text in another.
-        case .isIn: return "coalesce(instr(\(other), \(one)) > 0, 0)"
-        case .like: return matching(SQLFunction.like, left, right, comparison)
-        case .matches: return matching(SQLFunction.matches, left, right, comparison)
+        case .equal: return "(\(first) IS \(second))"
+        case .notEqual: return "(\(first) IS NOT \(second))"
+        case .lessThan: return "coalesce(\(first) < \(second), 0)"
+        case .lessThanOrEqual: return "coalesce(\(first) <= \(second), 0)"
+        case .greaterThan: return "coalesce(\(first) > \(second), 0)"
+        case .greaterThanOrEqual: return "coalesce(\(first) >= \(second), 0)"
+        case .beginsWith: return "coalesce(substr(\(first), 1, length(\(second))) = \(second), 0)"
+        case .endsWith: return "coalesce(\(second) = '' OR substr(\(first), -length(\(second))) = \(second), 0)"
+        case .contains: return "coalesce(instr(\(first), \(second)) > 0, 0)"
+        // A text within a text.
+        case .isIn: return "coalesce(instr(\(second), \(first)) > 0, 0)"
+        case .like: return match(left, right, with: .like, using: comparison)
+        case .matches: return match(left, right, with: .matches, using: comparison)
         case .between: return "0"
         }
     }
 
-    private func matching(
-        _ function: SQLFunction, _ left: SQLValue, _ right: SQLValue, _ comparison: Comparison
+    private func match(
+        _ left: SQLValue, _ right: SQLValue, with function: SQLFunction, using comparison: Comparison
     ) -> String {
         "coalesce(\(function.rawValue)(\(left.text), \(right.text), \(comparison.optionNumber)), 0)"
     }
 
-    /// A text that is compared with a UUID is one.
-    private static func identified(_ value: SQLValue, as other: SQLValue) -> SQLValue {
+    /// Returns a text that is compared with a UUID converted to one.
+    private static func convertedToUUID(_ value: SQLValue, ifComparedWith other: SQLValue) -> SQLValue {
         guard other.type == .uuid, value.type == .string else { return value }
         return SQLValue(text: "\(SQLFunction.uuid.rawValue)(\(value.text))", type: .uuid)
     }
 }
 
 extension MappingPredicate.Comparison {
-    /// As `SQLFunction`s take it: 1 for [c], 2 for [d].
+    /// The options as an argument of `SQLFunction`s: 1 for [c], 2 for [d].
     fileprivate var optionNumber: Int { (isCaseInsensitive ? 1 : 0) + (isDiacriticInsensitive ? 2 : 0) }
 }

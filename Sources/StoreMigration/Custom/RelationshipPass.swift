@@ -2,7 +2,7 @@ import CoreDataStore
 import ManagedObjectModels
 import SQLiteStore
 
-/// The second pass: relationships that the first one couldn't set, and the other ends of those that it has.
+/// The second pass: sets the relationships that the first pass couldn't set, and the inverses of those that it did.
 struct RelationshipPass {
     private let store: StoreWriter
     private let plan: MappingPlan
@@ -12,21 +12,23 @@ struct RelationshipPass {
         self.plan = plan
     }
 
-    /// - Parameter only: A temporary table of the keys of those new objects that are related, as `key`; nil for all
-    ///   that the mapping has made.
-    func relate(_ one: EntityMappingPlan, only: String? = nil) throws {
-        var rows = try plan.rows(one)
+    /// Sets the relationships of one entity mapping's new objects.
+    ///
+    /// - Parameter only: A temporary table with the keys of the objects to process in its column `key`; nil for all objects
+    ///   of the mapping.
+    func relate(_ entityPlan: EntityMappingPlan, only: String? = nil) throws {
+        var rows = try plan.rows(entityPlan)
         if let only {
             rows.sources.append("temp.\(only) AS p")
             rows.conditions.append("p.key = \(rows.key)")
         }
-        for relationship in try plan.relationshipPlans(one) where relationship.policyCall == nil {
-            // What the statement that made the objects has set.
-            if relationship.isKnownEarly, !one.usesPolicy { continue }
-            guard !relationship.targets.isEmpty, !isSaidByInverse(relationship) else { continue }
+        for relationship in try plan.relationshipPlans(entityPlan) where relationship.policyCall == nil {
+            // The statement that inserted the objects has already set it.
+            if relationship.isKnownAtInsert, !entityPlan.usesPolicy { continue }
+            guard !relationship.targets.isEmpty, !isSetByInverse(relationship) else { continue }
             let links = relationship.links(rows)
             if relationship.columns != nil {
-                try set(relationship.link, relationship.columns, links, of: one)
+                try set(relationship.link, columns: relationship.columns, links: links)
             } else if relationship.link.isJoinTable {
                 try join(relationship.link, links)
             } else {
@@ -35,25 +37,23 @@ struct RelationshipPass {
         }
     }
 
-    /// Whether each object that the relationship may lead to tells of it itself, by the inverse.
-    private func isSaidByInverse(_ relationship: RelationshipPlan) -> Bool {
+    /// True if each possible target sets the relationship itself, through the inverse.
+    private func isSetByInverse(_ relationship: RelationshipPlan) -> Bool {
         guard relationship.columns == nil, !relationship.link.isJoinTable,
             let name = relationship.relationship.inverseName
         else { return false }
-        let makers = plan.entityMappings.filter { maker in
+        let targetPlans = plan.entityMappings.filter { target in
             let family = plan.destination.model.family(of: relationship.relationship.destinationEntityName)
-            return maker.isRun && maker.destination.map { family.contains($0.name) } ?? false
+            return target.mapsObjects && target.destination.map { family.contains($0.name) } ?? false
         }
-        return makers.allSatisfy { maker in
-            !maker.usesPolicy
-                && maker.mapping.relationshipMappings.contains { $0.name == name && $0.valueExpression != nil }
+        return targetPlans.allSatisfy { target in
+            !target.usesPolicy
+                && target.mapping.relationshipMappings.contains { $0.name == name && $0.valueExpression != nil }
         }
     }
 
-    /// A to-one relationship, in the owner's own row.
-    private func set(
-        _ link: LinkStorage, _ columns: LinkStorage.Columns?, _ links: String, of one: EntityMappingPlan
-    ) throws {
+    /// Sets a to-one relationship in the owner's own row.
+    private func set(_ link: LinkStorage, columns: LinkStorage.Columns?, links: String) throws {
         guard let columns else { return }
         var assignments = ["\(columns.reference.sqlName) = q.target"]
         if let entity = columns.entity { assignments.append("\(entity.sqlName) = q.target_entity") }
@@ -63,7 +63,7 @@ struct RelationshipPass {
                 + "WHERE t.Z_PK = q.owner")
     }
 
-    /// A to-many relationship that is kept with the objects that it leads to; those that have said it themselves stay.
+    /// Sets a to-many relationship that is stored in its targets' rows. Targets that have set it themselves are unchanged.
     private func setInverse(_ relationship: RelationshipPlan, _ links: String) throws {
         let link = relationship.link
         var assignments = ["\(link.owner.sqlName) = q.owner"]
@@ -92,39 +92,39 @@ struct RelationshipPass {
                 + "SELECT \(values.joined(separator: ", ")) FROM (\(links)) WHERE true ON CONFLICT \(conflict)")
     }
 
-    // MARK: The other ends
+    // MARK: Inverses
 
-    /// Sets what follows: a one-to-one relationship's other end, and places in ordered ones where the older objects had
-    /// none.
+    /// Sets the inverses of one-to-one relationships, and positions in ordered relationships whose older objects had none.
     func complete() throws {
         for entity in plan.destination.numbers.entities {
             for relationship in entity.relationships where !relationship.isTransient {
                 guard let inverse = plan.destination.model.inverse(of: relationship) else {
-                    if relationship.isOrdered { try place(link(relationship, of: entity)?.reversed) }
+                    if relationship.isOrdered { try assignPlaces(link(relationship, of: entity)?.reversed) }
                     continue
                 }
-                if !relationship.isToMany, !inverse.isToMany { try mirror(relationship, inverse, of: entity) }
-                if inverse.isOrdered { try place(link(relationship, of: entity)) }
+                if !relationship.isToMany, !inverse.isToMany { try mirror(relationship, from: inverse, of: entity) }
+                if inverse.isOrdered { try assignPlaces(link(relationship, of: entity)) }
             }
         }
     }
 
+    /// Sets the entity's end of a one-to-one relationship from its inverse.
     private func mirror(
-        _ relationship: RelationshipDescription, _ inverse: RelationshipDescription, of entity: EntityDescription
+        _ relationship: RelationshipDescription, from inverse: RelationshipDescription, of entity: EntityDescription
     ) throws {
         let layout = plan.destination
         guard let own = LinkStorage.columns(of: relationship, declaredFor: entity.name, in: layout),
-            let other = LinkStorage.columns(
+            let inverseColumns = LinkStorage.columns(
                 of: inverse, declaredFor: relationship.destinationEntityName, in: layout),
             let table = layout.table(of: entity.name)?.name,
-            let others = layout.table(of: relationship.destinationEntityName)?.name
+            let inverseTable = layout.table(of: relationship.destinationEntityName)?.name
         else { return }
         var assignments = ["\(own.reference.sqlName) = q.key"]
         if let column = own.entity { assignments.append("\(column.sqlName) = q.entity") }
         try store.execute(
             "UPDATE main.\(table.sqlName) AS t SET \(assignments.joined(separator: ", ")) FROM ("
-                + "SELECT Z_PK AS key, Z_ENT AS entity, \(other.reference.sqlName) AS target FROM main.\(others.sqlName) "
-                + "WHERE \(other.reference.sqlName) IS NOT NULL) AS q "
+                + "SELECT Z_PK AS key, Z_ENT AS entity, \(inverseColumns.reference.sqlName) AS target "
+                + "FROM main.\(inverseTable.sqlName) WHERE \(inverseColumns.reference.sqlName) IS NOT NULL) AS q "
                 + "WHERE t.Z_PK = q.target AND t.\(own.reference.sqlName) IS NULL")
     }
 
@@ -132,9 +132,8 @@ struct RelationshipPass {
         LinkStorage(of: relationship, declaredFor: entity.name, in: plan.destination)
     }
 
-    /// The first owner's place among those that lead to one target is 2048, each next one's 1024 more, as Core Data gives
-    /// them.
-    private func place(_ link: LinkStorage?) throws {
+    /// Assigns positions to the owners of each target: 2048 for the first and 1024 more for each next one, as Core Data does.
+    private func assignPlaces(_ link: LinkStorage?) throws {
         guard let link, let place = link.ownerPlace else { return }
         let (table, target) = (link.table.sqlName, link.target.sqlName)
         try store.execute(
@@ -147,7 +146,7 @@ struct RelationshipPass {
 }
 
 extension MappingPlan {
-    /// The columns of the inverse, where that is the to-one end.
+    /// Returns the columns of the inverse if it is the to-one end.
     fileprivate func inverseColumns(of plan: RelationshipPlan) -> LinkStorage.Columns? {
         guard let inverse = destination.model.inverse(of: plan.relationship) else { return nil }
         return LinkStorage.columns(

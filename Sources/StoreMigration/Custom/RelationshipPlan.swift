@@ -2,37 +2,37 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// Where the objects of one relationship come from, for the new objects of one entity mapping.
+/// The targets of one relationship, for the new objects of one entity mapping.
 struct RelationshipPlan {
     let relationship: RelationshipDescription
-    /// Where the new store keeps it.
+    /// The table and columns that hold the relationship in the new store.
     let link: LinkStorage
-    /// The columns of a to-one relationship; nil where it is kept elsewhere.
+    /// The columns of a to-one relationship; nil if the relationship isn't stored in its owner's row.
     let columns: LinkStorage.Columns?
-    /// The objects, by each entity mapping that may have made them.
+    /// The targets, for each entity mapping that may have created them.
     let targets: [RelationshipTargets]
-    /// `FUNCTION($entityPolicy, …)`: the policy is asked for the objects.
+    /// `FUNCTION($entityPolicy, …)`: the call by which the policy returns the objects.
     var policyCall: PolicyCall?
 
-    /// Whether what became of the older objects is known before any new one is made.
-    var isKnownEarly: Bool { columns != nil && targets.allSatisfy(\.isKnownEarly) && policyCall == nil }
+    /// True if the new keys of all targets are known before any new object is inserted.
+    var isKnownAtInsert: Bool { columns != nil && targets.allSatisfy(\.isKnownAtInsert) && policyCall == nil }
 }
 
-/// New objects that an entity mapping made of older ones.
+/// The new objects that an entity mapping created from older ones.
 struct RelationshipTargets {
-    /// The older ones.
+    /// The older objects.
     let objects: SQLObjects
-    /// The new key and its entity's number.
+    /// The SQL expressions of the new key and its entity number.
     let key: String
     let entityNumber: String
-    let isKnownEarly: Bool
+    let isKnownAtInsert: Bool
 }
 
 extension MappingPlan {
     private static let byMapping = "destinationInstancesForEntityMappingNamed:sourceInstances:"
     private static let byRelationship = "destinationInstancesForSourceRelationshipNamed:sourceInstances:"
 
-    /// One for each relationship that the mapping says something of.
+    /// Returns a plan for each relationship that the entity mapping has a value for.
     func relationshipPlans(_ plan: EntityMappingPlan) throws(MappingFault) -> [RelationshipPlan] {
         guard let entity = plan.destination, plan.source != nil else { return [] }
         var found: [RelationshipPlan] = []
@@ -46,7 +46,7 @@ extension MappingPlan {
                 ? nil : LinkStorage.columns(of: relationship, declaredFor: entity.name, in: destination)
             do {
                 let call = PolicyCall(expression)
-                let targets = call == nil ? try targets(expression, relationship, plan) : []
+                let targets = call == nil ? try targets(of: expression, for: relationship, in: plan) : []
                 found.append(
                     RelationshipPlan(
                         relationship: relationship, link: link, columns: columns, targets: targets, policyCall: call))
@@ -58,32 +58,32 @@ extension MappingPlan {
     }
 
     private func targets(
-        _ expression: MappingExpression, _ relationship: RelationshipDescription, _ plan: EntityMappingPlan
+        of expression: MappingExpression, for relationship: RelationshipDescription, in plan: EntityMappingPlan
     ) throws(MappingFault) -> [RelationshipTargets] {
         guard case .message(.variable("manager"), let selector, let arguments) = expression, arguments.count == 2,
             case .constant(.string(let name)?) = arguments[0], [Self.byMapping, Self.byRelationship].contains(selector)
         else {
             throw MappingFault(
-                "\(expression) gives no new objects",
+                "\(expression) doesn't return new objects",
                 remedy: "use FUNCTION($manager, \"\(Self.byMapping)\", \"MAPPING\", $source.RELATIONSHIP)")
         }
         let objects = try sourceObjects(arguments[1], plan)
         guard selector == Self.byMapping else {
             let candidates = plans(from: objects.entity, to: relationship.destinationEntityName)
             var found: [RelationshipTargets] = []
-            for candidate in candidates { found.append(try targets(objects, candidate)) }
+            for candidate in candidates { found.append(try targets(of: objects, by: candidate)) }
             return found
         }
         guard let candidate = self.plan(named: name) else {
-            throw MappingFault("there is no entity mapping “\(name)”", remedy: "name one that there is")
+            throw MappingFault("there is no entity mapping “\(name)”", remedy: "name an existing entity mapping")
         }
         let family = destination.model.family(of: relationship.destinationEntityName)
         guard candidate.destination.map({ family.contains($0.name) }) ?? false else {
             throw MappingFault(
-                "“\(name)” makes no objects of \(relationship.destinationEntityName)",
+                "“\(name)” creates no objects of \(relationship.destinationEntityName)",
                 remedy: "name an entity mapping that does")
         }
-        return [try targets(objects, candidate)]
+        return [try targets(of: objects, by: candidate)]
     }
 
     private func sourceObjects(
@@ -91,16 +91,17 @@ extension MappingPlan {
     ) throws(MappingFault) -> SQLObjects {
         var expression = expression
         if case .aggregate(let elements) = expression, elements.count == 1 { expression = elements[0] }
-        var compiler = compiler.about(plan.source?.name ?? "", as: EntityMappingPlan.rowAlias, plan.mapping)
+        var compiler = compiler.scoped(
+            to: plan.source?.name ?? "", as: EntityMappingPlan.rowAlias, mapping: plan.mapping)
         guard case .objects(let objects) = try compiler.compile(expression) else {
-            throw MappingFault("\(expression) leads to no objects", remedy: "name a relationship of $source")
+            throw MappingFault("\(expression) is not a collection of objects", remedy: "name a relationship of $source")
         }
         return objects
     }
 
-    /// What the entity mapping made of these objects.
+    /// Returns the new objects that the entity mapping creates from these objects.
     private func targets(
-        _ objects: SQLObjects, _ candidate: EntityMappingPlan
+        of objects: SQLObjects, by candidate: EntityMappingPlan
     ) throws(MappingFault) -> RelationshipTargets {
         var found = objects
         let number = destination.numbers.number(of: candidate.destination?.name ?? "")
@@ -108,7 +109,7 @@ extension MappingPlan {
         case .identity:
             found.conditions += try conditions(candidate, alias: objects.alias)
             return RelationshipTargets(
-                objects: found, key: objects.key, entityNumber: String(number), isKnownEarly: true)
+                objects: found, key: objects.key, entityNumber: String(number), isKnownAtInsert: true)
         case .table(let name):
             let alias = "a\(candidate.number)"
             found.sources.append("temp.\(name) AS \(alias)")
@@ -117,15 +118,15 @@ extension MappingPlan {
             ]
             return RelationshipTargets(
                 objects: found, key: alias + ".destination", entityNumber: alias + ".destination_entity",
-                isKnownEarly: !candidate.usesPolicy)
+                isKnownAtInsert: !candidate.usesPolicy)
         }
     }
 }
 
 extension RelationshipPlan {
-    /// The columns of a to-one relationship, in the statement that makes the objects.
-    var earlyAssignments: [ColumnAssignment] {
-        guard let columns, isKnownEarly else { return [] }
+    /// The assignments of a to-one relationship's columns in the statement that inserts the objects.
+    var insertAssignments: [ColumnAssignment] {
+        guard let columns, isKnownAtInsert else { return [] }
         func value(_ part: (RelationshipTargets) -> String) -> String {
             let values = targets.map { target in
                 target.objects.selecting(part(target), suffix: target.objects.isToMany ? target.order : " LIMIT 1")
@@ -141,8 +142,8 @@ extension RelationshipPlan {
         return found
     }
 
-    /// A row for each link, from a new object to a new object: `owner`, `owner_entity`, `target`, `target_entity`,
-    /// `place` among the owner's, `owner_place`.
+    /// Returns a query with a row for each link between new objects: `owner`, `owner_entity`, `target`, `target_entity`,
+    /// `place` (the target's position) and `owner_place`.
     func links(_ rows: MappedRows) -> String {
         targets.map { target in
             var all = rows
@@ -158,7 +159,7 @@ extension RelationshipPlan {
 }
 
 extension RelationshipTargets {
-    /// The first of several, where only one is wanted.
+    /// The SQL suffix that selects the first of several targets.
     fileprivate var order: String {
         " ORDER BY " + [objects.place, key].compactMap(\.self).joined(separator: ", ") + " LIMIT 1"
     }

@@ -1,50 +1,50 @@
 import ManagedObjectModels
 
-/// What an expression became in SQL.
+/// A compiled expression.
 enum SQLExpression {
     case value(SQLValue)
-    /// An attribute of several objects.
+    /// An attribute of objects.
     case values(SQLObjects, SQLValue)
     case objects(SQLObjects)
     case list([SQLValue])
 }
 
-/// One value, as SQL writes it.
+/// One value as an SQL expression.
 struct SQLValue {
     var text: String
-    /// Nil where it isn't known.
+    /// The attribute type; nil if it isn't known.
     var type: AttributeType?
-    /// Whether a marker stands before binary data: kept as a column holds it (external binary data).
+    /// True if the value is binary data with a marker before it, as a column of external binary data holds it.
     var isExternal = false
 
     static let null = SQLValue(text: "NULL")
 
-    /// Whether it is stored as a fraction, even where it happens to be whole.
+    /// True if values of the type may be fractions, even if a stored one is whole.
     var isFraction: Bool { type.map { [.double, .float, .decimal, .date].contains($0) } ?? false }
 }
 
-/// Objects that a key path leads to, in a query that may be about one in a query around it.
+/// The objects that a key path leads to, as the parts of a query that may refer to a row of an outer query.
 struct SQLObjects {
     var entity: String
-    /// Tables, each with its alias.
+    /// The tables, each with its alias.
     var sources: [String] = []
     var conditions: [String] = []
-    /// The objects' own table.
+    /// The alias of the objects' own table.
     var alias: String
     var isToMany = false
-    /// Their place in an ordered relationship.
+    /// The column of the objects' positions in an ordered relationship.
     var place: String?
-    /// The place of what leads to them among all that do, where that is ordered.
+    /// The column of the owner's position in an ordered inverse relationship.
     var ownerPlace: String?
 
-    /// The object that a query around it is about: it needs no query of its own.
+    /// True if this is the row of the outer query, which needs no query of its own.
     var isRow: Bool { sources.isEmpty }
 
     func column(_ name: String) -> String { alias + "." + name.sqlName }
     var key: String { alias + ".Z_PK" }
     var entityNumber: String { alias + ".Z_ENT" }
 
-    /// A query in parentheses.
+    /// Returns a query in parentheses.
     func selecting(_ columns: String, where more: [String] = [], suffix: String = "") -> String {
         let all = conditions + more
         let condition = all.isEmpty ? "" : " WHERE " + all.joined(separator: " AND ")
@@ -57,12 +57,12 @@ struct SQLObjects {
         return more.isEmpty ? "1" : "(" + more.joined(separator: " AND ") + ")"
     }
 
-    /// Of at most one object.
+    /// The key of at most one object.
     var keyValue: String { isRow ? key : selecting(key, suffix: " LIMIT 1") }
 }
 
 extension AttributeValue {
-    /// As SQL writes it; nil for what has no such form: an app's own object.
+    /// The value as an SQL literal; nil if it has none, as an app's own archived object.
     var sqlLiteral: String? {
         switch self {
         case .integer(let value): "\(value)"

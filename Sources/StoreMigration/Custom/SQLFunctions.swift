@@ -1,23 +1,23 @@
 import Foundation
 import SQLiteStore
 
-/// The functions that compiled expressions call where SQLite has none: text without case or accents, patterns, UUIDs.
+/// The SQL functions that compiled expressions need and SQLite lacks: case and accent folding, patterns, UUIDs, mathematics.
 enum SQLFunction: String {
     case upper = "gs_upper"
     case lower = "gs_lower"
     case capitalized = "gs_capitalized"
     case canonical = "gs_canonical"
-    /// The text without case (1), without accents (2), without both (3).
+    /// Folds case (1), accents (2) or both (3).
     case fold = "gs_fold"
-    /// `LIKE`: `*` stands for any text, `?` for one character.
+    /// `LIKE`: `*` matches any text, `?` one character.
     case like = "gs_like"
-    /// `MATCHES`: the whole text is a regular expression's.
+    /// `MATCHES`: a regular expression matches the whole text.
     case matches = "gs_matches"
     case uuid = "gs_uuid"
     case uuidText = "gs_uuid_text"
     case truth = "gs_truth"
 
-    /// Makes all of them known to the connection.
+    /// Registers all functions on the connection.
     static func register(_ store: SQLiteConnection) throws {
         try addTexts(store)
         try addNumbers(store)
@@ -103,7 +103,7 @@ enum SQLFunction: String {
         }
     }
 
-    /// The regular expression used last, ready for the next row.
+    /// Caches the last regular expression for the next row.
     private final class PatternCache {
         private var pattern: String?
         private var expression: NSRegularExpression?
@@ -113,7 +113,7 @@ enum SQLFunction: String {
                 expression = try NSRegularExpression(pattern: "\\A(?:" + pattern + ")\\z")
                 self.pattern = pattern
             }
-            // Case and accents are folded in the text and in the pattern alike.
+            // Case and accents are folded in both the text and the pattern.
             let subject = options == 0 ? text : SQLFunction.fold(text, options)
             if options != 0 {
                 expression = try NSRegularExpression(
@@ -124,7 +124,7 @@ enum SQLFunction: String {
         }
     }
 
-    /// A pattern's escapes, such as `\S`, keep their case.
+    /// Folds a pattern, except its escapes such as `\S`, whose case matters.
     private static func foldPattern(_ pattern: String, _ options: Int) -> String {
         var isEscaped = false
         return pattern.map { character in
@@ -135,7 +135,7 @@ enum SQLFunction: String {
 }
 
 extension SQLiteValue {
-    /// A number as text, too.
+    /// The text, or a number as text.
     var string: String? {
         switch self {
         case .text(let text): text

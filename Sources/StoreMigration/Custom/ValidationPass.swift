@@ -3,8 +3,8 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// The third pass: what Core Data validates when it saves. Mandatory attributes and relationships, how many objects a
-/// relationship has, and that each value is of its attribute's type. Every fault is told, not the first one only.
+/// The third pass: what Core Data validates when it saves. It checks mandatory attributes and relationships, the number of
+/// objects in a relationship, and that each value has its attribute's type. It reports all faults, not only the first.
 struct ValidationPass {
     private let store: StoreWriter
     private let plan: MappingPlan
@@ -14,7 +14,7 @@ struct ValidationPass {
         self.plan = plan
     }
 
-    /// Throws `MigrationError` with all of them.
+    /// Throws `MigrationError` with all faults.
     func validate() throws {
         var findings: [MigrationFinding] = []
         for entity in plan.destination.numbers.entities where !entity.isAbstract {
@@ -26,20 +26,21 @@ struct ValidationPass {
                 "the new objects are not valid: "
                     + findings.prefix(3).map { "\($0.entity ?? "").\($0.property ?? ""): \($0.message)" }
                     .joined(separator: "; "),
-                remedy: "see each reason for what would help", findings: findings)
+                remedy: "see the remedy of each finding", findings: findings)
         }
     }
 
     private struct Check {
         let property: String
-        /// Rows that fail.
+        /// The SQL condition of rows that fail.
         let condition: String
         let code: Int
         let message: String
         let remedy: String
     }
 
-    /// One look at the entity's rows for all of its checks, up to the first that fails; only then are they counted.
+    /// Runs all checks of the entity in one pass over its rows, up to the first that fails, and counts the failures only
+    /// then.
     private func checks(of entity: EntityDescription) throws -> [MigrationFinding] {
         guard let table = plan.destination.table(of: entity.name)?.name else { return [] }
         let properties = plan.destination.model.properties(of: entity)
@@ -83,15 +84,15 @@ struct ValidationPass {
                 Check(
                     property: attribute.name, condition: "\(column) IS NULL",
                     code: CoreDataError.missingMandatoryProperty,
-                    message: "it is mandatory and has no value",
-                    remedy: "map a value to it, make it optional, or leave such objects out with a filter"))
+                    message: "it is mandatory but has no value",
+                    remedy: "map a value to it, make it optional, or exclude such objects with a filter"))
         }
         if let condition = attribute.type.mismatch(of: column) {
             found.append(
                 Check(
                     property: attribute.name, condition: condition,
-                    code: CoreDataError.migration, message: "its value is no \(attribute.type.name)",
-                    remedy: "convert it, with CAST or a policy"))
+                    code: CoreDataError.migration, message: "its value is not of type \(attribute.type.name)",
+                    remedy: "convert it with CAST or a policy"))
         }
         return found
     }
@@ -105,20 +106,20 @@ struct ValidationPass {
             return [
                 Check(
                     property: relationship.name, condition: "t.\(link.target.sqlName) IS NULL",
-                    code: CoreDataError.missingMandatoryProperty, message: "it is mandatory and leads to no object",
-                    remedy: "map objects to it, make it optional, or leave such objects out with a filter")
+                    code: CoreDataError.missingMandatoryProperty, message: "it is mandatory but has no object",
+                    remedy: "map objects to it, make it optional, or exclude such objects with a filter")
             ]
         }
         let count = "(SELECT count(*) FROM main.\(link.table.sqlName) AS l WHERE l.\(link.owner.sqlName) = t.Z_PK)"
         let least = max(relationship.isOptional ? 0 : 1, Int(relationship.minCount))
         var found: [Check] = []
         if least > 0 {
-            // None is not too few where there may be none.
-            let some = relationship.isOptional ? " AND \(count) > 0" : ""
+            // An optional relationship may be empty whatever its minimum is.
+            let nonempty = relationship.isOptional ? " AND \(count) > 0" : ""
             found.append(
                 Check(
-                    property: relationship.name, condition: "\(count) < \(least)\(some)",
-                    code: CoreDataError.relationshipLacksMinimumCount, message: "it leads to fewer than \(least)",
+                    property: relationship.name, condition: "\(count) < \(least)\(nonempty)",
+                    code: CoreDataError.relationshipLacksMinimumCount, message: "it has fewer than \(least) objects",
                     remedy: "map objects to it, or make it optional"))
         }
         if relationship.maxCount > 1 {
@@ -126,16 +127,17 @@ struct ValidationPass {
                 Check(
                     property: relationship.name, condition: "\(count) > \(relationship.maxCount)",
                     code: CoreDataError.relationshipExceedsMaximumCount,
-                    message: "it leads to more than \(relationship.maxCount)", remedy: "map fewer objects to it"))
+                    message: "it has more than \(relationship.maxCount) objects", remedy: "map fewer objects to it"))
         }
         return found
     }
 }
 
 extension AttributeType {
-    /// Whether a column holds what is no value of the type, NULL left out; nil where any will do. In SQLite's order all
-    /// numbers come before texts and those before data (https://sqlite.org/datatype3.html#sort_order): to compare is faster
-    /// than to ask for a number's type. Of texts and data, the type alone can be read without them.
+    /// Returns the SQL condition under which a column holds a value of another type, ignoring NULL; nil if any value will do.
+    /// In SQLite's sort order all numbers precede texts, and texts precede data
+    /// (https://sqlite.org/datatype3.html#sort_order). For numbers a comparison is faster than `typeof`; for texts and data
+    /// `typeof` doesn't read the content.
     fileprivate func mismatch(of column: String) -> String? {
         switch self {
         case .integer16, .integer32, .integer64, .boolean: "\(column) >= '' OR \(column) <> CAST(\(column) AS INTEGER)"

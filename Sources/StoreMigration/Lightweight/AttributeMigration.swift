@@ -3,11 +3,11 @@ import ManagedObjectModels
 import MappingModels
 
 extension EntityMatching {
-    /// Returns where the values of an attribute's column come from, by the source's entity.
+    /// Returns the origin of the values of an attribute's column, for each source entity.
     ///
     /// - Parameters:
     ///   - entity: The destination's entity that declares the attribute.
-    ///   - path: The attribute's name or, for a composite attribute's element, the names that lead to it.
+    ///   - path: The attribute's name; for an element of a composite attribute, the names on the path to it.
     func attributeValues(of entity: String, at path: [String]) -> [(entity: String, value: ColumnValue)] {
         guard let attribute = destination.model.entity(named: entity)?.attribute(at: path) else { return [] }
         return destination.numbers.family(of: entity).compactMap { new in
@@ -24,34 +24,36 @@ extension EntityMatching {
         guard former.attribute.isOptional, !attribute.isOptional, let literal = attribute.defaultLiteral else {
             return value
         }
-        return .orElse(value, literal: literal)
+        return .defaulting(value, literal: literal)
     }
 
     /// The source's stored attribute, or element of a composite attribute, that became the one at `path`. Elements are
-    /// paired as attributes are: by their renaming identifiers.
+    /// paired like attributes, by their renaming identifiers.
     private func formerAttribute(
         at path: [String], of entity: String
     ) -> (attribute: AttributeDescription, column: String)? {
         guard let name = path.first, let new = destination.model.entity(named: entity),
-            case .attribute(var now)? = destination.model.property(named: name, of: new),
-            case (let old, var was)? = attribute(name, of: entity), !was.isTransient
+            case .attribute(var current)? = destination.model.property(named: name, of: new),
+            case (let old, var former)? = attribute(name, of: entity), !former.isTransient
         else { return nil }
-        var formerPath = [was.name]
+        var formerPath = [former.name]
         for name in path.dropFirst() {
-            guard let element = now.elements.first(where: { $0.name == name }),
-                let former = was.elements.first(where: { $0.renamingIdentifier == element.renamingIdentifier })
+            guard let element = current.elements.first(where: { $0.name == name }),
+                let formerElement = former.elements.first(where: {
+                    $0.renamingIdentifier == element.renamingIdentifier
+                })
             else { return nil }
-            (now, was) = (element, former)
-            formerPath.append(former.name)
+            (current, former) = (element, formerElement)
+            formerPath.append(formerElement.name)
         }
-        return column(at: formerPath, of: old).map { (was, $0) }
+        return column(at: formerPath, of: old).map { (former, $0) }
     }
 
     private func column(at path: [String], of entity: EntityDescription) -> String? {
-        let line = [entity.name] + source.model.superentities(of: entity).map(\.name)
+        let lineage = [entity.name] + source.model.superentities(of: entity).map(\.name)
         return source.table(of: entity.name)?.columns.first { column in
             guard case .attribute(let owner, path) = column.content else { return false }
-            return line.contains(owner)
+            return lineage.contains(owner)
         }?.name
     }
 
@@ -59,7 +61,7 @@ extension EntityMatching {
         _ column: String, from old: AttributeDescription, to new: AttributeDescription
     ) -> ColumnValue {
         if !old.allowsExternalBinaryDataStorage, new.allowsExternalBinaryDataStorage { return .marked(column) }
-        return old.type.isFractional && new.type.isWhole ? .whole(column) : .column(column)
+        return old.type.isFractional && new.type.isWhole ? .truncated(column) : .column(column)
     }
 }
 
@@ -69,7 +71,7 @@ extension AttributeType {
 }
 
 extension String {
-    /// Whether SQLite takes the two for one name. Swift's `==` takes two Unicode normal forms of a text for the same;
-    /// SQLite compares bytes.
+    /// True if SQLite treats the two names as equal. SQLite compares bytes, but Swift's `==` treats different Unicode normal
+    /// forms of a text as equal.
     func hasSameBytes(as other: String) -> Bool { utf8.elementsEqual(other.utf8) }
 }

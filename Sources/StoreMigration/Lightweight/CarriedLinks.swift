@@ -2,21 +2,21 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// Links of one of the destination's relationships that the source keeps in one place.
+/// The links of one destination relationship that the source keeps in one table.
 struct CarriedLinks {
     let storage: LinkStorage
-    /// The columns of a to-many relationship without an inverse, in the rows of the objects that it leads to; nil where the
-    /// links are kept otherwise.
+    /// The columns of a to-many relationship without an inverse, which are in the target objects' rows; nil for links that
+    /// are stored in another form.
     let columns: LinkStorage.Columns?
-    /// The entities, by their numbers in the source, whose objects own these links.
+    /// The source numbers of the entities whose objects own these links.
     fileprivate(set) var owners: Set<Int64>
-    /// The entities whose objects are led to now as before.
+    /// The source numbers of the entities whose objects are targets both before and after the migration.
     let targets: Set<Int64>
-    /// Whether the links are those of the relationship's inverse, seen from the other end.
+    /// True if the links belong to the relationship's inverse and are seen from the other end.
     let isInverse: Bool
     fileprivate let ends: Ends
 
-    /// The tables of the objects at both ends, and the entities that may be there.
+    /// The tables of the objects at both ends, and the entities that those objects may have.
     fileprivate struct Ends {
         let ownerTable: String
         let targetTable: String
@@ -26,21 +26,21 @@ struct CarriedLinks {
         var reversed: Ends { Ends(ownerTable: targetTable, targetTable: ownerTable, owners: targets, targets: owners) }
     }
 
-    /// The table of the objects that are led to.
+    /// The table of the target objects.
     var targetTable: String { ends.targetTable }
 
     private var hasAllOwners: Bool { ends.owners.isSubset(of: owners) }
-    /// Whether each object that could be led to before can be led to now.
+    /// True if each object that could be a target before can be one after the migration.
     var hasAllTargets: Bool { ends.targets.isSubset(of: targets) }
 
-    /// Whether each link in the storage is one of these.
-    var isWhole: Bool { hasAllOwners && hasAllTargets }
+    /// True if the storage holds no other links.
+    var isComplete: Bool { hasAllOwners && hasAllTargets }
 
-    /// Whether a column that comes along with its table's rows carries the links: it holds no owner that lost them.
+    /// True if a column that is copied with its table's rows carries the links: it holds no owner that lost them.
     var isCarriedInColumn: Bool { columns != nil && !isInverse && hasAllOwners }
 
-    /// A row for each link, as in `LinkStorage.query`. Objects that don't come along, or that are no longer at this end of
-    /// the relationship, have no row.
+    /// A query with a row for each link, as in `LinkStorage.query`. It leaves out objects that aren't migrated, or that are
+    /// no longer at this end of the relationship.
     var query: String {
         var text = "SELECT l.owner, l.target, l.owner_place, l.target_place FROM (\(storage.query)) AS l"
         if !hasAllOwners {
@@ -60,51 +60,52 @@ struct CarriedLinks {
             ends: ends.reversed)
     }
 
-    fileprivate func limited(toOwners some: Set<Int64>) -> CarriedLinks? {
+    fileprivate func limited(toOwners allowed: Set<Int64>) -> CarriedLinks? {
         var links = self
-        links.owners.formIntersection(some)
+        links.owners.formIntersection(allowed)
         return links.owners.isEmpty ? nil : links
     }
 }
 
 extension EntityMatching {
-    /// Returns where the source keeps the links of the destination's relationship, which `entity` declares: for each
-    /// entity that has the relationship those of what it was there, else those of what its inverse was.
+    /// Returns the source's links of the destination's relationship, which `entity` declares. For each entity that has the
+    /// relationship, these are the links of the former relationship, or else those of its former inverse.
     func links(of relationship: RelationshipDescription, declaredBy entity: String) -> [CarriedLinks] {
         let own = ownLinks(of: relationship, declaredBy: entity)
         guard let inverse = destination.model.inverse(of: relationship),
             let declaring = destination.declaringEntity(of: inverse.name, of: relationship.destinationEntityName)?.name,
             declaring != entity || inverse.name != relationship.name
         else { return own }
-        let known = own.reduce(into: Set<Int64>()) { $0.formUnion($1.owners) }
-        let others = Set(
+        let covered = own.reduce(into: Set<Int64>()) { $0.formUnion($1.owners) }
+        let remaining = Set(
             destination.numbers.family(of: entity).compactMap { predecessors[$0].map(source.numbers.number) }
-        ).subtracting(known)
+        ).subtracting(covered)
         return own
-            + ownLinks(of: inverse, declaredBy: declaring).compactMap { $0.reversed.limited(toOwners: others) }
+            + ownLinks(of: inverse, declaredBy: declaring).compactMap { $0.reversed.limited(toOwners: remaining) }
     }
 
     private func ownLinks(of relationship: RelationshipDescription, declaredBy entity: String) -> [CarriedLinks] {
         let reachable = Set(destination.numbers.family(of: relationship.destinationEntityName))
         var found: [CarriedLinks] = []
         for member in destination.numbers.family(of: entity) {
-            guard let (old, was) = self.relationship(relationship.name, of: member),
-                let storage = LinkStorage(of: was, declaredFor: old.name, in: source)
+            guard let (old, former) = self.relationship(relationship.name, of: member),
+                let storage = LinkStorage(of: former, declaredFor: old.name, in: source)
             else { continue }
             let owner = source.numbers.number(of: old.name)
             if let index = found.firstIndex(where: { $0.storage == storage }) {
                 found[index].owners.insert(owner)
                 continue
             }
-            let targets = source.numbers.family(of: was.destinationEntityName).filter {
+            let targets = source.numbers.family(of: former.destinationEntityName).filter {
                 successors[$0].map(reachable.contains) ?? false
             }
-            guard !targets.isEmpty, let ends = ends(of: was, declaredFor: old.name) else { continue }
+            guard !targets.isEmpty, let ends = ends(of: former, declaredFor: old.name) else { continue }
+            let columns =
+                former.isToMany ? LinkStorage.columns(of: former, declaredFor: old.name, in: source) : nil
             found.append(
                 CarriedLinks(
-                    storage: storage,
-                    columns: was.isToMany ? LinkStorage.columns(of: was, declaredFor: old.name, in: source) : nil,
-                    owners: [owner], targets: Set(targets.map(source.numbers.number)), isInverse: false, ends: ends))
+                    storage: storage, columns: columns, owners: [owner],
+                    targets: Set(targets.map(source.numbers.number)), isInverse: false, ends: ends))
         }
         return found
     }
@@ -119,7 +120,7 @@ extension EntityMatching {
             targets: instantiable(of: relationship.destinationEntityName))
     }
 
-    /// The source's entities of a family that have objects: an abstract one has none.
+    /// The source numbers of the entities of a family that can have objects, which excludes abstract entities.
     private func instantiable(of entity: String) -> Set<Int64> {
         let members = source.numbers.family(of: entity).filter {
             source.model.entity(named: $0)?.isAbstract == false

@@ -1,45 +1,47 @@
 import CoreDataStore
 import ManagedObjectModels
 
-/// Where the values of one column come from, for the objects of one entity.
+/// The origin of one column's values, for the objects of one entity.
 enum ColumnValue: Hashable {
     /// A column of the source's table, unchanged.
     case column(String)
-    /// The same, an inline value's marker put before it (format of external binary data).
+    /// A column whose values are prefixed with the marker of an inline value (format of external binary data).
     case marked(String)
-    /// The same, cut to a whole number.
-    case whole(String)
-    /// What the column has, and this where it has none, as SQL writes it.
-    indirect case orElse(ColumnValue, literal: String)
-    /// A column of entity numbers, given anew.
+    /// A column whose values are truncated to whole numbers.
+    case truncated(String)
+    /// A value, with an SQL literal in place of NULL.
+    indirect case defaulting(ColumnValue, literal: String)
+    /// A column of entity numbers, which are renumbered.
     case entityNumber(String)
-    /// As SQL writes it.
+    /// An SQL literal.
     case literal(String)
 
-    /// The source's column that it reads.
+    /// The source's column that the value is read from.
     var source: String? {
         switch self {
-        case .column(let name), .marked(let name), .whole(let name), .entityNumber(let name): name
-        case .orElse(let value, _): value.source
+        case .column(let name), .marked(let name), .truncated(let name), .entityNumber(let name): name
+        case .defaulting(let value, _): value.source
         case .literal: nil
         }
     }
 
+    /// Returns the SQL expression of the value.
+    ///
     /// - Parameter numbers: The entities' new numbers by their old ones.
     func expression(_ numbers: [Int64: Int64]) -> String {
         switch self {
         case .column(let name): name.sqlName
         case .marked(let name):
             "CASE WHEN \(name.sqlName) IS NULL THEN NULL ELSE CAST(x'01' || \(name.sqlName) AS BLOB) END"
-        case .whole(let name): "CAST(\(name.sqlName) AS INTEGER)"
-        case .orElse(let value, let literal): "IFNULL(\(value.expression(numbers)), \(literal))"
+        case .truncated(let name): "CAST(\(name.sqlName) AS INTEGER)"
+        case .defaulting(let value, let literal): "IFNULL(\(value.expression(numbers)), \(literal))"
         case .entityNumber(let name): EntityNumberExpression(numbers, of: name).text
         case .literal(let text): text
         }
     }
 }
 
-/// An entity's number given anew.
+/// The SQL expression that maps old entity numbers to new ones.
 struct EntityNumberExpression {
     let text: String
     let isIdentity: Bool
@@ -56,31 +58,33 @@ struct EntityNumberExpression {
     }
 }
 
-/// What becomes of one column of a destination's table.
+/// The values of one column of a destination table.
 struct ColumnMigration {
     let column: ColumnLayout
-    /// By the source's entity number; an entity that isn't there has no value in it.
+    /// The values by the source's entity number; the column is NULL for an entity without one.
     let values: [Int64: ColumnValue]
-    /// Entities, of those whose objects come, that must not keep what the source's column has.
-    let excluded: Set<Int64>
+    /// The migrated entities that must not keep the content of the source's column.
+    let clearedEntities: Set<Int64>
 
-    /// The source's column that all values are in as they are; nil when there is none.
-    var carried: String? {
-        guard excluded.isEmpty, let first = values.values.first, case .column(let name) = first,
+    /// The source's column that holds all values unchanged; nil if there is none.
+    var unchangedSource: String? {
+        guard clearedEntities.isEmpty, let first = values.values.first, case .column(let name) = first,
             values.values.allSatisfy({ $0 == first })
         else { return nil }
         return name
     }
 
-    /// The one source's column that values come from, changed or not; nil where there is none, or several.
+    /// The only source column that values come from, changed or not; nil if there is none or more than one.
     var onlySource: String? {
         let sources = Set(values.values.compactMap(\.source))
         return sources.count == 1 ? sources.first : nil
     }
 
-    /// - Parameter family: All entities whose objects come.
+    /// Returns the SQL expression of the column's values.
+    ///
+    /// - Parameter family: All migrated entities of the table.
     func expression(_ numbers: [Int64: Int64], family: Set<Int64>) -> String {
-        if let carried { return carried.sqlName }
+        if let unchangedSource { return unchangedSource.sqlName }
         let groups = Dictionary(grouping: values, by: \.value).mapValues { $0.map(\.key).sorted() }
         if groups.count == 1, let (value, members) = groups.first, Set(members) == family {
             return value.expression(numbers)
@@ -95,12 +99,12 @@ struct ColumnMigration {
 }
 
 extension [Int64] {
-    /// For SQL's IN.
+    /// The numbers as the content of an SQL `IN` list.
     var list: String { map(String.init).joined(separator: ", ") }
 }
 
 extension AttributeDescription {
-    /// The default value as it is stored; nil for none, or for one that only the app can archive.
+    /// The default value as an SQL literal; nil if there is none, or only the app can archive it.
     var defaultLiteral: String? {
         guard derivation == nil, let value = defaultValue else { return nil }
         switch value {

@@ -4,103 +4,103 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// What Core Data derives, for the objects that were there before: where the attribute is new, is derived otherwise than
-/// before, or of something that the migration changed. A moment (`now()`) stays the one that it was.
+/// Recomputes derived attributes of migrated objects: those that are new, whose derivation changed, or that derive from
+/// something that the migration changed. A timestamp (`now()`) keeps its value.
 struct DerivedValues {
     private let store: StoreWriter
-    private let succession: EntityMatching
+    private let matching: EntityMatching
     private(set) var notes: [String] = []
 
-    init(_ store: StoreWriter, _ succession: EntityMatching) {
+    init(_ store: StoreWriter, _ matching: EntityMatching) {
         self.store = store
-        self.succession = succession
+        self.matching = matching
     }
 
     mutating func derive() throws {
-        let layout = succession.destination
+        let layout = matching.destination
         try store.addCoreDataFunctions()
         for derived in layout.derivedAttributeTriggers {
             guard
-                isOtherwise(derived.attribute, of: derived.entity)
-                    || !derived.isOfItsMoment && !derived.sources.allSatisfy(isKept)
+                isDerivationChanged(of: derived.attribute, of: derived.entity)
+                    || !derived.isSaveTime && !derived.sources.allSatisfy(isUnchanged)
             else { continue }
-            try set(derived.value, derived.column, in: derived.table, of: derived.entity)
+            try set(derived.column, to: derived.value, in: derived.table, of: derived.entity)
         }
-        for name in layout.unknownDerivations {
+        for name in layout.unsupportedDerivations {
             let (entity, attribute) = Self.parts(name)
-            guard succession.predecessors[entity] != nil, isOtherwise(attribute, of: entity),
+            guard matching.predecessors[entity] != nil, isDerivationChanged(of: attribute, of: entity),
                 let table = layout.table(of: entity)?.name, let column = layout.column(of: attribute, of: entity)?.name
             else { continue }
-            try set("NULL", column, in: table, of: entity)
+            try set(column, to: "NULL", in: table, of: entity)
             let expression = layout.model.entity(named: entity)?.attributes.first { $0.name == attribute }?.derivation
             notes.append(
-                "\(name) is derived as “\(expression?.expression ?? "")”, which isn't computed here: it has no value "
-                    + "before an object is saved")
+                "\(name) is derived as “\(expression?.expression ?? "")”, which groupstore can't compute: it has no value "
+                    + "until Core Data saves the object")
         }
     }
 
     private static func parts(_ name: String) -> (entity: String, attribute: String) {
-        let place = name.firstIndex(of: ".") ?? name.endIndex
-        return (String(name[..<place]), String(name[place...].dropFirst()))
+        let dot = name.firstIndex(of: ".") ?? name.endIndex
+        return (String(name[..<dot]), String(name[dot...].dropFirst()))
     }
 
-    private func set(_ value: String, _ column: String, in table: String, of entity: String) throws {
-        let numbers = succession.destination.numbers
+    private func set(_ column: String, to value: String, in table: String, of entity: String) throws {
+        let numbers = matching.destination.numbers
         let family = numbers.family(of: entity).map(numbers.number)
         try store.execute(
             "UPDATE \(table.sqlName) AS t SET \(column.sqlName) = \(value) WHERE Z_ENT IN (\(family.sorted().list))")
     }
 
-    /// Whether the values that there are, if any, are not of this derivation.
-    private func isOtherwise(_ name: String, of entity: String) -> Bool {
+    /// True if the stored values, if any, come from another derivation.
+    private func isDerivationChanged(of name: String, of entity: String) -> Bool {
         members(of: entity).contains { member in
-            guard let was = succession.attribute(name, of: member)?.attribute, !was.isTransient,
-                let now = attribute(name, of: member)
+            guard let old = matching.attribute(name, of: member)?.attribute, !old.isTransient,
+                let new = attribute(name, of: member)
             else { return true }
-            return was.derivation != now.derivation || was.type != now.type
+            return old.derivation != new.derivation || old.type != new.type
         }
     }
 
-    /// Whether the property's values, or links, are those of before.
-    private func isKept(_ source: DerivedAttributeTriggers.Source) -> Bool {
+    /// True if the migration keeps the property's values or links.
+    private func isUnchanged(_ source: DerivedAttributeTriggers.Source) -> Bool {
         members(of: source.entity).allSatisfy { member in
-            if let now = attribute(source.property, of: member) {
-                guard let was = succession.attribute(source.property, of: member)?.attribute else { return false }
-                return was.type == now.type && was.isOptional == now.isOptional && was.isTransient == now.isTransient
+            if let new = attribute(source.property, of: member) {
+                guard let old = matching.attribute(source.property, of: member)?.attribute else { return false }
+                return old.type == new.type && old.isOptional == new.isOptional && old.isTransient == new.isTransient
             }
-            guard let entity = succession.destination.model.entity(named: member),
-                case .relationship(let now)? = succession.destination.model.property(named: source.property, of: entity),
-                let was = succession.relationship(source.property, of: member)?.relationship
+            guard let entity = matching.destination.model.entity(named: member),
+                case .relationship(let new)? = matching.destination.model.property(named: source.property, of: entity),
+                let old = matching.relationship(source.property, of: member)?.relationship
             else { return false }
-            return was.isToMany == now.isToMany && (was.inverseName == nil) == (now.inverseName == nil)
-                && succession.keepsAll(was, now)
+            return old.isToMany == new.isToMany && (old.inverseName == nil) == (new.inverseName == nil)
+                && matching.keepsAllDestinations(old, new)
         }
     }
 
     private func attribute(_ name: String, of entity: String) -> AttributeDescription? {
-        guard let entity = succession.destination.model.entity(named: entity),
-            case .attribute(let found)? = succession.destination.model.property(named: name, of: entity)
+        guard let entity = matching.destination.model.entity(named: entity),
+            case .attribute(let found)? = matching.destination.model.property(named: name, of: entity)
         else { return nil }
         return found
     }
 
-    /// Those whose objects come from before.
+    /// The entity and its subentities that have migrated objects.
     private func members(of entity: String) -> [String] {
-        succession.destination.numbers.family(of: entity).filter { succession.predecessors[$0] != nil }
+        matching.destination.numbers.family(of: entity).filter { matching.predecessors[$0] != nil }
     }
 }
 
 extension StoreWriter {
-    /// Makes the functions known that Core Data's triggers call: values, and those that tell contexts of what changed, of
-    /// which there are none here.
+    /// Registers the functions that Core Data's triggers call. Those that compute values do so; those that notify managed
+    /// object contexts of changes do nothing, since there are none here.
     func addCoreDataFunctions() throws {
-        // SQLite refuses to have one made anew while a virtual table is at work.
+        // SQLite refuses to redefine a function while a virtual table is in use.
         let known = try integer(
             "SELECT count(*) FROM pragma_function_list WHERE name = 'NSCoreDataNow' COLLATE NOCASE")
         guard known == 0 else { return }
         for name in ["Updated", "InsertUpdated"] {
             for arguments in [2, 5] as [Int32] {
-                try acceptFunction("NSCoreDataDATrigger\(name)AffectedObjectValue", arguments: arguments)
+                try addNoOpFunction("NSCoreDataDATrigger\(name)AffectedObjectValue", arguments: arguments)
             }
         }
         let functions: [(String, (String) -> String)] = [

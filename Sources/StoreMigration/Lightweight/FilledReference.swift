@@ -3,21 +3,21 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// A column of keys whose links the source keeps in another place, or in several.
+/// A reference column whose links the source keeps in another place, or in several.
 ///
-/// A row holds one link. Where the source has more, the others are removed.
+/// A row holds one link. If the source has more, the others are removed.
 struct FilledReference {
     let entity: String
     let relationship: RelationshipDescription
     private let links: [CarriedLinks]
 
-    /// Returns nil for a column that leads nowhere, and for one that comes along with its table's others.
-    init?(_ column: ColumnLayout, _ succession: EntityMatching) {
-        let model = succession.destination.model
+    /// Returns nil for a column that isn't a reference, and for one that is copied with its table's rows.
+    init?(_ column: ColumnLayout, _ matching: EntityMatching) {
+        let model = matching.destination.model
         guard case .reference(let entity, let name) = column.content, let declaring = model.entity(named: entity),
             case .relationship(let relationship)? = model.property(named: name, of: declaring)
         else { return nil }
-        let all = succession.links(of: relationship, declaredBy: entity)
+        let all = matching.links(of: relationship, declaredBy: entity)
         let filling =
             relationship.isToMany
             ? (all.count == 1 && all[0].isCarriedInColumn ? [] : all) : all.filter(\.isInverse)
@@ -30,8 +30,8 @@ struct FilledReference {
     /// The entity whose objects have the column.
     var holder: String { relationship.isToMany ? relationship.destinationEntityName : entity }
 
-    /// One for each place where the source keeps links: the key of the row that holds the link, that of the object it
-    /// leads to, and the place among that one's.
+    /// A query for each place where the source keeps links. Its columns are the key of the row that holds the link, the key
+    /// of the target object, and the position in that object's order.
     var queries: [String] {
         let ends =
             relationship.isToMany
@@ -39,7 +39,7 @@ struct FilledReference {
         return links.map { "SELECT \(ends) AS place FROM (\($0.query))" }
     }
 
-    /// Returns how many links find their row taken; nil where none does. Throws `StoreError`.
+    /// Returns the number of links whose row already holds another link; nil if there are none. Throws `StoreError`.
     func loss(in store: SQLiteConnection) throws -> RemovedContent.Loss? {
         let pairs = queries.map { "SELECT holder, target FROM (\($0))" }.joined(separator: " UNION ")
         let count = try store.integer("SELECT count(*) - count(DISTINCT holder) FROM (\(pairs))") ?? 0
@@ -47,6 +47,7 @@ struct FilledReference {
         return RemovedContent.Loss(
             entity: entity, property: relationship.name, .links, count: count,
             reason: relationship.isToMany
-                ? "has no inverse, so that no two objects can lead to the same one" : "leads to one object only")
+                ? "has no inverse, so no two objects can be related to the same object"
+                : "can be related to one object only")
     }
 }

@@ -2,45 +2,45 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// What becomes of Core Data's persistent history: entity numbers, the bitmaps of updated columns, and tombstones are
-/// those of the new model. (Format notes: table `ACHANGE`; also the tables that mirror to CloudKit.)
+/// Migrates Core Data's persistent history: entity numbers, the bitmaps of updated columns, and tombstones become those of
+/// the new model. (Format notes: table `ACHANGE`; also the tables that mirror to CloudKit.)
 struct HistoryMigration {
     private let store: StoreWriter
     private let schema: StoreSchema
-    private let succession: EntityMatching
+    private let matching: EntityMatching
     private(set) var notes: [String] = []
 
-    init(_ store: StoreWriter, _ schema: StoreSchema, _ succession: EntityMatching) {
+    init(_ store: StoreWriter, schema: StoreSchema, matching: EntityMatching) {
         self.store = store
         self.schema = schema
-        self.succession = succession
+        self.matching = matching
     }
 
     private var hasHistory: Bool { schema.has(column: "ZENTITY", in: "ACHANGE") }
 
-    /// The numbers of the entities that are removed.
-    private static func removed(_ succession: EntityMatching) -> [Int64] {
-        succession.source.numbers.entities.filter { succession.successors[$0.name] == nil }
-            .map { succession.source.numbers.number(of: $0.name) }
+    /// The numbers of the removed entities.
+    private static func removedNumbers(_ matching: EntityMatching) -> [Int64] {
+        matching.source.numbers.entities.filter { matching.successors[$0.name] == nil }
+            .map { matching.source.numbers.number(of: $0.name) }
     }
 
-    /// The changes of entities that are removed go: Core Data refuses to lose them, unless it is allowed to
-    /// (`StoreObstacles`).
-    mutating func removeChangesOfRemoved() throws {
-        guard hasHistory, !Self.removed(succession).isEmpty else { return }
-        notes = try Self.notes(store, schema, succession)
-        try store.execute("DELETE FROM ACHANGE WHERE ZENTITY IN (\(Self.removed(succession).list))")
+    /// Deletes the changes of removed entities. Core Data refuses to lose them unless it is allowed to (`StoreObstacles`).
+    mutating func deleteChangesOfRemovedEntities() throws {
+        let removed = Self.removedNumbers(matching)
+        guard hasHistory, !removed.isEmpty else { return }
+        notes = try Self.notes(on: store, schema: schema, matching: matching)
+        try store.execute("DELETE FROM ACHANGE WHERE ZENTITY IN (\(removed.list))")
     }
 
-    /// What `removeChangesOfRemoved` tells.
+    /// Returns what `deleteChangesOfRemovedEntities` reports.
     static func notes(
-        _ store: SQLiteConnection, _ schema: StoreSchema, _ succession: EntityMatching
+        on store: SQLiteConnection, schema: StoreSchema, matching: EntityMatching
     ) throws -> [String] {
-        let removed = removed(succession)
+        let removed = removedNumbers(matching)
         guard schema.has(column: "ZENTITY", in: "ACHANGE"), !removed.isEmpty else { return [] }
         let count =
             try store.integer("SELECT count(*) FROM ACHANGE NOT INDEXED WHERE ZENTITY IN (\(removed.list))") ?? 0
-        return count > 0 ? ["persistent history has lost \(count) changes of entities that are removed"] : []
+        return count > 0 ? ["persistent history loses \(count) changes of removed entities"] : []
     }
 
     func migrate() throws {
@@ -56,10 +56,11 @@ struct HistoryMigration {
     }
 
     private func renumber(_ table: String, _ column: String) throws {
-        let changed = succession.numbers.filter { $0.key != $0.value }
+        let changed = matching.numbers.filter { $0.key != $0.value }
         guard !changed.isEmpty else { return }
         let number = EntityNumberExpression(changed, of: column).text
-        // By way of negative numbers: where the number and a key are unique, a row must not meet one that is yet to move.
+        // Negative numbers avoid conflicts: where the number and a key are unique together, a row must not collide with one
+        // that isn't renumbered yet.
         try store.execute(
             "UPDATE \(table) SET \(column) = -(\(number)) WHERE \(column) IN (\(changed.keys.sorted().list))")
         try store.execute("UPDATE \(table) SET \(column) = -\(column) WHERE \(column) < 0")
@@ -67,19 +68,19 @@ struct HistoryMigration {
 
     // MARK: Bitmaps
 
-    /// Bit 0 is the highest one of the first byte.
+    /// Rewrites the bitmaps. Bit 0 is the most significant bit of the first byte.
     private func migrateColumns() throws {
         var moves: [Int64: [Int]] = [:]
-        for (old, new) in succession.successors {
-            let before = HistoryPropertyOrder(old, succession.source).names
-            let after = HistoryPropertyOrder(new, succession.destination).names
-            // For each new slot the old one, or -1.
+        for (old, new) in matching.successors {
+            let before = HistoryPropertyOrder(old, matching.source).names
+            let after = HistoryPropertyOrder(new, matching.destination).names
+            // The old slot for each new one, or -1.
             let former = after.map { slot -> Int in
                 guard let name = formerName(of: slot, in: new) else { return -1 }
                 return before.firstIndex(of: name) ?? -1
             }
             guard before.count != after.count || former != Array(before.indices) else { continue }
-            moves[succession.source.numbers.number(of: old)] = former
+            moves[matching.source.numbers.number(of: old)] = former
         }
         guard !moves.isEmpty else { return }
         try store.addFunction("groupstore_history_columns", arguments: 2) { values in
@@ -100,34 +101,34 @@ struct HistoryMigration {
 
     private func formerName(of slot: HistoryPropertyOrder.Slot, in entity: String) -> HistoryPropertyOrder.Slot? {
         let former =
-            succession.attribute(slot.property, of: entity)?.attribute.name
-            ?? succession.relationship(slot.property, of: entity)?.relationship.name
+            matching.attribute(slot.property, of: entity)?.attribute.name
+            ?? matching.relationship(slot.property, of: entity)?.relationship.name
         return former.map { HistoryPropertyOrder.Slot(property: $0, isEntityNumber: slot.isEntityNumber) }
     }
 
     // MARK: Tombstones
 
-    /// `ZTOMBSTONE0` and on: what a deleted object's attributes were, those that are preserved, in order.
+    /// Rewrites `ZTOMBSTONE0` and the following columns: a deleted object's preserved attributes, in order.
     private func migrateTombstones() throws {
         var values: [Int64: [Int?]] = [:]
         var width = 0
-        for (old, new) in succession.successors {
-            let before = HistoryPropertyOrder(old, succession.source).preserved
-            let after = HistoryPropertyOrder(new, succession.destination).preserved
+        for (old, new) in matching.successors {
+            let before = HistoryPropertyOrder(old, matching.source).preserved
+            let after = HistoryPropertyOrder(new, matching.destination).preserved
             width = max(width, after.count)
             let former = after.map { name in
-                succession.attribute(name, of: new).flatMap { before.firstIndex(of: $0.attribute.name) }
+                matching.attribute(name, of: new).flatMap { before.firstIndex(of: $0.attribute.name) }
             }
             guard former != before.indices.map(Optional.init) else { continue }
-            values[succession.source.numbers.number(of: old)] = former
+            values[matching.source.numbers.number(of: old)] = former
         }
-        let there = (schema.columns["ACHANGE"] ?? []).filter { $0.name.hasPrefix("ZTOMBSTONE") }.count
-        for index in there..<max(there, width) {
+        let present = (schema.columns["ACHANGE"] ?? []).filter { $0.name.hasPrefix("ZTOMBSTONE") }.count
+        for index in present..<max(present, width) {
             try store.execute("ALTER TABLE ACHANGE ADD COLUMN ZTOMBSTONE\(index) BLOB")
         }
-        let all = max(there, width)
-        guard !values.isEmpty, all > 0 else { return }
-        let sets = (0..<all).map { index in
+        let total = max(present, width)
+        guard !values.isEmpty, total > 0 else { return }
+        let sets = (0..<total).map { index in
             let cases = values.sorted { $0.key < $1.key }.map { entity, former in
                 let value = index < former.count ? former[index].map { "ZTOMBSTONE\($0)" } ?? "NULL" : "NULL"
                 return "WHEN \(entity) THEN \(value)"
@@ -139,31 +140,33 @@ struct HistoryMigration {
     }
 }
 
-/// The order in which persistent history counts an entity's properties.
+/// The order in which persistent history numbers an entity's properties.
 struct HistoryPropertyOrder {
     struct Slot: Hashable {
         let property: String
         let isEntityNumber: Bool
     }
 
-    /// A bit each: to-one relationships, each with its entity number where it has one, attributes, to-many relationships;
-    /// within each, an ancestor's first, then by name.
+    /// The slots, one bit each: to-one relationships, each followed by its entity number if it has one, then attributes, then
+    /// to-many relationships. Within each group an ancestor's properties come first, then they are sorted by name.
     let names: [Slot]
-    /// The attributes that are preserved after deletion, in the order of tombstones.
+    /// The attributes that are preserved after deletion, in tombstone order.
     let preserved: [String]
 
     init(_ entity: String, _ layout: StoreLayout) {
         let found = layout.model.entity(named: entity)
-        let line = (found.map { [$0] + layout.model.superentities(of: $0) } ?? []).reversed()
-        let attributes = line.flatMap { one in
-            one.attributes.filter { !$0.isTransient }.sorted { $0.name.precedes($1.name) }
+        let lineage = (found.map { [$0] + layout.model.superentities(of: $0) } ?? []).reversed()
+        let attributes = lineage.flatMap { ancestor in
+            ancestor.attributes.filter { !$0.isTransient }.sorted { $0.name.precedes($1.name) }
         }
-        let relationships = line.flatMap { one in
-            one.relationships.filter { !$0.isTransient }.sorted { $0.name.precedes($1.name) }
+        let relationships = lineage.flatMap { ancestor in
+            ancestor.relationships.filter { !$0.isTransient }.sorted { $0.name.precedes($1.name) }
         }
-        let toOne = relationships.filter { !$0.isToMany }.flatMap { one in
-            let hasNumber = layout.numbers.hasSubentities(one.destinationEntityName)
-            return (hasNumber ? [false, true] : [false]).map { Slot(property: one.name, isEntityNumber: $0) }
+        let toOne = relationships.filter { !$0.isToMany }.flatMap { relationship in
+            let hasNumber = layout.numbers.hasSubentities(relationship.destinationEntityName)
+            return (hasNumber ? [false, true] : [false]).map {
+                Slot(property: relationship.name, isEntityNumber: $0)
+            }
         }
         let toMany = relationships.filter(\.isToMany)
         names =

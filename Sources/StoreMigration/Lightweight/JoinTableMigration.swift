@@ -2,39 +2,39 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// What becomes of the many-to-many relationships, which are kept in tables of their own.
+/// Migrates many-to-many relationships, which are stored in join tables.
 struct JoinTableMigration {
     let store: StoreWriter
-    let succession: EntityMatching
-    private let temporaries: TemporaryNames
+    let matching: EntityMatching
+    private let temporaryNames: TemporaryNames
     private var joins: [Join] = []
 
     /// One join table of the destination.
     private struct Join {
         let table: JoinTableLayout
-        /// Its name until the old tables are gone.
+        /// The table's name until the old tables are dropped.
         let temporary: String
-        /// The source's table that only gets other names; nil for one that is made anew.
+        /// The source's table if only names change; nil for a new table.
         let renamed: LinkStorage?
-        /// Whether places among an ordered relationship's objects must be given out: of the owners, of the targets.
+        /// True for each end of an ordered relationship whose objects need new positions.
         let needsPlaces: (owners: Bool, targets: Bool)
 
-        /// Whether the table stays as it is.
+        /// True if the table stays as it is.
         var isUnchanged: Bool {
             guard let renamed, renamed == table.storage else { return false }
             return zip(renamed.names, table.storage.names).allSatisfy { $0.hasSameBytes(as: $1) }
         }
     }
 
-    init(_ store: StoreWriter, _ succession: EntityMatching, _ temporaries: TemporaryNames) {
+    init(_ store: StoreWriter, matching: EntityMatching, temporaryNames: TemporaryNames) {
         self.store = store
-        self.succession = succession
-        self.temporaries = temporaries
+        self.matching = matching
+        self.temporaryNames = temporaryNames
     }
 
-    var destination: StoreLayout { succession.destination }
+    var destination: StoreLayout { matching.destination }
 
-    // MARK: While the old tables are there
+    // MARK: While the old tables exist
 
     /// Reads the links of the old tables.
     mutating func collect() throws {
@@ -48,17 +48,14 @@ struct JoinTableMigration {
             owners: own.ownerPlace != nil && links.contains { $0.storage.ownerPlace == nil },
             targets: own.targetPlace != nil && links.contains { $0.storage.targetPlace == nil }
         )
-        if links.count == 1, let kept = links.first?.storage, links[0].isWhole, kept.isJoinTable,
-            kept.hasShape(of: own, in: succession.source), !joins.contains(where: { $0.renamed?.table == kept.table })
+        let temporary = temporaryNames.name(for: table.name)
+        if links.count == 1, let kept = links.first?.storage, links[0].isComplete, kept.isJoinTable,
+            kept.hasShape(of: own, in: matching.source), !joins.contains(where: { $0.renamed?.table == kept.table })
         {
-            joins.append(
-                Join(
-                    table: table, temporary: temporaries.name(for: table.name), renamed: kept, needsPlaces: needsPlaces)
-            )
+            joins.append(Join(table: table, temporary: temporary, renamed: kept, needsPlaces: needsPlaces))
             return
         }
-        let join = Join(
-            table: table, temporary: temporaries.name(for: table.name), renamed: nil, needsPlaces: needsPlaces)
+        let join = Join(table: table, temporary: temporary, renamed: nil, needsPlaces: needsPlaces)
         try store.execute(table.creation(as: join.temporary))
         for link in links {
             let places = [(own.ownerPlace, "owner_place"), (own.targetPlace, "target_place")].compactMap {
@@ -78,12 +75,12 @@ struct JoinTableMigration {
         guard let entity = destination.model.entity(named: side.entity),
             case .relationship(let relationship)? = destination.model.property(named: side.relationship, of: entity)
         else { return [] }
-        return succession.links(of: relationship, declaredBy: side.entity)
+        return matching.links(of: relationship, declaredBy: side.entity)
     }
 
-    // MARK: When they go
+    // MARK: When the old tables are dropped
 
-    /// Drops the old join tables, and takes those that stay out of the way.
+    /// Drops the old join tables, and gives those that stay their temporary names.
     func dropReplaced() throws {
         for join in joins {
             guard let renamed = join.renamed, !join.isUnchanged else { continue }
@@ -107,15 +104,15 @@ struct JoinTableMigration {
             try store.execute("ALTER TABLE \(table) RENAME TO \(join.temporary.sqlName)")
         }
         let renamed = Set(joins.compactMap { $0.renamed?.table })
-        for table in succession.source.joinTables where !renamed.contains(table.name) {
+        for table in matching.source.joinTables where !renamed.contains(table.name) {
             try store.execute("DROP TABLE \(table.name.sqlName)")
         }
     }
 
-    /// Those that are made anew or have other names.
+    /// The join tables that are rebuilt or renamed.
     var changedTables: Set<String> { Set(joins.filter { !$0.isUnchanged }.map(\.table.name)) }
 
-    // MARK: When the new ones have their names
+    // MARK: When the new tables have their names
 
     func finish() throws {
         for join in joins where !join.isUnchanged {
@@ -123,17 +120,17 @@ struct JoinTableMigration {
             try store.execute("ALTER TABLE \(join.temporary.sqlName) RENAME TO \(name)")
             let own = join.table.storage
             if let place = own.ownerPlace, join.needsPlaces.owners {
-                try store.giveOutPlaces(place, in: name, key: "rowid", of: own.target, by: own.owner)
+                try store.assignPlaces(place, in: name, key: "rowid", of: own.target, by: own.owner)
             }
             if let place = own.targetPlace, join.needsPlaces.targets {
-                try store.giveOutPlaces(place, in: name, key: "rowid", of: own.owner, by: own.target)
+                try store.assignPlaces(place, in: name, key: "rowid", of: own.owner, by: own.target)
             }
         }
     }
 }
 
 extension JoinTableLayout {
-    /// The owner's relationship in it.
+    /// The storage of the owner's relationship.
     var storage: LinkStorage {
         LinkStorage(joining: name, owner, inverse)
     }
@@ -146,10 +143,11 @@ extension LinkStorage {
             targetPlace: target.orderColumn, isJoinTable: true)
     }
 
-    /// The table's name and those of its columns.
+    /// The names of the table and its columns.
     fileprivate var names: [String] { [table, owner, target] + [ownerPlace, targetPlace].compactMap(\.self) }
 
-    /// Whether the table does for `other` with other names: its key has the same order, and no place is dropped.
+    /// True if the table can serve as `other` once it is renamed: its key has the same column order, and no positions are
+    /// dropped.
     func hasShape(of other: LinkStorage, in source: StoreLayout) -> Bool {
         guard let table = source.joinTables.first(where: { $0.name == table }), table.owner.column == owner else {
             return false

@@ -3,150 +3,151 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// Runs an inferred mapping on a staged store, set-wise, as Core Data's migrations in place were seen to leave it:
-/// objects keep their keys and counters, values their bytes; what has another name or number gets it.
+/// Runs an inferred mapping on a staged store with SQL over whole tables. The result is what Core Data's migrations in place
+/// were seen to leave: objects keep their keys and save counters, values keep their bytes, names and numbers are updated.
 ///
-/// The new tables are made under names of their own while the old ones are there, since a new table may have an old one's
-/// name.
+/// New tables have temporary names while the old ones exist, since a new table may have an old one's name.
 struct LightweightMigration {
     let store: StoreWriter
-    let succession: EntityMatching
+    let matching: EntityMatching
     let options: MigrationOptions
     let tables: [TableMigration]
     private let indexes: [StoreIndex]
     private let changes: [TableChange]
     let schema: StoreSchema
-    private let temporaries: TemporaryNames
+    private let temporaryNames: TemporaryNames
     private let progress: MigrationProgress
-    /// What a person should know.
+    /// Remarks for the user.
     private(set) var notes: [String] = []
-    /// Links that found no place. Those of a way's first step `LossCount` has counted before.
+    /// The links that the destination can't store. `LossCounter` has already counted those of the first step.
     private(set) var losses: [RemovedContent.Loss] = []
 
-    /// Throws `MigrationError` when the store isn't what its model says.
+    /// Throws `MigrationError` if the store doesn't match its model.
     init(
         _ store: StoreWriter, from source: ManagedObjectModel, to destination: ManagedObjectModel,
-        _ mapping: MappingModel, _ options: MigrationOptions, _ progress: MigrationProgress
+        mapping: MappingModel, options: MigrationOptions, progress: MigrationProgress
     ) throws {
         try destination.checkLayout()
         try store.addCoreDataFunctions()
         let schema = try StoreSchema(store)
-        let layout = StoreLayout(source).named(as: schema)
+        let layout = StoreLayout(source).usingJoinTableNames(of: schema)
         try schema.check(layout, becoming: StoreLayout(destination))
         self.store = store
         self.schema = schema
-        temporaries = TemporaryNames(schema)
+        temporaryNames = TemporaryNames(schema)
         self.options = options
         self.progress = progress
-        succession = EntityMatching(layout, StoreLayout(destination), mapping)
+        matching = EntityMatching(from: layout, to: StoreLayout(destination), mapping: mapping)
         indexes = try StoreIndex.all(store, schema)
-        changes = TableChange.all(succession, schema, indexes)
+        changes = TableChange.all(for: matching, schema: schema, indexes: indexes)
         tables = changes.map(\.table)
     }
 
     mutating func run() throws {
-        // Looked at anew: the copy may be of a later moment than the one that was checked.
-        let obstacles = try StoreObstacles(store, schema, succession).find(options)
+        // Checked again, because the copy may be newer than the store that was checked.
+        let obstacles = try StoreObstacles(store, schema: schema, matching: matching).find(options)
         if let error = MigrationError(obstacles, in: store.path) { throw error }
-        var history = HistoryMigration(store, schema, succession)
-        try history.removeChangesOfRemoved()
-        var objects = SchemaMigration(store, schema, succession, indexes)
+        var history = HistoryMigration(store, schema: schema, matching: matching)
+        try history.deleteChangesOfRemovedEntities()
+        var objects = SchemaMigration(store, schema: schema, matching: matching, indexes: indexes)
         try objects.dropTriggersAndViews()
-        try objects.dropIndexesInTheWay()
+        try objects.dropConflictingIndexes()
         try objects.dropSpatialIndexes(tables)
-        var joins = JoinTableMigration(store, succession, temporaries)
+        var joins = JoinTableMigration(store, matching: matching, temporaryNames: temporaryNames)
         try joins.collect()
-        var references = ReferenceMigration(store, succession)
+        var references = ReferenceMigration(store, matching)
         try references.collect(tables)
-        var strays = UnknownEntityRows(store, indexes)
+        var unknownRows = UnknownEntityRows(store, indexes)
         for change in changes {
-            try strays.look(change)
-            if case .kept = change.way { continue }
+            try unknownRows.inspect(change)
+            if case .kept = change.method { continue }
             let table = change.table
             noteForeignColumns(of: change)
             try progress.step("migrating \(table.destination.rootEntity)", rows: table.source.map { try rows($0) } ?? 0)
             try objects.dropIndexes(of: change)
-            try migrate(change, &strays)
+            try migrate(change, &unknownRows)
         }
         try joins.dropReplaced()
         try dropSources()
-        try giveNames()
+        try assignFinalNames()
         try joins.finish()
         try references.finish()
         try writeEntityNumbers()
         try history.migrate()
-        var derived = DerivedValues(store, succession)
+        var derived = DerivedValues(store, matching)
         try derived.derive()
         progress.step("making indexes")
         try objects.restore(tables, joins: joins.changedTables)
         try writeMetadata()
-        notes += strays.notes + objects.notes + history.notes + derived.notes
+        notes += unknownRows.notes + objects.notes + history.notes + derived.notes
         losses = references.losses
     }
 
-    /// About how many, from the highest key: counting them would take as long as some migrations.
+    /// The approximate number of rows, taken from the highest key: counting them would take as long as some migrations.
     private func rows(_ table: TableLayout) throws -> Int64 {
-        let root = succession.source.numbers.number(of: table.rootEntity)
+        let root = matching.source.numbers.number(of: table.rootEntity)
         return try store.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(root)]) ?? 0
     }
 
     // MARK: Tables
 
-    private func migrate(_ change: TableChange, _ strays: inout UnknownEntityRows) throws {
+    private func migrate(_ change: TableChange, _ unknownRows: inout UnknownEntityRows) throws {
         let table = change.table
-        switch change.way {
+        switch change.method {
         case .kept: break
-        case .created: try store.execute(table.destination.creation(as: temporaries.name(for: table.destination.name)))
+        case .created:
+            try store.execute(table.destination.creation(as: temporaryNames.name(for: table.destination.name)))
         case .rebuilt(let source): try rebuild(table, source)
         case .altered(let alteration):
             for statement in alteration.statements {
                 try store.execute(statement)
                 guard statement == alteration.renumbering, let name = table.source?.name else { continue }
-                try strays.look(afterRenumbering: name, of: store.changes)
+                try unknownRows.inspect(afterRenumbering: name, updated: store.changes)
             }
             guard !change.staysInPlace, let source = table.source else { return }
             try store.execute("ALTER TABLE \(source.name.sqlName) RENAME TO \(temporary(table))")
         }
     }
 
-    /// A new table has the model's columns only: somebody else's are gone then, as they are with Core Data.
+    /// Reports columns that aren't the model's and are lost with their table: a new table has the model's columns only, as
+    /// with Core Data.
     private mutating func noteForeignColumns(of change: TableChange) {
         for column in change.lostColumns {
             let name = change.table.source?.name ?? ""
-            notes.append("the column \(name).\(column), which is none of the model's, is dropped")
+            notes.append("the column \(name).\(column), which is not in the model, is dropped")
         }
     }
 
     private func rebuild(_ table: TableMigration, _ source: TableLayout) throws {
-        try store.execute(table.destination.creation(as: temporaries.name(for: table.destination.name)))
+        try store.execute(table.destination.creation(as: temporaryNames.name(for: table.destination.name)))
         let family = Set(table.numbers.keys)
         let columns = table.destination.orderedColumns.compactMap { column in
             table.columns.first { $0.column == column }
         }
         let targets = TableLayout.ownColumns + columns.map { $0.column.name.sqlName }
         let number = EntityNumberExpression(table.numbers, of: "Z_ENT").text
-        let expressions = ["Z_PK", number, "Z_OPT"] + columns.map { $0.expression(succession.numbers, family: family) }
-        // Without an index, and so in the order of the keys: rows are appended.
+        let expressions = ["Z_PK", number, "Z_OPT"] + columns.map { $0.expression(matching.numbers, family: family) }
+        // Without an index the rows are read in key order, and so each is appended.
         try store.execute(
             "INSERT INTO \(temporary(table)) (\(targets.joined(separator: ", "))) "
                 + "SELECT \(expressions.joined(separator: ", ")) FROM \(source.name.sqlName) NOT INDEXED\(table.rowCondition)"
         )
     }
 
-    /// What is left of the old tables once all that was to be kept is somewhere else.
+    /// Drops the old tables that don't stay; everything worth keeping has been moved out of them.
     private func dropSources() throws {
         let kept = Set(changes.filter(\.staysInPlace).compactMap { $0.table.source?.name })
-        for table in succession.source.tables where !kept.contains(table.name) {
+        for table in matching.source.tables where !kept.contains(table.name) {
             try store.execute("DROP TABLE IF EXISTS \(table.name.sqlName)")
         }
     }
 
-    /// The table's name until the old ones are gone, as SQL writes it.
+    /// The table's quoted name until the old tables are dropped.
     private func temporary(_ table: TableMigration) -> String {
-        temporaries.name(for: table.destination.name).sqlName
+        temporaryNames.name(for: table.destination.name).sqlName
     }
 
-    private func giveNames() throws {
+    private func assignFinalNames() throws {
         for table in changes.filter({ !$0.staysInPlace }).map(\.table) {
             try store.execute(
                 "ALTER TABLE \(temporary(table)) RENAME TO \(table.destination.name.sqlName)")
@@ -155,17 +156,17 @@ struct LightweightMigration {
 }
 
 extension MigrationManager {
-    /// Returns what a step's migration would note of the rows of a store that is only read. Throws `StoreError`.
+    /// Returns what a step's migration would report about the rows of a store, without changing it. Throws `StoreError`.
     package static func notes(ofRowsIn reader: StoreReader, _ step: MigrationStep) throws -> [String] {
         guard case .inferred(let mapping) = step.method else { return [] }
         let schema = try StoreSchema(reader)
-        let source = StoreLayout(step.source).named(as: schema)
-        let succession = EntityMatching(source, StoreLayout(step.destination), mapping)
+        let source = StoreLayout(step.source).usingJoinTableNames(of: schema)
+        let matching = EntityMatching(from: source, to: StoreLayout(step.destination), mapping: mapping)
         let indexes = try StoreIndex.all(reader, schema)
-        var strays = UnknownEntityRows(reader, indexes)
-        for change in TableChange.all(succession, schema, indexes) {
-            try strays.look(change, isRenumberingToCome: true)
+        var unknownRows = UnknownEntityRows(reader, indexes)
+        for change in TableChange.all(for: matching, schema: schema, indexes: indexes) {
+            try unknownRows.inspect(change, isReadOnly: true)
         }
-        return strays.notes + (try HistoryMigration.notes(reader, schema, succession))
+        return unknownRows.notes + (try HistoryMigration.notes(on: reader, schema: schema, matching: matching))
     }
 }

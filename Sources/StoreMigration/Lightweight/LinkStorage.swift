@@ -1,9 +1,9 @@
 import CoreDataStore
 import ManagedObjectModels
 
-/// Where a store keeps which object a relationship leads to from which.
+/// The table and columns that hold a relationship's links.
 struct LinkStorage: Hashable {
-    /// The columns of a to-one relationship, or of a to-many one without inverse, with the objects that hold them.
+    /// The columns of a to-one relationship, or of a to-many relationship without an inverse, in the rows that hold them.
     struct Columns {
         let reference: String
         let entity: String?
@@ -11,24 +11,24 @@ struct LinkStorage: Hashable {
     }
 
     let table: String
-    /// The objects that have the relationship.
+    /// The column of the objects that have the relationship.
     let owner: String
-    /// The objects that it leads to.
+    /// The column of the objects that it leads to.
     let target: String
-    /// The owner's place among those that lead back to one target; nil where that isn't ordered.
+    /// The column of the owner's position among those related to one target; nil if the inverse isn't ordered.
     let ownerPlace: String?
-    /// The target's place among the owner's.
+    /// The column of the target's position among the owner's targets; nil if the relationship isn't ordered.
     let targetPlace: String?
     let isJoinTable: Bool
 
-    /// The same, seen from the inverse.
+    /// The same storage, seen from the inverse.
     var reversed: LinkStorage {
         LinkStorage(
             table: table, owner: target, target: owner, ownerPlace: targetPlace, targetPlace: ownerPlace,
             isJoinTable: isJoinTable)
     }
 
-    /// A row for each link.
+    /// A query with a row for each link.
     var query: String {
         let places = [ownerPlace, targetPlace].map { $0?.sqlName ?? "NULL" }
         return "SELECT \(owner.sqlName) AS owner, \(target.sqlName) AS target, \(places[0]) AS owner_place, "
@@ -36,7 +36,7 @@ struct LinkStorage: Hashable {
             + "WHERE \(owner.sqlName) IS NOT NULL AND \(target.sqlName) IS NOT NULL"
     }
 
-    /// Of a relationship that `entity` declares or inherits; nil when it has none.
+    /// Returns the columns of a relationship that `entity` declares or inherits; nil if it has none.
     static func columns(
         of relationship: RelationshipDescription, declaredFor entity: String, in layout: StoreLayout
     ) -> Columns? {
@@ -52,7 +52,7 @@ struct LinkStorage: Hashable {
             order: name(.order(entity: declaring, name: relationship.name)))
     }
 
-    /// Nil for a transient relationship.
+    /// Returns nil for a transient relationship.
     init?(of relationship: RelationshipDescription, declaredFor entity: String, in layout: StoreLayout) {
         guard !relationship.isTransient else { return nil }
         let destination = relationship.destinationEntityName

@@ -2,24 +2,24 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// What a store says of itself: entity numbers and highest keys, metadata, the model cache.
+/// Core Data's bookkeeping tables: entity numbers with their highest keys, metadata, the model cache.
 extension LightweightMigration {
-    /// `Z_PRIMARYKEY`: an entity keeps the name that it has there, as after Core Data's own migrations, and a root entity
-    /// its highest key.
+    /// Rewrites `Z_PRIMARYKEY`. An entity keeps its name in that table, as after Core Data's own migrations, and a root
+    /// entity keeps its highest key.
     func writeEntityNumbers() throws {
-        let numbers = succession.destination.numbers
+        let numbers = matching.destination.numbers
         var rows: [[SQLiteValue]] = []
         for entity in numbers.entities {
-            let old = succession.predecessors[entity.name].map(succession.source.numbers.number)
+            let old = matching.predecessors[entity.name].map(matching.source.numbers.number)
             let name = try old.flatMap { number in
                 try store.text("SELECT Z_NAME FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(number)])
             }
             let root = entity.superentityName == nil ? tables.first { $0.destination.rootEntity == entity.name } : nil
-            let oldRoot = (root?.source?.rootEntity).map(succession.source.numbers.number)
+            let oldRoot = (root?.source?.rootEntity).map(matching.source.numbers.number)
             let recorded = try oldRoot.flatMap { number in
                 try store.integer("SELECT Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT = ?", [.integer(number)])
             }
-            // Without a record, or with one that is too low, the next object would get a key that is taken.
+            // If the recorded key is missing or too low, the next object would get a key that is already used.
             let used = try root.flatMap { try store.integer("SELECT max(Z_PK) FROM \($0.destination.name.sqlName)") }
             let highest = max(recorded ?? 0, used ?? 0)
             let parent = entity.superentityName.map(numbers.number) ?? 0
@@ -40,16 +40,16 @@ extension LightweightMigration {
             throw MigrationError(
                 CoreDataError.incompatibleSchema, "the store's metadata can't be read", remedy: "restore a backup")
         }
-        properties.set(succession.destination.model)
+        properties.set(matching.destination.model)
         try store.execute("UPDATE Z_METADATA SET Z_PLIST = ?", [.blob(properties.bytes)])
-        // Stores of before 2014 have none; with one, no next migration needs the model's older versions.
+        // Stores from before 2014 have no model cache; with one, no later migration needs the model's older versions.
         if !schema.has(table: "Z_MODELCACHE") { try store.execute(StoreWriter.modelCacheTable) }
-        try store.writeModelCache(succession.destination.model)
+        try store.writeModelCache(matching.destination.model)
     }
 }
 
 extension StoreWriter {
-    /// What the store's metadata say; nil where they can't be read.
+    /// Returns the store's metadata; nil if they can't be read.
     func properties() throws -> StoreProperties? {
         let row = try prepare("SELECT Z_PLIST FROM Z_METADATA LIMIT 1")
         guard try row.step(), let bytes = row.bytes(0, limit: 16 << 20) else { return nil }

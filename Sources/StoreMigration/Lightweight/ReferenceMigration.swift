@@ -3,15 +3,15 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// What becomes of the relationships that are kept in a column, where it doesn't come along with its table's others.
+/// Migrates the relationships that are stored in a column which isn't copied with its table's rows.
 struct ReferenceMigration {
     let store: StoreWriter
-    let succession: EntityMatching
+    let matching: EntityMatching
     private var fills: [Fill] = []
-    /// Links that find no place.
+    /// The links that the destination can't store.
     private(set) var losses: [RemovedContent.Loss] = []
 
-    /// A column of keys, of a relationship that was kept elsewhere.
+    /// A reference column of a relationship that the source keeps elsewhere.
     private struct Fill {
         let table: TableLayout
         let column: ColumnLayout
@@ -21,16 +21,16 @@ struct ReferenceMigration {
         let links: String
     }
 
-    init(_ store: StoreWriter, _ succession: EntityMatching) {
+    init(_ store: StoreWriter, _ matching: EntityMatching) {
         self.store = store
-        self.succession = succession
+        self.matching = matching
     }
 
-    var destination: StoreLayout { succession.destination }
+    var destination: StoreLayout { matching.destination }
 
-    // MARK: While the old tables are there
+    // MARK: While the old tables exist
 
-    /// Reads the links of relationships that were kept elsewhere.
+    /// Reads the links of relationships that the source keeps elsewhere.
     mutating func collect(_ tables: [TableMigration]) throws {
         for table in tables {
             for column in table.destination.columns { try collect(column, of: table.destination) }
@@ -38,7 +38,7 @@ struct ReferenceMigration {
     }
 
     private mutating func collect(_ column: ColumnLayout, of table: TableLayout) throws {
-        guard let reference = FilledReference(column, succession) else { return }
+        guard let reference = FilledReference(column, matching) else { return }
         if let loss = try reference.loss(in: store) { losses.append(loss) }
         let temporary = "_links_\(fills.count)"
         try store.execute(
@@ -50,7 +50,7 @@ struct ReferenceMigration {
         fills.append(Fill(table: table, column: column, order: order, holder: reference.holder, links: temporary))
     }
 
-    // MARK: When all rows have their places
+    // MARK: When all rows are in their tables
 
     func finish() throws {
         for fill in fills { try perform(fill) }
@@ -63,7 +63,7 @@ struct ReferenceMigration {
         if let order = fill.order?.name.sqlName {
             sets.append("\(order) = (SELECT place FROM \(fill.links) WHERE \(key))")
         }
-        // What it was may have led from objects that don't have the relationship any more.
+        // The former relationship may have had owners that no longer have it.
         let holders = destination.numbers.family(of: fill.holder).map(destination.numbers.number)
         try store.execute(
             "UPDATE \(fill.table.name.sqlName) SET \(sets.joined(separator: ", ")) "
@@ -72,7 +72,7 @@ struct ReferenceMigration {
         try store.execute("DROP TABLE \(fill.links)")
     }
 
-    /// References to objects that are gone are let go of; entity numbers and places that no column had are made.
+    /// Clears references to removed objects, and fills in entity numbers and positions that no source column held.
     private func finishReferences(in table: TableLayout) throws {
         for column in table.columns {
             guard case .reference(let entity, let name) = column.content,
@@ -84,36 +84,40 @@ struct ReferenceMigration {
             }
             let number = companion(.referencedEntity(entity: entity, name: name))
             let order = companion(.order(entity: entity, name: name))
-            let was = formerRelationships(name, of: entity)
+            let former = formerRelationships(name, of: entity)
             let isFilled = fills.contains { $0.table.name == table.name && $0.column == column }
-            // The column of a to-many relationship without inverse leads to the objects that have the relationship.
+            // The column of a to-many relationship without an inverse refers to the objects that have the relationship.
             let target = relationship.isToMany ? entity : relationship.destinationEntityName
-            let isLoose = was.contains { !succession.keepsAll($0, relationship) || relationship.isToMany }
-            if isFilled || isLoose { try letGo(column, number, order, in: table, to: target) }
-            if let number, isFilled || was.contains(where: { !hadNumber($0) }) {
-                try findNumbers(number, column, in: table, relationship)
+            let mayDangle = former.contains {
+                !matching.keepsAllDestinations($0, relationship) || relationship.isToMany
             }
-            if let order, isFilled || was.contains(where: { !wasOrdered($0) }) {
-                try store.giveOutPlaces(order.name, in: table.name.sqlName, key: "Z_PK", of: column.name, by: "Z_PK")
+            if isFilled || mayDangle {
+                try clearDangling(column, number: number, order: order, in: table, to: target)
+            }
+            if let number, isFilled || former.contains(where: { !hadNumber($0) }) {
+                try fillEntityNumbers(number, of: column, in: table, relationship)
+            }
+            if let order, isFilled || former.contains(where: { !wasOrdered($0) }) {
+                try store.assignPlaces(order.name, in: table.name.sqlName, key: "Z_PK", of: column.name, by: "Z_PK")
             }
         }
     }
 
     private func formerRelationships(_ name: String, of entity: String) -> [RelationshipDescription] {
-        destination.numbers.family(of: entity).compactMap { succession.relationship(name, of: $0)?.relationship }
+        destination.numbers.family(of: entity).compactMap { matching.relationship(name, of: $0)?.relationship }
     }
 
     private func hadNumber(_ relationship: RelationshipDescription) -> Bool {
-        succession.source.numbers.hasSubentities(relationship.destinationEntityName)
+        matching.source.numbers.hasSubentities(relationship.destinationEntityName)
     }
 
     private func wasOrdered(_ relationship: RelationshipDescription) -> Bool {
         relationship.isToMany
-            ? relationship.isOrdered : succession.source.model.inverse(of: relationship)?.isOrdered ?? false
+            ? relationship.isOrdered : matching.source.model.inverse(of: relationship)?.isOrdered ?? false
     }
 
-    private func letGo(
-        _ column: ColumnLayout, _ number: ColumnLayout?, _ order: ColumnLayout?, in table: TableLayout,
+    private func clearDangling(
+        _ column: ColumnLayout, number: ColumnLayout?, order: ColumnLayout?, in table: TableLayout,
         to entity: String
     ) throws {
         guard let target = destination.table(of: entity) else { return }
@@ -125,8 +129,8 @@ struct ReferenceMigration {
                 + "(SELECT Z_PK FROM \(target.name.sqlName) WHERE Z_ENT IN (\(numbers.list)))")
     }
 
-    private func findNumbers(
-        _ number: ColumnLayout, _ column: ColumnLayout, in table: TableLayout, _ relationship: RelationshipDescription
+    private func fillEntityNumbers(
+        _ number: ColumnLayout, of column: ColumnLayout, in table: TableLayout, _ relationship: RelationshipDescription
     ) throws {
         guard let target = destination.table(of: relationship.destinationEntityName) else { return }
         try store.execute(

@@ -1,12 +1,12 @@
 import CoreDataStore
 import SQLiteStore
 
-/// An index that a store has, and what it depends on.
+/// An index of a store, with the columns that it depends on.
 struct StoreIndex {
     let name: String
     let table: String
     let creation: String
-    /// In lower case; nil where it is of some rows only or of expressions: those may name any.
+    /// The column names in lower case; nil for a partial index or one of expressions, which may name any column.
     let columns: Set<String>?
 
     static func all(_ store: SQLiteConnection, _ schema: StoreSchema) throws -> [StoreIndex] {
@@ -30,12 +30,12 @@ struct StoreIndex {
         return names
     }
 
-    /// Whether rows of which these columns are written must be indexed anew. SQLite gives a column its new name in the
-    /// index itself.
-    func isTouched(by written: Set<String>) -> Bool { columns.map { !$0.isDisjoint(with: written) } ?? true }
+    /// True if the index must be rebuilt when these columns are written. A renamed column needs no rebuild: SQLite renames
+    /// it in the index itself.
+    func isAffected(by written: Set<String>) -> Bool { columns.map { !$0.isDisjoint(with: written) } ?? true }
 
-    /// Whether this is what the statement would make. SQLite quotes names that it has changed.
-    func isMade(by statement: String) -> Bool {
+    /// True if the statement would create this index. SQLite quotes names that it has changed.
+    func matches(_ statement: String) -> Bool {
         creation.replacing("\"", with: "") == statement.replacing("\"", with: "")
     }
 }

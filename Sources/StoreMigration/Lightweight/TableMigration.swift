@@ -2,62 +2,65 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// What becomes of one table of the destination.
+/// The source, rows and columns of one destination table.
 struct TableMigration {
-    /// The table that its objects come from; nil for one that begins empty.
+    /// The table that the objects come from; nil for one that starts empty.
     let source: TableLayout?
     let destination: TableLayout
-    /// New entity numbers by old ones, of the entities whose objects come here.
+    /// The new entity numbers by old ones, of the entities that are migrated to this table.
     let numbers: [Int64: Int64]
     let columns: [ColumnMigration]
-    /// Whether each object of the source's table comes here.
-    let takesAll: Bool
-    /// The numbers of the entities of the source's table whose objects don't come here, where rows of no entity do: they
-    /// stay with the hierarchy's root, or what is left of it. Nil where another table takes them.
-    let leaving: [Int64]?
-    /// Whether an entity of the table has another version hash than before.
+    /// True if each object of the source table is migrated to this table.
+    let includesAllObjects: Bool
+    /// The numbers of the source table's entities that aren't migrated to this table, if it receives the rows of unknown
+    /// entities: those stay with the hierarchy's root, or what is left of it. Nil if another table receives them.
+    let excludedNumbers: [Int64]?
+    /// True if the version hash of an entity of the table has changed.
     let isTransformed: Bool
-    /// Whether the table's own statement says which columns are unique, as Core Data's of 2015 did: to say something else,
-    /// it is made anew.
-    private(set) var saysWhatIsUnique = false
+    /// True if the table's own statement declares unique columns, as Core Data's of 2015 did. The table must then be rebuilt
+    /// to change them.
+    private(set) var declaresUniqueColumns = false
 
-    /// Which rows of the source's table come here, as SQL says it.
+    /// The SQL condition of the source's rows that are migrated to this table.
     var rowCondition: String {
-        if takesAll { return "" }
-        if let leaving { return " WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(leaving.list))" }
+        if includesAllObjects { return "" }
+        if let excludedNumbers { return " WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(excludedNumbers.list))" }
         return " WHERE Z_ENT IN (\(numbers.keys.sorted().list))"
     }
 
-    /// Whether the rows stay as they are, and the table too.
+    /// True if neither the table nor its rows change.
     var isUnchanged: Bool {
-        guard let source, takesAll, !saysWhatIsUnique, numbers.allSatisfy({ $0.key == $0.value }) else { return false }
+        guard let source, includesAllObjects, !declaresUniqueColumns,
+            numbers.allSatisfy({ $0.key == $0.value })
+        else { return false }
         return source.name.hasSameBytes(as: destination.name) && source.columns.count == destination.columns.count
-            && columns.allSatisfy { $0.carried?.hasSameBytes(as: $0.column.name) == true && hasSameType($0) }
+            && columns.allSatisfy { $0.unchangedSource?.hasSameBytes(as: $0.column.name) == true && hasSameType($0) }
     }
 
-    /// Whether each column has one that it comes from, of its type, or begins with one value for all: then the table need
-    /// not be made anew.
-    var keepsTypes: Bool {
-        guard !saysWhatIsUnique else { return false }
+    /// True if the table need not be rebuilt: each column has exactly one source of the same type, or starts with one value
+    /// for all rows.
+    var hasAlterableColumns: Bool {
+        guard !declaresUniqueColumns else { return false }
         let read = columns.compactMap(\.onlySource)
         return Set(read).count == read.count
             && columns.allSatisfy { ($0.onlySource != nil && hasSameType($0)) || isNew($0) }
     }
 
-    /// The source's columns from which nothing is kept.
-    var dropped: [String] {
+    /// The source's columns that no value is read from.
+    var droppedColumns: [String] {
         let read = Set(columns.compactMap(\.onlySource))
         return (source?.columns ?? []).map(\.name).filter { !read.contains($0) }
     }
 
-    /// The names of columns that nothing comes into as it is.
-    var added: Set<String> { Set(columns.filter { $0.onlySource == nil }.map(\.column.name)) }
+    /// The names of the columns that have no single source.
+    var addedColumns: Set<String> { Set(columns.filter { $0.onlySource == nil }.map(\.column.name)) }
 
-    func makingUniqueColumnsAnew(_ schema: StoreSchema) -> TableMigration {
+    /// Returns the migration with `declaresUniqueColumns` set from the source table's statement.
+    func checkingUniqueColumns(in schema: StoreSchema) -> TableMigration {
         guard isTransformed, let source else { return self }
         let statement = schema.objects.first { $0.kind == .table && $0.name == source.name }?.creation
         var table = self
-        table.saysWhatIsUnique = statement.map { SQLTokens($0).contains { $0.keyword == "UNIQUE" } } ?? false
+        table.declaresUniqueColumns = statement.map { SQLTokens($0).contains { $0.keyword == "UNIQUE" } } ?? false
         return table
     }
 
@@ -71,7 +74,7 @@ struct TableMigration {
 }
 
 extension EntityMatching {
-    /// One for each table of the destination.
+    /// A migration for each destination table.
     var tableMigrations: [TableMigration] { destination.tables.map(migration) }
 
     private func migration(of table: TableLayout) -> TableMigration {
@@ -83,31 +86,33 @@ extension EntityMatching {
             uniquingKeysWith: { first, _ in first })
         let all = from.map { source.numbers.family(of: $0.rootEntity) } ?? []
         let columns = table.columns.map { column in
-            self.column(column, coming: Set(numbers.keys), from)
+            self.column(column, migrated: Set(numbers.keys), from)
         }
-        let leaving = all.map(source.numbers.number).filter { numbers[$0] == nil }
+        let excluded = all.map(source.numbers.number).filter { numbers[$0] == nil }
         let heir = all.lazy.compactMap { self.successors[$0] }.first.flatMap(destination.table)
         return TableMigration(
             source: from, destination: table, numbers: numbers, columns: columns,
-            takesAll: Set(all) == Set(pairs.map(\.old)),
-            leaving: heir?.name == table.name ? leaving.sorted() : nil, isTransformed: !family.allSatisfy(isCopied))
+            includesAllObjects: Set(all) == Set(pairs.map(\.old)),
+            excludedNumbers: heir?.name == table.name ? excluded.sorted() : nil,
+            isTransformed: !family.allSatisfy(isCopied))
     }
 
-    private func column(_ column: ColumnLayout, coming: Set<Int64>, _ from: TableLayout?) -> ColumnMigration {
+    private func column(_ column: ColumnLayout, migrated: Set<Int64>, _ from: TableLayout?) -> ColumnMigration {
         var values: [Int64: ColumnValue] = [:]
         for (old, value) in self.values(of: column) {
             let number = source.numbers.number(of: old)
-            if coming.contains(number) { values[number] = value }
+            if migrated.contains(number) { values[number] = value }
         }
         let read = Set(values.values.compactMap(\.source))
         let occupied = Set(
             (from?.columns ?? []).filter { read.contains($0.name) }.flatMap { occupants(of: $0) }
                 .map(source.numbers.number))
         return ColumnMigration(
-            column: column, values: values, excluded: occupied.intersection(coming).subtracting(values.keys))
+            column: column, values: values,
+            clearedEntities: occupied.intersection(migrated).subtracting(values.keys))
     }
 
-    /// The source's entities whose objects may have a value in the column.
+    /// Returns the source's entities whose objects may have a value in the column.
     private func occupants(of column: ColumnLayout) -> [String] {
         switch column.content {
         case .attribute(let entity, _): return source.numbers.family(of: entity)
@@ -119,7 +124,7 @@ extension EntityMatching {
         }
     }
 
-    /// By the source's entity.
+    /// Returns the column's values by source entity.
     private func values(of column: ColumnLayout) -> [(entity: String, value: ColumnValue)] {
         switch column.content {
         case .attribute(let entity, let path): attributeValues(of: entity, at: path)
@@ -142,14 +147,16 @@ extension EntityMatching {
         else { return [] }
         guard !relationship.isToMany else { return valuesWithoutInverse(of: relationship, declaredBy: entity, part) }
         return destination.numbers.family(of: entity).compactMap { new in
-            guard let (old, was) = self.relationship(name, of: new), leadsOn(was, relationship), !was.isToMany,
-                let columns = LinkStorage.columns(of: was, declaredFor: old.name, in: source), let found = part(columns)
+            guard let (old, former) = self.relationship(name, of: new), destinationsOverlap(former, relationship),
+                !former.isToMany,
+                let columns = LinkStorage.columns(of: former, declaredFor: old.name, in: source),
+                let found = part(columns)
             else { return nil }
             return (old.name, .column(found))
         }
     }
 
-    /// A to-many relationship without an inverse is kept with the objects that it leads to.
+    /// Returns the values of a to-many relationship without an inverse, which is stored in the target objects' rows.
     private func valuesWithoutInverse(
         of relationship: RelationshipDescription, declaredBy entity: String, _ part: (LinkStorage.Columns) -> String?
     ) -> [(entity: String, value: ColumnValue)] {

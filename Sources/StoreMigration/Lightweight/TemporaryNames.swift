@@ -1,7 +1,7 @@
 import CoreDataStore
 
-/// Names for tables that are being made while the old ones are there. Core Data's own migration uses `_T_` and the table's
-/// name: one that was interrupted may have left such a table behind.
+/// Names for new tables while the old ones exist. Core Data's own migration uses `_T_` and the table's name, and leaves such a
+/// table behind if it is interrupted.
 struct TemporaryNames {
     private let taken: Set<String>
 

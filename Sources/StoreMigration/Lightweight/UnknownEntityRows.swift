@@ -1,8 +1,8 @@
 import CoreDataStore
 import SQLiteStore
 
-/// Rows whose entity number is none of their table's. No object is made of them; they stay as they are, and one that gets
-/// the number of another entity so would become an object of it.
+/// Counts rows whose entity number isn't one of their table's entities. Core Data creates no objects from them. They are left
+/// unchanged, and become objects if the new model assigns their number to an entity.
 struct UnknownEntityRows {
     private let store: SQLiteConnection
     private let indexes: [StoreIndex]
@@ -13,40 +13,43 @@ struct UnknownEntityRows {
         self.indexes = indexes
     }
 
-    /// Looks where an index tells, or where all rows are read anyway: an attribute that is added takes no longer with more
-    /// rows.
+    /// Counts the rows if an index answers quickly, or if the migration reads all rows anyway: the time to add an attribute
+    /// must not depend on the number of rows.
     ///
-    /// - Parameter isRenumberingToCome: Whether nobody will look after the rows were renumbered.
-    mutating func look(_ change: TableChange, isRenumberingToCome: Bool = false) throws {
-        guard let source = change.table.source, change.table.takesAll || change.table.leaving != nil else { return }
+    /// - Parameter isReadOnly: True if `inspect(afterRenumbering:updated:)` won't follow.
+    mutating func inspect(_ change: TableChange, isReadOnly: Bool = false) throws {
+        guard let source = change.table.source,
+            change.table.includesAllObjects || change.table.excludedNumbers != nil
+        else { return }
         let isIndexed = indexes.contains { $0.table == source.name && $0.columns == ["z_ent"] }
-        let known = change.known.sorted()
+        let known = change.knownEntityNumbers.sorted()
         if isIndexed {
-            guard try hasOthers(source.name.sqlName, than: known) else { return }
+            guard try hasNumbers(source.name.sqlName, otherThan: known) else { return }
         } else {
-            guard change.way.readsAllRows || isRenumberingToCome && change.way.isRenumbering else { return }
+            guard change.method.readsAllRows || isReadOnly && change.method.isRenumbering else { return }
         }
-        note(
+        record(
             try store.integer(
                 "SELECT count(*) FROM \(source.name.sqlName) WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(known.list))") ?? 0,
             source.name)
     }
 
-    /// After all rows of known entities were written: what is left over is none of theirs.
-    mutating func look(afterRenumbering table: String, of written: Int64) throws {
+    /// Counts the rows that an update of all known entities' rows left out.
+    mutating func inspect(afterRenumbering table: String, updated: Int64) throws {
         guard !indexes.contains(where: { $0.table == table && $0.columns == ["z_ent"] }) else { return }
-        note((try store.integer("SELECT count(*) FROM \(table.sqlName)") ?? 0) - written, table)
+        record((try store.integer("SELECT count(*) FROM \(table.sqlName)") ?? 0) - updated, table)
     }
 
-    private mutating func note(_ count: Int64, _ table: String) {
+    private mutating func record(_ count: Int64, _ table: String) {
         guard count > 0 else { return }
         notes.append(
-            "\(table) has \(count) rows whose entity number is none of the model's: they stay as they are, and are no "
+            "\(table) has \(count) rows whose entity number is not in the model: they are left unchanged, and are not "
                 + "objects")
     }
 
-    /// From one number to the next, so that an index is looked into as often as there are entities.
-    private func hasOthers(_ table: String, than known: [Int64]) throws -> Bool {
+    /// True if the table has a number that isn't known. The query steps from one number to the next, and so does one index
+    /// lookup for each entity.
+    private func hasNumbers(_ table: String, otherThan known: [Int64]) throws -> Bool {
         let first = "(SELECT min(Z_ENT) FROM \(table))"
         let next = "(SELECT min(Z_ENT) FROM \(table) WHERE Z_ENT > number)"
         let others = try store.integer(
@@ -57,7 +60,7 @@ struct UnknownEntityRows {
     }
 }
 
-extension TableChange.Way {
+extension TableChange.Method {
     fileprivate var readsAllRows: Bool { if case .rebuilt = self { true } else { false } }
 
     fileprivate var isRenumbering: Bool {

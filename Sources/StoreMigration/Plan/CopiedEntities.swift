@@ -3,7 +3,7 @@ import MappingModels
 import MigrationAudit
 
 extension MappingModel {
-    /// What it copies as it is, said so that an audit needs to know no mapping models.
+    /// Returns the content that the mapping copies unchanged, in terms that an audit understands without mapping models.
     func copiedEntities(from source: ManagedObjectModel, to destination: ManagedObjectModel) -> [CopiedEntity] {
         let isPlain = preparations.isEmpty && completions.isEmpty
         let sources = entityMappings.compactMap(\.sourceEntityName)
@@ -12,29 +12,31 @@ extension MappingModel {
         return entityMappings.compactMap { mapping in
             guard let name = mapping.destinationEntityName else { return nil }
             var copied = CopiedEntity(
-                source: mapping.sourceEntityName, destination: name, isWhole: isPlain && mapping.isPlain)
+                source: mapping.sourceEntityName, destination: name, isComplete: isPlain && mapping.isPlain)
             guard let old = mapping.sourceEntityName.flatMap(source.entity(named:)),
                 let new = destination.entity(named: name)
             else { return copied }
-            copied.attributes = mapping.attributeMappings.compactMap { one in
-                one.copiedName.flatMap {
-                    isCopied($0, of: old, source, one.name, of: new, destination) ? ($0, one.name) : nil
+            copied.attributes = mapping.attributeMappings.compactMap { attribute in
+                attribute.copiedName.flatMap {
+                    isCopied($0, of: old, in: source, as: attribute.name, of: new, in: destination)
+                        ? ($0, attribute.name) : nil
                 }
             }
             guard isPlain, isOneToOne else { return copied }
-            copied.relationships = mapping.relationshipMappings.compactMap { one in
-                one.linkedName.flatMap {
-                    isLinked($0, of: old, source, one, of: new, destination) ? ($0, one.name) : nil
+            copied.relationships = mapping.relationshipMappings.compactMap { relationship in
+                relationship.linkedName.flatMap {
+                    isLinked($0, of: old, in: source, as: relationship.name, of: new, in: destination)
+                        ? ($0, relationship.name) : nil
                 }
             }
             return copied
         }
     }
 
-    /// Whether values are stored in the new store as they were in the old one.
+    /// Returns true if the new store holds the attribute's values exactly as the old one did.
     private func isCopied(
-        _ name: String, of old: EntityDescription, _ source: ManagedObjectModel, _ newName: String,
-        of new: EntityDescription, _ destination: ManagedObjectModel
+        _ name: String, of old: EntityDescription, in source: ManagedObjectModel, as newName: String,
+        of new: EntityDescription, in destination: ManagedObjectModel
     ) -> Bool {
         guard case .attribute(let was)? = source.property(named: name, of: old),
             case .attribute(let now)? = destination.property(named: newName, of: new)
@@ -44,13 +46,13 @@ extension MappingModel {
             && (now.isOptional || !was.isOptional || now.defaultValue == nil)
     }
 
-    /// Whether each link has a place in the new store: both ends may have as many as they had.
+    /// Returns true if the new store has room for every link, because neither end's cardinality changes.
     private func isLinked(
-        _ name: String, of old: EntityDescription, _ source: ManagedObjectModel, _ mapping: PropertyMapping,
-        of new: EntityDescription, _ destination: ManagedObjectModel
+        _ name: String, of old: EntityDescription, in source: ManagedObjectModel, as newName: String,
+        of new: EntityDescription, in destination: ManagedObjectModel
     ) -> Bool {
         guard case .relationship(let was)? = source.property(named: name, of: old),
-            case .relationship(let now)? = destination.property(named: mapping.name, of: new),
+            case .relationship(let now)? = destination.property(named: newName, of: new),
             let target = source.entity(named: was.destinationEntityName), source.subentities(of: target).isEmpty,
             entityMappings.contains(where: {
                 $0.sourceEntityName == target.name && $0.destinationEntityName == now.destinationEntityName
@@ -62,7 +64,7 @@ extension MappingModel {
 }
 
 extension EntityMapping {
-    /// Whether each of the source's own objects becomes one, by what the mapping says alone.
+    /// True if every object of the source entity itself becomes one object, without a filter or a policy.
     fileprivate var isPlain: Bool {
         sourceEntityName != nil && destinationEntityName != nil && filter == nil
             && entityMigrationPolicyClassName == nil
@@ -70,13 +72,13 @@ extension EntityMapping {
 }
 
 extension PropertyMapping {
-    /// The source's attribute whose values are the destination's.
+    /// The source attribute whose values the destination takes over; nil if the value is computed.
     fileprivate var copiedName: String? {
         guard case .keyPath(of: .variable("source"), let path)? = valueExpression else { return nil }
         return path.contains { ".@".contains($0) } ? nil : path
     }
 
-    /// The source's relationship whose objects' new ones are the destination's.
+    /// The source relationship whose migrated objects the destination links to; nil if the links are computed.
     fileprivate var linkedName: String? {
         guard case .message(to: .variable("manager"), let selector, let arguments)? = valueExpression,
             selector.hasPrefix("destinationInstancesFor"),

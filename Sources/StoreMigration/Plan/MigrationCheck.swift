@@ -3,44 +3,59 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// Whether and how stores of one version can be opened with another: the answer to `groupstore model check`.
+/// A judgement whether and how stores of one version can be opened with another, as in `groupstore model check`. It is a
+/// pure function of the models and reads no store.
+///
+///     let check = MigrationCheck(from: old, hashes: old.entityVersionHashesByName, to: new, named: "Notes 2")
+///     if case .refused(let code) = check.verdict { print(code, check.findings.map(\.message)) }
 public struct MigrationCheck: Sendable {
+    /// The way in which a store of the older version can be opened.
     public enum Verdict: Equatable, Sendable {
-        /// Every entity's hash is the same: the store is opened as it is.
+        /// All entity hashes are equal: the store is opened as it is.
         case compatible
-        /// By an inferred mapping, in one step.
+        /// One step, by an inferred mapping.
         case inferred(MappingModel)
-        /// By a mapping model, in one step.
+        /// One step, by a mapping model.
         case mapped(MappingModel)
-        /// From version to version, by inferred mappings and mapping models: the versions on the way, the last one the
-        /// newer model's.
+        /// Several steps, by inferred mappings and mapping models. The value lists the version that each step leads to;
+        /// the last one is the newer model's.
         case stepwise([String])
-        /// With Core Data's error code.
+        /// No migration is possible; `code` is Core Data's, see ``CoreDataError``.
         case refused(code: Int)
     }
 
+    /// The way in which a store can be opened.
     public let verdict: Verdict
-    /// Why it is refused, and what to mind where it is not.
+    /// The reasons for a refusal; otherwise warnings and notes.
     public let findings: [MigrationFinding]
-    /// For each step, the name of the mapping model that is used; nil where the mapping is inferred.
+    /// The mapping model's name for each step; nil if the step's mapping is inferred.
     public let mappingNames: [String?]
-    /// In the order in which they are run.
+    /// The steps in the order they run.
     package let steps: [MigrationStep]
-    /// What the steps remove from a store, where one was looked at.
+    /// The content that the steps remove from a store, if one was inspected.
     package private(set) var losses = RemovedContent.none
-    /// Entities of the older model whose hash is another one in the newer, or that are not there, by name.
+    /// The entities whose hashes differ between the models, or that only one model has, sorted by name.
     public let differingEntities: [DifferingEntity]
 
+    /// An entity whose version hashes differ.
     public struct DifferingEntity: Equatable, Sendable {
+        /// The entity's name.
         public let name: String
-        /// Nil when the model has no such entity.
+        /// The 32 bytes of the older version hash; nil if the older model has no such entity.
         public let oldHash: [UInt8]?
+        /// The 32 bytes of the newer version hash; nil if the newer model has no such entity.
         public let newHash: [UInt8]?
     }
 
-    /// `old` is nil when only a store's hashes are known, and `oldName` when its version isn't. `intermediates` are
-    /// versions that lie between the two, for a migration in steps, in order; `mappings` the mapping models that there
-    /// are: one that fits goes before an inferred mapping, as in Core Data.
+    /// Judges a migration from one model to another.
+    ///
+    /// - Parameters:
+    ///   - old: The older model; nil if only a store's hashes are known.
+    ///   - oldName: The older version's name; nil if unknown.
+    ///   - hashes: The version hashes of the older model or the store, by entity name.
+    ///   - newName: The newer version's name.
+    ///   - intermediates: The versions between the two for a migration in steps, the oldest first.
+    ///   - mappings: The available mapping models. One that fits takes precedence over inference, as in Core Data.
     public init(
         from old: ManagedObjectModel?, sourceName oldName: String? = nil, hashes: [String: [UInt8]],
         to new: ManagedObjectModel, named newName: String,
@@ -56,7 +71,7 @@ public struct MigrationCheck: Sendable {
             (findings, mappingNames, steps) = ([.missingSourceModel], [], [])
             return
         }
-        do { try StoreLayout(new).check() } catch {
+        do { try StoreLayout(new).validate() } catch {
             verdict = .refused(code: CoreDataError.migration)
             (findings, mappingNames, steps) = ([MigrationFinding(fault: error)], [], [])
             return
@@ -82,12 +97,12 @@ public struct MigrationCheck: Sendable {
             verdict = .stepwise(path?.map(\.name) ?? [])
             let steps = path ?? []
             let losses = StepwiseLosses(from: old, to: new, through: steps).findings
-            let ofSteps =
+            let stepFindings =
                 (steps.first?.findings ?? []) + steps.dropFirst().flatMap(\.findings).map(\.unconditional)
-            // What is lost on the way is removed by one of the steps: told of once.
+            // Each loss along the path is also a removal in one of the steps; report it once.
             findings =
                 reasons.map(\.asNote) + losses
-                + ofSteps.filter { finding in
+                + stepFindings.filter { finding in
                     !finding.isRemoval
                         || !losses.contains { $0.entity == finding.entity && $0.property == finding.property }
                 }
@@ -100,7 +115,7 @@ public struct MigrationCheck: Sendable {
         mappingNames = path?.map(\.mappingName) ?? []
     }
 
-    /// Why no mapping can be inferred.
+    /// Returns the reasons that prevent inference; empty if a mapping can be inferred.
     private static func reasons(from old: ManagedObjectModel, to new: ManagedObjectModel) -> [MigrationFinding] {
         do {
             _ = try MappingModel.inferred(from: old, to: new)
@@ -110,7 +125,7 @@ public struct MigrationCheck: Sendable {
         }
     }
 
-    /// What differs between a store's hashes and a model's.
+    /// Returns the entities whose hashes differ, sorted by name.
     package static func difference(_ old: [String: [UInt8]], _ new: [String: [UInt8]]) -> [DifferingEntity] {
         Set(old.keys).union(new.keys).filter { old[$0] != new[$0] }.sorted { $0.precedes($1) }.map {
             DifferingEntity(name: $0, oldHash: old[$0], newHash: new[$0])
@@ -128,14 +143,14 @@ extension MigrationFinding {
         "the store carries no model, and no version of the model has its hashes",
         remedy: "add the version that the store was made with to the model")
 
-    /// What a later step requires can't be looked up in the store as it is now.
+    /// This finding as unconditional: a later step's requirements can't be checked against the store's current content.
     fileprivate var unconditional: MigrationFinding {
         var finding = self
         finding.isConditional = false
         return finding
     }
 
-    /// What refuses a migration in one step is worth a note where several steps do it.
+    /// This finding as a note: several steps avoid what prevents a migration in one step.
     fileprivate var asNote: MigrationFinding {
         var note = self
         note.severity = .note
@@ -144,53 +159,54 @@ extension MigrationFinding {
 }
 
 extension MigrationCheck {
-    /// The same check of one store, whose content is known: a migration that would fail on it is refused; one that can't is
-    /// not warned of.
-    package func deciding(_ obstacles: [MigrationFinding]) -> MigrationCheck {
-        let decided = obstacles + findings.filter { !$0.isConditional }
+    /// Returns this check for one store whose obstacles are known. Obstacles refuse the migration and replace the
+    /// conditional warnings.
+    package func resolvingConditions(with obstacles: [MigrationFinding]) -> MigrationCheck {
+        let resolved = obstacles + findings.filter { !$0.isConditional }
         let verdict = obstacles.first.map { Verdict.refused(code: $0.code ?? CoreDataError.migration) } ?? verdict
-        return MigrationCheck(verdict, decided, self)
+        return MigrationCheck(verdict, findings: resolved, from: self)
     }
 
-    /// The same, refused for a reason that has nothing to do with the models. A store that is opened as it is stays so.
-    package func refusing(_ error: MigrationError) -> MigrationCheck {
+    /// Returns this check, refused for a reason outside the models. A compatible verdict stays.
+    package func refused(with error: MigrationError) -> MigrationCheck {
         guard verdict != .compatible else { return self }
-        return MigrationCheck(.refused(code: error.code), [MigrationFinding(error)], self)
+        return MigrationCheck(.refused(code: error.code), findings: [MigrationFinding(error)], from: self)
     }
 
-    /// The same, with what the steps remove from the store instead of what they would remove from any.
-    package func counting(_ losses: RemovedContent) -> MigrationCheck {
+    /// Returns this check with the content that the steps remove from one store, in place of possible removals.
+    package func replacingRemovals(with losses: RemovedContent) -> MigrationCheck {
         guard !isRefused else { return self }
         let counted = losses.all.map { loss in
             MigrationFinding(
                 .warning, entity: loss.entity, property: loss.property, "\(loss.reason): \(loss.words)",
                 remedy: MigrationReview.whereMeant + "; the store is kept in the archive as it was")
         }
-        var check = MigrationCheck(verdict, counted + findings.filter { !$0.isRemoval }, self)
+        var check = MigrationCheck(verdict, findings: counted + findings.filter { !$0.isRemoval }, from: self)
         check.losses = losses
         return check
     }
 
     package var isRefused: Bool { if case .refused = verdict { true } else { false } }
 
-    /// Whether it says the same of a store.
+    /// Returns true if both checks have the same consequences for a store.
     package func isSame(as other: MigrationCheck) -> Bool {
         verdict == other.verdict && steps.isSame(as: other.steps) && mappingNames == other.mappingNames
     }
 
-    /// The same, with a note for each attribute of which files are missing: a migration can't bring them back.
-    package func noting(_ missing: [ExternalReferences.Missing]) -> MigrationCheck {
-        let notes = missing.map { one in
-            let rest = one.files > 1 ? " and \(one.files - 1) others" : ""
+    /// Returns this check with a note for each attribute whose external files are missing, since a migration can't
+    /// restore them.
+    package func addingNotes(for missing: [ExternalReferences.Missing]) -> MigrationCheck {
+        let notes = missing.map { attribute in
+            let rest = attribute.files > 1 ? " and \(attribute.files - 1) others" : ""
             return MigrationFinding(
-                .note, entity: one.entity, property: one.attribute,
-                "the store names external files that are not there: \(one.first)\(rest)",
+                .note, entity: attribute.entity, property: attribute.attribute,
+                "the store names external files that are not there: \(attribute.first)\(rest)",
                 remedy: ExternalReferences.Missing.remedy)
         }
-        return MigrationCheck(verdict, findings + notes, self)
+        return MigrationCheck(verdict, findings: findings + notes, from: self)
     }
 
-    private init(_ verdict: Verdict, _ findings: [MigrationFinding], _ check: MigrationCheck) {
+    private init(_ verdict: Verdict, findings: [MigrationFinding], from check: MigrationCheck) {
         self.verdict = verdict
         self.findings = findings
         mappingNames = check.mappingNames

@@ -2,17 +2,17 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// The fewest steps from one model to another through versions in between, each by a mapping model where one fits, else
-/// by an inferred mapping.
+/// Finds the fewest steps from one model to another through intermediate versions. Each step uses a mapping model if one
+/// fits, else an inferred mapping.
 enum MigrationPath {
     typealias Version = (name: String, model: ManagedObjectModel)
 
     struct Step {
-        /// The version that it leads to.
+        /// The name of the version that the step leads to.
         let name: String
         let model: ManagedObjectModel
         let method: MigrationStep.Method
-        /// Nil where the mapping is inferred.
+        /// The mapping models' names; nil if the mapping is inferred.
         let mappingName: String?
         let findings: [MigrationFinding]
 
@@ -26,27 +26,30 @@ enum MigrationPath {
         func migrationStep(from source: ManagedObjectModel) -> MigrationStep {
             var step = MigrationStep(from: source, to: model, named: name, by: method)
             step.mappingName = mappingName
-            step.remarks = findings.filter(\.isTold).map { "\($0.sentence) (\($0.remedy))" }
+            step.remarks = findings.filter(\.isReportedAtRun).map { "\($0.sentence) (\($0.remedy))" }
             return step
         }
     }
 
-    /// Nil when there is none. Throws `MigrationError` where several mapping models say different things of one step. No
-    /// step is inferred over versions between which a mapping model leads, where that can be
-    /// helped: who wrote it meant its objects to be carried over as it says, and inference would let values go.
+    /// Returns the shortest path; nil if there is none. Throws `MigrationError` if mapping models for one step conflict.
+    ///
+    /// If possible, no inferred step skips versions that a mapping model connects: its author meant objects to be
+    /// migrated by it, and inference would drop values.
     static func shortest(
         from old: KnownVersion, to new: Version, through intermediates: [Version], mappings: [MappingModelFile] = []
     ) throws(MigrationError) -> [Step]? {
         let versions = [old] + (intermediates + [new]).map { (name: $0.name, model: $0.model) }
-        let led = mappings.isEmpty ? [] : ledPairs(versions, mappings)
-        if let path = try shortest(versions, mappings, led) { return path }
-        return led.isEmpty ? nil : try shortest(versions, mappings, [])
+        let mappedPairs = mappings.isEmpty ? [] : mappedPairs(versions, mappings)
+        if let path = try shortest(through: versions, mappings: mappings, respecting: mappedPairs) { return path }
+        return mappedPairs.isEmpty ? nil : try shortest(through: versions, mappings: mappings, respecting: [])
     }
 
     typealias KnownVersion = (name: String?, model: ManagedObjectModel)
 
-    /// The pairs of versions, by their places, that a mapping model leads from and to.
-    private static func ledPairs(_ versions: [KnownVersion], _ mappings: [MappingModelFile]) -> [(from: Int, to: Int)] {
+    /// Returns the index pairs of the versions that a mapping model connects.
+    private static func mappedPairs(
+        _ versions: [KnownVersion], _ mappings: [MappingModelFile]
+    ) -> [(from: Int, to: Int)] {
         versions.indices.flatMap { from in
             versions.indices.dropFirst(from + 1).compactMap { to in
                 guard versions[from].model.entityVersionHashesByName != versions[to].model.entityVersionHashesByName,
@@ -57,38 +60,39 @@ enum MigrationPath {
         }
     }
 
-    /// A breadth-first search: each version is reached first by the fewest steps.
+    /// Searches breadth-first, so that each version is first reached by the fewest steps.
     private static func shortest(
-        _ versions: [KnownVersion], _ mappings: [MappingModelFile], _ led: [(from: Int, to: Int)]
+        through versions: [KnownVersion], mappings: [MappingModelFile], respecting mappedPairs: [(from: Int, to: Int)]
     ) throws(MigrationError) -> [Step]? {
-        var waiting: [(place: Int, path: [Step])] = [(0, [])]
-        // The last one first: the longest step that there is.
-        var left = Array(versions.indices.dropFirst())
-        while !waiting.isEmpty {
-            let (place, path) = waiting.removeFirst()
-            for next in [versions.count - 1] + left.dropLast() {
-                guard let step = try step(from: versions[place], to: versions[next], mappings) else { continue }
-                let skips = led.contains { place <= $0.from && $0.to <= next }
-                if step.mappingName == nil, skips { continue }
+        var queue: [(index: Int, path: [Step])] = [(0, [])]
+        // The last version is tried first, since it is the longest possible step.
+        var unreached = Array(versions.indices.dropFirst())
+        while !queue.isEmpty {
+            let (index, path) = queue.removeFirst()
+            for next in [versions.count - 1] + unreached.dropLast() {
+                guard let step = try step(from: versions[index], to: versions[next], mappings) else { continue }
+                let skipsMapping = mappedPairs.contains { index <= $0.from && $0.to <= next }
+                if step.mappingName == nil, skipsMapping { continue }
                 if next == versions.count - 1 { return path + [step] }
-                left.removeAll { $0 == next }
-                waiting.append((next, path + [step]))
+                unreached.removeAll { $0 == next }
+                queue.append((next, path + [step]))
             }
         }
         return nil
     }
 
-    /// Nil when neither a mapping model fits nor a mapping can be inferred.
+    /// Returns nil if no mapping model fits and no mapping can be inferred.
     private static func step(
         from old: KnownVersion, to new: KnownVersion, _ mappings: [MappingModelFile]
     ) throws(MigrationError) -> Step? {
-        // Versions with the same hashes are one to a store: renaming identifiers of the one say nothing of the other.
+        // A store can't tell versions with the same hashes apart, and their renaming identifiers are unrelated.
         guard old.model.entityVersionHashesByName != new.model.entityVersionHashesByName else { return nil }
         let name = new.name ?? ""
-        if let found = try StepMapping(from: old, to: new, mappings) {
-            let findings = MappingReview(found.resolved, old.model, new.model).findings + found.findings
+        if let mapping = try StepMapping(from: old, to: new, mappings) {
+            let review = MappingReview(mapping.resolved, from: old.model, to: new.model)
+            let findings = review.findings + mapping.findings
             return Step(
-                name: name, model: new.model, method: .custom(found.resolved), mappingName: found.name,
+                name: name, model: new.model, method: .custom(mapping.resolved), mappingName: mapping.name,
                 findings: findings)
         }
         guard let mapping = try? MappingModel.inferred(from: old.model, to: new.model) else { return nil }
@@ -99,59 +103,61 @@ enum MigrationPath {
 }
 
 extension MappingModel {
-    /// What is to be minded when it is run from the one model to the other; errors are why it can't be. Throws
-    /// `MappingModelError` where it doesn't lead there.
+    /// Returns warnings and notes for a migration between the two models. Findings of severity
+    /// ``MigrationFinding/Severity/error`` are reasons that prevent it.
+    ///
+    /// - Throws: ``MappingModelError`` if the mapping model doesn't fit the two models.
     public func review(
         from source: ManagedObjectModel, to destination: ManagedObjectModel
     ) throws(MappingModelError) -> [MigrationFinding] {
-        MappingReview(try resolved(from: source, to: destination), source, destination).findings
+        MappingReview(try resolved(from: source, to: destination), from: source, to: destination).findings
     }
 }
 
-/// What a mapping model does that its author may not have meant, and what it needs to be run.
+/// Finds possibly unintended effects of a mapping model, and its requirements.
 struct MappingReview {
     private(set) var findings: [MigrationFinding] = []
 
-    /// `mapping` is resolved.
-    init(_ mapping: MappingModel, _ source: ManagedObjectModel, _ destination: ManagedObjectModel) {
+    /// Reviews a resolved mapping.
+    init(_ mapping: MappingModel, from source: ManagedObjectModel, to destination: ManagedObjectModel) {
         do { try MappingPlan(mapping, from: StoreLayout(source), to: StoreLayout(destination)).check() } catch {
             findings.append(
                 MigrationFinding(
                     .error, code: CoreDataError.migration, entity: nil,
                     (error.element.map { $0 + ": " } ?? "") + error.message, remedy: error.remedy))
         }
-        for one in mapping.entityMappings {
-            if let policy = one.entityMigrationPolicyClassName { notePolicy(policy, one) }
-            findings += ConstantNames(one, source).findings
-            for attribute in Self.missing(one, destination) {
+        for entityMapping in mapping.entityMappings {
+            if let policy = entityMapping.entityMigrationPolicyClassName { addPolicyNote(policy, entityMapping) }
+            findings += ConstantNames(entityMapping, source).findings
+            for attribute in Self.unsetMandatoryAttributes(entityMapping, destination) {
                 findings.append(
                     MigrationFinding(
-                        .warning, code: CoreDataError.missingMandatoryProperty, entity: one.destinationEntityName,
-                        property: attribute,
-                        "\(one.name) gives the mandatory attribute no value, and it has no default",
+                        .warning, code: CoreDataError.missingMandatoryProperty,
+                        entity: entityMapping.destinationEntityName, property: attribute,
+                        "\(entityMapping.name) gives the mandatory attribute no value, and it has no default",
                         remedy: "map a value to it, give it a default, or make it optional"))
             }
         }
         let mapped = Set(mapping.entityMappings.compactMap(\.sourceEntityName))
         for entity in source.entities where !entity.isAbstract && !mapped.contains(entity.name) {
             var finding = MigrationFinding(
-                .warning, entity: entity.name, "no entity mapping has it: the entity's objects are removed",
-                remedy: "none needed where that is meant")
+                .warning, entity: entity.name, "no entity mapping covers it: the entity's objects are removed",
+                remedy: "none needed if this is intended")
             finding.isRemoval = true
             findings.append(finding)
         }
     }
 
-    private mutating func notePolicy(_ name: String, _ mapping: EntityMapping) {
+    private mutating func addPolicyNote(_ name: String, _ mapping: EntityMapping) {
         findings.append(
             MigrationFinding(
                 .note, entity: mapping.destinationEntityName ?? mapping.sourceEntityName,
                 "\(mapping.name) needs the migration policy “\(name)”, which only a program that registers it has",
-                remedy: "migrate with the app's own program"))
+                remedy: "migrate in the app itself"))
     }
 
-    /// A policy may set what the mapping doesn't.
-    private static func missing(_ mapping: EntityMapping, _ model: ManagedObjectModel) -> [String] {
+    /// Returns the mandatory attributes without a value; none for a mapping with a policy, which may set them.
+    private static func unsetMandatoryAttributes(_ mapping: EntityMapping, _ model: ManagedObjectModel) -> [String] {
         guard mapping.entityMigrationPolicyClassName == nil, mapping.sourceEntityName != nil,
             let entity = mapping.destinationEntityName.flatMap(model.entity(named:))
         else { return [] }

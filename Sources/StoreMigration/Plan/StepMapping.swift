@@ -3,71 +3,68 @@ import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 
-/// The mapping of one step, put together from the mapping models that lead there: an app may divide a large one among
-/// several files.
+/// The mapping of one step, merged from all mapping models that fit it: an app may split a large one into several files.
 struct StepMapping {
-    /// What the files are called.
+    /// The files' names, joined by ` + `.
     let name: String
     let resolved: MappingModel
     private(set) var findings: [MigrationFinding] = []
 
-    /// Nil where no mapping model leads there. Those that a person has named go before those found beside the model. Throws
-    /// `MigrationError` where two say different things of one entity.
+    /// Returns nil if no mapping model fits. Files that a person named take precedence over those found beside the model.
+    /// Throws `MigrationError` if two files map one entity differently.
     init?(
         from old: MigrationPath.KnownVersion, to new: MigrationPath.KnownVersion, _ mappings: [MappingModelFile]
     ) throws(MigrationError) {
         let fitting = mappings.filter { $0.fits(from: old, to: new) }
         let named = fitting.filter(\.isNamed)
-        let used = Self.withoutOtherForms(named.isEmpty ? fitting : named)
+        let used = Self.withoutDuplicateForms(named.isEmpty ? fitting : named)
         guard let first = used.first else { return nil }
         var merged = first.mappingModel
         var sources = [first]
-        for other in used.dropFirst() {
-            guard let more = try Self.entityMappings(of: other, besides: sources, old.model, new.model) else {
-                continue
-            }
-            merged.entityMappings += more
-            merged.preparations += other.mappingModel.preparations
-            merged.completions += other.mappingModel.completions
-            sources.append(other)
+        for file in used.dropFirst() {
+            guard let additions = try Self.entityMappings(of: file, besides: sources) else { continue }
+            merged.entityMappings += additions
+            merged.preparations += file.mappingModel.preparations
+            merged.completions += file.mappingModel.completions
+            sources.append(file)
         }
         do { resolved = try merged.resolved(from: old.model, to: new.model) } catch {
-            throw Self.conflict(first, used.last ?? first, "they can't be put together: \(error)")
+            throw Self.conflict(between: first, and: used.last ?? first, "they can't be merged: \(error)")
         }
         name = sources.map(\.name).joined(separator: " + ")
         guard !named.isEmpty else { return }
-        for other in fitting where !other.isNamed && !named.contains(where: { $0.mappingModel == other.mappingModel }) {
+        for file in fitting where !file.isNamed && !named.contains(where: { $0.mappingModel == file.mappingModel }) {
             var finding = MigrationFinding(
-                .note, entity: nil, "\(PrintablePath(other.path)) leads there too, and isn't used: \(name) was named",
-                remedy: "name it too, with --mapping, where it is meant")
-            finding.isTold = true
+                .note, entity: nil, "\(PrintablePath(file.path)) fits the same step, but isn't used: \(name) was named",
+                remedy: "name it too, with --mapping, if it is meant")
+            finding.isReportedAtRun = true
             findings.append(finding)
         }
     }
 
-    /// One file of each name: a compiled mapping model may lie beside what it was compiled from.
-    private static func withoutOtherForms(_ files: [MappingModelFile]) -> [MappingModelFile] {
-        var found: [MappingModelFile] = []
+    /// Drops further forms of one mapping model: a compiled one may lie beside its source file.
+    private static func withoutDuplicateForms(_ files: [MappingModelFile]) -> [MappingModelFile] {
+        var unique: [MappingModelFile] = []
         for file in files
-        where !found.contains(where: { other in
-            other.name == file.name && other.form != file.form
-                && Set(other.mappingModel.entityMappings.map(\.name))
+        where !unique.contains(where: { earlier in
+            earlier.name == file.name && earlier.form != file.form
+                && Set(earlier.mappingModel.entityMappings.map(\.name))
                     == Set(file.mappingModel.entityMappings.map(\.name))
         }) {
-            found.append(file)
+            unique.append(file)
         }
-        return found
+        return unique
     }
 
-    /// What `other` has that none of `sources` has; nil where it has all of it from them. Throws where they differ.
+    /// Returns the entity mappings of `file` that no source has; nil if the sources have all of them. Throws if a shared
+    /// entity is mapped differently.
     private static func entityMappings(
-        of other: MappingModelFile, besides sources: [MappingModelFile], _ old: ManagedObjectModel,
-        _ new: ManagedObjectModel
+        of file: MappingModelFile, besides sources: [MappingModelFile]
     ) throws(MigrationError) -> [EntityMapping]? {
-        var left = other.mappingModel.entityMappings
+        var remaining = file.mappingModel.entityMappings
         for source in sources {
             let subjects = Set(source.mappingModel.entityMappings.map(\.subject))
-            let shared = left.filter { subjects.contains($0.subject) }
+            let shared = remaining.filter { subjects.contains($0.subject) }
             guard !shared.isEmpty else { continue }
             let own = source.mappingModel.entityMappings.filter { mapping in
                 shared.contains { $0.subject == mapping.subject }
@@ -75,27 +72,27 @@ struct StepMapping {
             let isSame =
                 own.map(\.withoutHashes).sorted { $0.name < $1.name }
                 == shared.map(\.withoutHashes).sorted { $0.name < $1.name }
-            guard isSame, source.mappingModel.preparations == other.mappingModel.preparations else {
+            guard isSame, source.mappingModel.preparations == file.mappingModel.preparations else {
                 let names = Set(shared.compactMap { $0.sourceEntityName ?? $0.destinationEntityName }).sorted()
-                throw conflict(source, other, "both say what becomes of \(names.joined(separator: ", "))")
+                throw conflict(between: source, and: file, "both map \(names.joined(separator: ", "))")
             }
-            left.removeAll { subjects.contains($0.subject) }
+            remaining.removeAll { subjects.contains($0.subject) }
         }
-        return left.isEmpty ? nil : left
+        return remaining.isEmpty ? nil : remaining
     }
 
     private static func conflict(
-        _ one: MappingModelFile, _ other: MappingModelFile, _ message: String
+        between first: MappingModelFile, and second: MappingModelFile, _ message: String
     ) -> MigrationError {
         MigrationError(
             CoreDataError.missingMappingModel,
-            "\(PrintablePath(one.path)) and \(PrintablePath(other.path)) lead over the same step: \(message)",
-            remedy: "name the one that is meant with --mapping, or take the other away")
+            "\(PrintablePath(first.path)) and \(PrintablePath(second.path)) fit the same step: \(message)",
+            remedy: "name the intended one with --mapping, or remove the other")
     }
 }
 
 extension EntityMapping {
-    /// What it is about: the older entity, or the newer one that is added.
+    /// The key of the mapping: the older entity's name, or `+` and the name of the newer entity that is added.
     fileprivate var subject: String { sourceEntityName ?? "+" + (destinationEntityName ?? "") }
 
     fileprivate var withoutHashes: EntityMapping {

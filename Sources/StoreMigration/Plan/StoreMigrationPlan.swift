@@ -6,16 +6,16 @@ import SQLiteStore
 import SystemPackage
 
 extension MigrationManager {
-    /// How one store becomes one of `target`, which `renamings` make the successor of the store's version.
+    /// Plans the migration of one store to `target`. `renamings` relate the target's names to the store's version.
     ///
-    /// The store's own model is the version of `bundle` that it is of, else the one that it carries. A store whose version
-    /// is not among several of one model may be newer than all of them: it is refused, since nobody migrates backwards
-    /// without meaning to. One that may be of several versions is refused where they lead to different ends.
+    /// The source model is the version of `bundle` that the store has, else the model that the store carries. If the bundle
+    /// has several versions but not the store's, the store may be newer than all of them and is refused, since a backward
+    /// migration is never intended. A store that may be of several versions is refused if their paths differ.
     ///
-    /// Where stages are given, they say the way.
+    /// If stages are given, they determine the path.
     ///
-    /// Throws `MigrationError`: 134130 where the store's model isn't known, 134140 where no mapping can be inferred;
-    /// `ModelFault` for renamings that fit neither model.
+    /// Throws `MigrationError`: 134130 if the store's model is unknown, 134140 if no mapping can be inferred; `ModelFault`
+    /// for renamings that fit neither model.
     package init(
         for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
         renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions()
@@ -26,7 +26,7 @@ extension MigrationManager {
         }
         let sources = StoreSources(store, bundle)
         guard !sources.all.isEmpty else { throw MigrationError.missingSourceModel(store, bundle) }
-        let steps = try sources.agreed(isSame: { $0.isSame(as: $1) }) { source in
+        let steps = try sources.commonResult(isSame: { $0.isSame(as: $1) }) { source in
             try Self.steps(
                 from: source, of: store, to: target.replacing(try target.model.renamed(renamings, from: source.model)),
                 in: bundle, mappings, stages)
@@ -48,14 +48,15 @@ extension MigrationManager {
             try bundle?.versions(
                 from: source.version, to: target, ofStore: "\(PrintablePath(store.path)): the store",
                 hashes: store.metadata.versionHashes, mappings: mappings) ?? []
-        // The renaming identifiers of the version's file are what its developers mean.
+        // A version's file is the better source than the store's cached model: its renaming identifiers are intended.
         return try MigrationManager(
             from: source.model, sourceName: source.version?.name, to: target.model, named: target.name,
             through: between.map { ($0.name, $0.model) }, mappings: mappings
         ).steps
     }
 
-    /// Refuses what would fail on the store's objects before anything is copied. Throws `MigrationError`, `StoreError`.
+    /// Checks the store's objects before anything is copied. Throws `MigrationError` if the migration would fail on them,
+    /// and `StoreError`.
     package func check(_ reader: StoreReader) throws {
         for case .custom(let mapping) in steps.map(\.method) {
             do { try policies.require(of: mapping) } catch {
@@ -69,48 +70,55 @@ extension MigrationManager {
 }
 
 extension ModelBundle {
-    /// The versions between two of this model, those that a store may be migrated through. `subject` is what is of the version
-    /// `known`, for people, and `hashes` what its metadata have; `known` is nil where no version has them. Throws
-    /// `MigrationError` where the target isn't a later one: stores aren't migrated backwards.
+    /// Returns the versions between two of this model, through which a store may be migrated. Throws `MigrationError` if the
+    /// target isn't a later version, since stores aren't migrated backwards.
+    ///
+    /// - Parameters:
+    ///   - current: The store's version; nil if no version has its hashes.
+    ///   - subject: The store's description for messages.
+    ///   - hashes: The version hashes in the store's metadata.
     package func versions(
-        from known: ModelVersion?, to target: ModelVersion, ofStore subject: String, hashes: [String: [UInt8]],
+        from current: ModelVersion?, to target: ModelVersion, ofStore subject: String, hashes: [String: [UInt8]],
         mappings: [MappingModelFile]
     ) throws(MigrationError) -> [ModelVersion] {
         guard versions.count > 1 else { return [] }
-        guard let known else { throw MigrationError.unknownVersion(subject, hashes, self) }
+        guard let current else { throw MigrationError.unknownVersion(subject, hashes: hashes, in: self) }
         let order = VersionOrder(self, mappings: mappings)
-        guard order.leads(from: known, to: target) else { throw MigrationError.newer(subject, known, than: target) }
-        // A store of one of these would need no migration to this one: nothing leads through it.
+        guard order.leads(from: current, to: target) else {
+            throw MigrationError.newer(subject, current, than: target)
+        }
+        // A version with the hashes of either end is no intermediate: a store of it needs no migration there.
         let ends = [hashes, target.model.entityVersionHashesByName]
-        return order.between(known, target).filter { !ends.contains($0.model.entityVersionHashesByName) }
+        return order.between(current, target).filter { !ends.contains($0.model.entityVersionHashesByName) }
     }
 }
 
 extension ModelBundle {
-    /// Behind a sentence: a store may be of one of them.
-    fileprivate var unreadableWords: String {
-        let words = unreadable.map { "\($0.name) (\($0.error.message))" }.joined(separator: ", ")
-        return words.isEmpty ? "" : "; what can't be read: " + words
+    /// The unreadable versions as a message's suffix, since the store may be of one of them; empty if there are none.
+    fileprivate var unreadableSuffix: String {
+        let list = unreadable.map { "\($0.name) (\($0.error.message))" }.joined(separator: ", ")
+        return list.isEmpty ? "" : "; unreadable: " + list
     }
 }
 
 extension MigrationError {
     fileprivate static func missingSourceModel(_ store: StoreModel, _ bundle: ModelBundle?) -> MigrationError {
         let subject = "\(PrintablePath(store.path)): the store"
-        if let partial = partialMetadata(subject, store.metadata.versionHashes, bundle) { return partial }
+        if let partial = partialMetadata(subject, hashes: store.metadata.versionHashes, in: bundle) { return partial }
         return MigrationError(
             CoreDataError.missingSourceModel,
             "\(PrintablePath(store.path)): \(CoreDataError.reason(CoreDataError.missingSourceModel))"
-                + (store.cacheProblem.map { ": " + $0 } ?? "") + (bundle?.unreadableWords ?? ""),
+                + (store.cacheProblem.map { ": " + $0 } ?? "") + (bundle?.unreadableSuffix ?? ""),
             remedy: "add the version that the store was made with to the model")
     }
 
-    /// Of a store whose metadata leave out entities, which Core Data opens with no model either: it writes those of all
-    /// entities, also where the store is for one configuration.
+    /// Returns the error for a store whose metadata lack some of a version's entities; nil if there is no such version.
+    /// Core Data doesn't open such a store either: it writes the hashes of all entities, even for a store of one
+    /// configuration.
     private static func partialMetadata(
-        _ subject: String, _ hashes: [String: [UInt8]], _ bundle: ModelBundle?
+        _ subject: String, hashes: [String: [UInt8]], in bundle: ModelBundle?
     ) -> MigrationError? {
-        guard let version = bundle?.version(exceeding: hashes) else { return nil }
+        guard let version = bundle?.version(extending: hashes) else { return nil }
         let missing = version.model.entityVersionHashesByName.keys.filter { hashes[$0] == nil }.sorted()
         return MigrationError(
             CoreDataError.missingSourceModel,
@@ -120,13 +128,13 @@ extension MigrationError {
     }
 
     fileprivate static func unknownVersion(
-        _ subject: String, _ hashes: [String: [UInt8]], _ bundle: ModelBundle
+        _ subject: String, hashes: [String: [UInt8]], in bundle: ModelBundle
     ) -> MigrationError {
-        if let partial = partialMetadata(subject, hashes, bundle) { return partial }
+        if let partial = partialMetadata(subject, hashes: hashes, in: bundle) { return partial }
         return MigrationError(
             CoreDataError.missingSourceModel,
             "\(subject) has the hashes of no version of \(PrintablePath(bundle.path)), and may be newer than all of them"
-                + bundle.unreadableWords,
+                + bundle.unreadableSuffix,
             remedy: "add the version that the store was made with to the model, or name one version's .xcdatamodel")
     }
 

@@ -3,16 +3,17 @@ import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 
-/// The models that a store may be of: one, or several versions with the same hashes that nothing in the store tells apart.
+/// The models that a store may have: one, or several versions with the same hashes that the store's content can't tell
+/// apart.
 package struct StoreSources {
     package struct Source {
         package let model: ManagedObjectModel
-        /// Nil where the model is the one that the store carries.
+        /// The bundle's version; nil if the model is the one that the store carries.
         package let version: ModelVersion?
     }
 
     private let store: StoreModel
-    /// The likeliest first; none where the store's model isn't known.
+    /// The candidates, the most likely first; empty if the store's model is unknown.
     package let all: [Source]
 
     package init(_ store: StoreModel, _ bundle: ModelBundle?) {
@@ -24,17 +25,19 @@ package struct StoreSources {
             : versions.map { Source(model: $0.model, version: $0) }
     }
 
-    /// What comes of each source, where it is the same for all. Throws what `make` throws where it throws for all, and
-    /// `MigrationError` where the sources lead to different ends.
-    package func agreed<Made>(
-        isSame: (Made, Made) -> Bool, _ make: (Source) throws -> Made
-    ) throws -> Made {
+    /// Returns the result of `make`, if it is the same for all sources. Rethrows the error of `make` if it fails for all of
+    /// them; throws `MigrationError` if the results differ.
+    package func commonResult<Output>(
+        isSame: (Output, Output) -> Bool, _ make: (Source) throws -> Output
+    ) throws -> Output {
         let results = all.map { source in Result { try make(source) } }
         guard let first = results.first else { throw ambiguity }
-        let made = results.compactMap { try? $0.get() }
-        guard !made.isEmpty else { return try first.get() }
-        guard made.count == results.count, made.dropFirst().allSatisfy({ isSame($0, made[0]) }) else { throw ambiguity }
-        return made[0]
+        let outputs = results.compactMap { try? $0.get() }
+        guard !outputs.isEmpty else { return try first.get() }
+        guard outputs.count == results.count, outputs.dropFirst().allSatisfy({ isSame($0, outputs[0]) }) else {
+            throw ambiguity
+        }
+        return outputs[0]
     }
 
     private var ambiguity: MigrationError {
@@ -51,7 +54,7 @@ package struct StoreSources {
 }
 
 extension [MigrationStep] {
-    /// Whether both do the same to a store.
+    /// Returns true if both lists of steps do the same to a store.
     func isSame(as other: [MigrationStep]) -> Bool {
         count == other.count
             && zip(self, other).allSatisfy { $0.destinationName == $1.destinationName && $0.method == $1.method }

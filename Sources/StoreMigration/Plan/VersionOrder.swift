@@ -1,19 +1,19 @@
 import ManagedObjectModels
 import MappingModels
 
-/// A model's versions from the oldest to the newest, and so which of them a store may be migrated to, and through.
+/// The order of a model's versions, which determines the versions that a store may be migrated to and through.
 ///
-/// A model says of one version only that it is the current one: that is the newest, whatever its name. A version that
-/// has the current one's name with a higher number (`Notes 3` beside `Notes 2`), or with a number behind it (`Notes_v2`
-/// beside `Notes`), is newer still, one that somebody is working on. Where a mapping
-/// model leads from one version to another, the latter is the newer one. All others are in the order of their names.
+/// A model only marks its current version, which counts as the newest, whatever its name. A version with the current
+/// one's name and a higher number (`Notes 3` beside `Notes 2`), or with a number appended (`Notes_v2` beside `Notes`), is
+/// newer still: it is under development. If a mapping model leads from one version to another, the latter is newer. All
+/// other versions are ordered by name.
 package struct VersionOrder: Sendable {
-    /// The oldest first.
+    /// The versions from the oldest to the newest.
     package let versions: [ModelVersion]
-    private let mapped: Set<Lead>
+    private let mapped: Set<MappedPair>
 
-    /// From one version to another, by a mapping model.
-    private struct Lead: Hashable {
+    /// Two versions that a mapping model connects.
+    private struct MappedPair: Hashable {
         let from: String
         let to: String
     }
@@ -22,67 +22,70 @@ package struct VersionOrder: Sendable {
         let current = bundle.current
         let others = bundle.versions.filter { $0.name != current.name }
         let isLater = { (version: ModelVersion) in NumberedName(version.name).follows(NumberedName(current.name)) }
-        mapped = Self.leads(among: bundle.versions, mappings)
+        mapped = Self.mappedPairs(among: bundle.versions, mappings)
         versions = Self.sorted(others.filter { !isLater($0) }, by: mapped) + [current] + others.filter(isLater)
     }
 
-    /// Whether `version` is an older one than `target`, or a mapping model leads there all the same.
+    /// Returns true if `version` is older than `target`, or if a mapping model leads there regardless.
     package func leads(from version: ModelVersion, to target: ModelVersion) -> Bool {
-        guard let start = place(of: version), let end = place(of: target) else { return false }
-        return start < end || mapped.contains(Lead(from: version.name, to: target.name))
+        guard let start = index(of: version), let end = index(of: target) else { return false }
+        return start < end || mapped.contains(MappedPair(from: version.name, to: target.name))
     }
 
-    /// The versions that a store of the one may be migrated through on its way to the other, in order.
+    /// Returns the versions between the two, the oldest first.
     package func between(_ version: ModelVersion, _ target: ModelVersion) -> [ModelVersion] {
-        guard let start = place(of: version), let end = place(of: target), start < end else { return [] }
+        guard let start = index(of: version), let end = index(of: target), start < end else { return [] }
         return Array(versions[start + 1..<end])
     }
 
-    private func place(of version: ModelVersion) -> Int? { versions.firstIndex { $0.name == version.name } }
+    private func index(of version: ModelVersion) -> Int? { versions.firstIndex { $0.name == version.name } }
 
-    private static func leads(among versions: [ModelVersion], _ mappings: [MappingModelFile]) -> Set<Lead> {
+    private static func mappedPairs(
+        among versions: [ModelVersion], _ mappings: [MappingModelFile]
+    ) -> Set<MappedPair> {
         guard !mappings.isEmpty else { return [] }
-        var found: Set<Lead> = []
+        var pairs: Set<MappedPair> = []
         for version in versions {
-            for other in versions where other.name != version.name {
-                guard mappings.contains(where: { $0.leads(from: version, to: other) }) else { continue }
-                found.insert(Lead(from: version.name, to: other.name))
+            for target in versions where target.name != version.name {
+                guard mappings.contains(where: { $0.leads(from: version, to: target) }) else { continue }
+                pairs.insert(MappedPair(from: version.name, to: target.name))
             }
         }
-        return found
+        return pairs
     }
 
-    /// Each version after those that mapping models lead from to it. Where they lead in a circle, they say nothing.
-    private static func sorted(_ versions: [ModelVersion], by leads: Set<Lead>) -> [ModelVersion] {
-        guard !leads.isEmpty else { return versions }
-        var left = versions
-        var found: [ModelVersion] = []
-        while !left.isEmpty {
-            let next = left.firstIndex { version in
-                !left.contains { leads.contains(Lead(from: $0.name, to: version.name)) }
+    /// Sorts each version behind those from which a mapping model leads to it. Mapping models that form a cycle are ignored.
+    private static func sorted(_ versions: [ModelVersion], by pairs: Set<MappedPair>) -> [ModelVersion] {
+        guard !pairs.isEmpty else { return versions }
+        var remaining = versions
+        var sorted: [ModelVersion] = []
+        while !remaining.isEmpty {
+            let next = remaining.firstIndex { version in
+                !remaining.contains { pairs.contains(MappedPair(from: $0.name, to: version.name)) }
             }
             guard let next else { return versions }
-            found.append(left.remove(at: next))
+            sorted.append(remaining.remove(at: next))
         }
-        return found
+        return sorted
     }
 }
 
 extension MappingModelFile {
-    /// One that says neither which versions it is for nor their hashes may fit backwards, too.
-    fileprivate func leads(from version: ModelVersion, to other: ModelVersion) -> Bool {
-        let isOfThese =
+    /// Returns true if the mapping model explicitly leads from one version to the other. One with neither version names
+    /// nor hashes doesn't count, since it may fit backwards too.
+    fileprivate func leads(from version: ModelVersion, to target: ModelVersion) -> Bool {
+        let namesVersions =
             mappingModel.hasHashes
-            || mappingModel.sourceVersionName == version.name && mappingModel.destinationVersionName == other.name
-        return isOfThese && fits(from: (version.name, version.model), to: (other.name, other.model))
+            || mappingModel.sourceVersionName == version.name && mappingModel.destinationVersionName == target.name
+        return namesVersions && fits(from: (version.name, version.model), to: (target.name, target.model))
     }
 }
 
-/// A version's name as Xcode gives them: `Notes`, `Notes 2`, `Notes 3`.
+/// A version's name in Xcode's scheme: `Notes`, `Notes 2`, `Notes 3`.
 private struct NumberedName {
     private let name: String
     private let stem: Substring
-    /// Digits without zeros in front; the first version has none.
+    /// The digits without leading zeros; empty for the first version.
     private let number: Substring
 
     init(_ name: String) {

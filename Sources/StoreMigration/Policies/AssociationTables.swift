@@ -2,13 +2,13 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// What became of which object, looked up one by one.
+/// The associations of older objects with the new objects made from them, for lookups of single objects.
 struct AssociationTables {
     private let store: StoreWriter
     private let plan: MappingPlan
     private var insertions: [String: SQLiteStatement] = [:]
     private var lookups: [String: SQLiteStatement] = [:]
-    /// What the object that is being mapped became: asked for more than anything else.
+    /// The new objects of the object being mapped, by entity mapping: the most frequent lookup.
     private var latest: [Int: (source: Int64, destinations: [MigrationObject])] = [:]
 
     init(_ store: StoreWriter, _ plan: MappingPlan) {
@@ -16,9 +16,11 @@ struct AssociationTables {
         self.plan = plan
     }
 
-    mutating func add(_ source: MigrationObject, _ destination: MigrationObject, _ one: EntityMappingPlan) throws {
-        guard case .table(let name) = one.association else {
-            throw PolicyError("\(one.mapping.name) has no policy: what its objects become is given")
+    mutating func add(
+        _ source: MigrationObject, becoming destination: MigrationObject, by entityPlan: EntityMappingPlan
+    ) throws {
+        guard case .table(let name) = entityPlan.association else {
+            throw PolicyError("\(entityPlan.mapping.name) has no policy: its associations are fixed")
         }
         let statement = try insertions[name] ?? store.prepare("INSERT INTO temp.\(name) VALUES (?, ?, ?, ?)")
         insertions[name] = statement
@@ -28,24 +30,26 @@ struct AssociationTables {
             .integer(destination.storage.number),
         ])
         _ = try statement.step()
-        if let known = latest[one.number], known.source == source.objectID.key {
-            latest[one.number]?.destinations.append(destination)
+        if let entry = latest[entityPlan.number], entry.source == source.objectID.key {
+            latest[entityPlan.number]?.destinations.append(destination)
         } else {
-            latest[one.number] = (source.objectID.key, [destination])
+            latest[entityPlan.number] = (source.objectID.key, [destination])
         }
     }
 
-    /// - Parameter isForward: From an older object to new ones, else back.
+    /// Returns the objects that an entity mapping associates with `object`.
+    ///
+    /// - Parameter isForward: True to look up new objects from an older one, false for the reverse.
     mutating func objects(
-        _ object: MigrationObject, _ one: EntityMappingPlan, isForward: Bool, _ session: MigrationSession
+        of object: MigrationObject, by entityPlan: EntityMappingPlan, isForward: Bool, in session: MigrationSession
     ) throws -> [MigrationObject] {
-        if isForward, let known = latest[one.number], known.source == object.objectID.key,
-            one.source?.name == object.entityName
+        if isForward, let entry = latest[entityPlan.number], entry.source == object.objectID.key,
+            entityPlan.source?.name == object.entityName
         {
-            return known.destinations
+            return entry.destinations
         }
-        switch one.association {
-        case .identity: return try kept(object, one, isForward: isForward, session)
+        switch entityPlan.association {
+        case .identity: return try objectOfSameKey(object, by: entityPlan, isForward: isForward, in: session)
         case .table(let name):
             let columns = isForward ? ("source", "destination") : ("destination", "source")
             let key = name + columns.0
@@ -60,12 +64,12 @@ struct AssociationTables {
             try statement.bind([.integer(object.objectID.key), .integer(object.storage.number)])
             var found: [(Int64, Int64)] = []
             while try statement.step() { found.append((statement.integer(0), statement.integer(1))) }
-            return try found.map { try other($0.0, $0.1, isSource: !isForward, session) }
+            return try found.map { try associated(key: $0.0, number: $0.1, isSource: !isForward, in: session) }
         }
     }
 
-    private func other(
-        _ key: Int64, _ number: Int64, isSource: Bool, _ session: MigrationSession
+    private func associated(
+        key: Int64, number: Int64, isSource: Bool, in session: MigrationSession
     ) throws -> MigrationObject {
         let layout = isSource ? plan.source : plan.destination
         let entity = layout.numbers.entities[Int(number) - 1].name
@@ -74,11 +78,11 @@ struct AssociationTables {
             MigrationObjectID(isSource: isSource, rootEntityName: root, key: key), number: number)
     }
 
-    /// Of a mapping that keeps keys: the object of the same key, where it was mapped.
-    private func kept(
-        _ object: MigrationObject, _ one: EntityMappingPlan, isForward: Bool, _ session: MigrationSession
+    /// Returns the object with the same key, if it was mapped. Only for mappings that keep keys.
+    private func objectOfSameKey(
+        _ object: MigrationObject, by entityPlan: EntityMappingPlan, isForward: Bool, in session: MigrationSession
     ) throws -> [MigrationObject] {
-        guard let source = one.source, let destination = one.destination else { return [] }
+        guard let source = entityPlan.source, let destination = entityPlan.destination else { return [] }
         let expected = isForward ? source.name : destination.name
         guard object.entityName == expected,
             let new = try session.object(destination.name, object.objectID.key, isSource: false),
@@ -90,48 +94,63 @@ struct AssociationTables {
 }
 
 extension MigrationSession {
-    /// Notes that the new object is what became of the older one.
+    /// Associates an older object with the new object made from it. An older object may have several.
+    ///
+    /// - Throws: ``PolicyError`` if `source` is no older object, `destination` no new one, or `mapping` is unknown, or if
+    ///   `mapping` names no policy.
     public func associate(
         sourceInstance source: MigrationObject, withDestinationInstance destination: MigrationObject,
         for mapping: EntityMapping
     ) throws {
-        guard source.objectID.isSource, !destination.objectID.isSource, let one = plan.plan(named: mapping.name) else {
-            throw PolicyError("an older object is associated with a new one, for an entity mapping that there is")
-        }
-        try associations.add(source, destination, one)
+        guard source.objectID.isSource, !destination.objectID.isSource,
+            let entityPlan = plan.plan(named: mapping.name)
+        else { throw PolicyError("an association needs an older object, a new object and an existing entity mapping") }
+        try associations.add(source, becoming: destination, by: entityPlan)
     }
 
-    /// What the entity mapping made of the older objects, so far.
+    /// Returns the new objects that the entity mapping has made from the older objects so far.
+    ///
+    /// - Throws: ``PolicyError`` if there is no entity mapping of that name.
     public func destinationInstances(
         forEntityMappingName name: String, sourceInstances: [MigrationObject]
     ) throws -> [MigrationObject] {
-        guard let one = plan.plan(named: name) else { throw PolicyError("there is no entity mapping “\(name)”") }
-        return try sourceInstances.flatMap { try associations.objects($0, one, isForward: true, self) }
+        guard let entityPlan = plan.plan(named: name) else { throw PolicyError("there is no entity mapping “\(name)”") }
+        return try sourceInstances.flatMap {
+            try associations.objects(of: $0, by: entityPlan, isForward: true, in: self)
+        }
     }
 
-    /// What the entity mapping made the new objects of.
+    /// Returns the older objects from which the entity mapping made the new objects.
+    ///
+    /// - Throws: ``PolicyError`` if there is no entity mapping of that name.
     public func sourceInstances(
         forEntityMappingName name: String, destinationInstances: [MigrationObject]
     ) throws -> [MigrationObject] {
-        guard let one = plan.plan(named: name) else { throw PolicyError("there is no entity mapping “\(name)”") }
-        return try destinationInstances.flatMap { try associations.objects($0, one, isForward: false, self) }
+        guard let entityPlan = plan.plan(named: name) else { throw PolicyError("there is no entity mapping “\(name)”") }
+        return try destinationInstances.flatMap {
+            try associations.objects(of: $0, by: entityPlan, isForward: false, in: self)
+        }
     }
 
-    /// Older objects of the entity, and of those that inherit from it, for which the condition holds; nil for all.
+    /// Returns the older objects of an entity and its subentities, ordered by key.
+    ///
+    /// - Parameter format: A condition in the language of `NSPredicate`; nil for all objects.
+    /// - Throws: ``PolicyError`` for an unknown entity, ``FormatError`` for a malformed condition, and an error if the
+    ///   condition can't be run.
     public func sourceObjects(ofEntity name: String, where format: String? = nil) throws -> [MigrationObject] {
         try objects(of: name, format, isSource: true)
     }
 
-    /// New objects likewise.
+    /// Returns the new objects of an entity and its subentities, as ``sourceObjects(ofEntity:where:)`` does.
     public func destinationObjects(ofEntity name: String, where format: String? = nil) throws -> [MigrationObject] {
         try objects(of: name, format, isSource: false)
     }
 
     private func objects(of name: String, _ format: String?, isSource: Bool) throws -> [MigrationObject] {
-        if !isSource { try settleAll() }
+        if !isSource { try applyPendingRelationships() }
         let layout = isSource ? plan.source : plan.destination
         let storage = try storage(of: name, isSource: isSource)
-        var compiler = ExpressionCompiler(layout, schema: isSource ? "source" : "main").about(name, as: "s")
+        var compiler = ExpressionCompiler(layout, schema: isSource ? "source" : "main").scoped(to: name, as: "s")
         let condition = try format.map { try compiler.condition(MappingPredicate(format: $0)) } ?? "1"
         let numbers = layout.numbers.family(of: name).map { String(layout.numbers.number(of: $0)) }
         return try objects(
@@ -150,10 +169,10 @@ extension MigrationSession {
         }
     }
 
-    /// What a relationship leads to that isn't in the object's own row.
+    /// Returns the destinations of a relationship that isn't stored in the object's own row.
     func objects(of relationship: StoredRelationship, _ owner: MigrationObject) throws -> [MigrationObject] {
         let isSource = owner.objectID.isSource
-        if !isSource { try settleAll() }
+        if !isSource { try applyPendingRelationships() }
         let schema = isSource ? "source." : "main."
         let link = relationship.link
         let destination = try storage(of: relationship.relationship.destinationEntityName, isSource: isSource)
@@ -168,9 +187,9 @@ extension MigrationSession {
             sql, [.integer(owner.objectID.key)], root: destination.rootEntity, isSource: isSource)
     }
 
-    /// A row of a join table, or its removal.
+    /// Inserts a row into a join table, or removes it.
     func link(
-        _ owner: MigrationObject, _ target: MigrationObject, _ link: LinkStorage, isRemoving: Bool
+        _ owner: MigrationObject, to target: MigrationObject, in link: LinkStorage, isRemoving: Bool
     ) throws {
         let columns = [link.owner, link.target].map(\.sqlName)
         let sql =

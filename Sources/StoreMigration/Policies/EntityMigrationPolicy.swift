@@ -1,47 +1,62 @@
 import ManagedObjectModels
 import MappingModels
 
-/// What a mapping model's expressions can't say, in Swift: `NSEntityMigrationPolicy`. Inherit from it, override what is to
-/// be different, and register the class under the name that the mapping model has for it.
+/// Migrates one entity in Swift where a mapping model's expressions don't suffice. Corresponds to
+/// `NSEntityMigrationPolicy`. Subclass it, override the steps to change, and register the class under the name that the
+/// mapping model uses for it.
 ///
-/// The methods are called in this order, for each entity mapping: first all mappings' objects are made, then all
-/// relationships, then everything is validated. A method that throws ends the migration; the store is as it was.
+///     final class AnimalPolicy: EntityMigrationPolicy {
+///         override func createDestinationInstances(
+///             forSource source: MigrationObject, in mapping: EntityMapping, manager: MigrationSession
+///         ) throws {
+///             let animal = try manager.createDefaultInstance(for: source)
+///             try animal.setValue(.string("unknown"), forKey: "species")
+///         }
+///     }
+///
+/// For each entity mapping, the methods are called in the order of their declaration; ``value(forSelector:arguments:manager:)``
+/// is called whenever an expression needs it. The migration first creates the objects of all entity mappings, then sets all
+/// relationships, then validates everything. If a method throws, the migration ends with ``MigrationError`` and leaves the
+/// store unchanged. All calls come from one thread.
 open class EntityMigrationPolicy {
-    /// One policy is made for each entity mapping that names the class.
+    /// Creates a policy. The migration creates one for each entity mapping that names the class.
     public required init() {}
 
-    /// Before the mapping's first object is made.
+    /// Called before the mapping's first object is created.
     open func begin(_ mapping: EntityMapping, with manager: MigrationSession) throws {}
 
-    /// Makes the new objects for one older object, and associates them with it. As it is, one new object is made, with
-    /// the values that the mapping says.
+    /// Creates the new objects for one older object and associates them with it. The default implementation creates one
+    /// object with the mapping's values; see ``MigrationSession/createDefaultInstance(for:)``.
     open func createDestinationInstances(
         forSource source: MigrationObject, in mapping: EntityMapping, manager: MigrationSession
     ) throws {
         _ = try manager.createDefaultInstance(for: source)
     }
 
-    /// After the mapping's last object was made.
+    /// Called after the mapping's last object was created.
     open func endInstanceCreation(forMapping mapping: EntityMapping, manager: MigrationSession) throws {}
 
-    /// Sets the relationships of one new object: those that the mapping has a value for. Called for each object that is
-    /// associated with an older one.
+    /// Sets the relationships of one new object. Called for each object that is associated with an older one. The default
+    /// implementation sets the relationships that the mapping has a value for.
     open func createRelationships(
         forDestination destination: MigrationObject, in mapping: EntityMapping, manager: MigrationSession
     ) throws {
         try manager.createDefaultRelationships(of: destination)
     }
 
-    /// After the last object's relationships were set.
+    /// Called after the relationships of the mapping's last object were set.
     open func endRelationshipCreation(forMapping mapping: EntityMapping, manager: MigrationSession) throws {}
 
-    /// When all objects and relationships are there, before Core Data's own rules are looked at.
+    /// Called when all objects and relationships exist, before Core Data's own rules are validated.
     open func performCustomValidation(forMapping mapping: EntityMapping, manager: MigrationSession) throws {}
 
-    /// The mapping is done.
+    /// Called last, when the mapping is finished.
     open func end(_ mapping: EntityMapping, manager: MigrationSession) throws {}
 
-    /// Answers `FUNCTION($entityPolicy, "selector:", …)` in a property's value expression.
+    /// Returns the value of `FUNCTION($entityPolicy, "selector:", …)` in a property's value expression.
+    ///
+    /// - Parameter arguments: The arguments behind the selector, in order.
+    /// - Throws: ``PolicyError`` in the default implementation, which knows no selector.
     open func value(
         forSelector selector: String, arguments: [PolicyArgument], manager: MigrationSession
     ) throws -> PolicyArgument {
@@ -49,51 +64,65 @@ open class EntityMigrationPolicy {
     }
 }
 
-/// What a policy's function is given, and gives.
+/// An argument or the result of a policy's function.
+///
+///     guard case .value(let name?) = arguments[0] else { return .value(nil) }
+///     return .value(.string((name.stringValue ?? "").uppercased()))
 public enum PolicyArgument {
-    /// An attribute's value, or a constant; nil for none.
+    /// An attribute's value or a constant; nil for no value.
     case value(AttributeValue?)
-    /// `$source`, `$destination`, or what a to-one relationship leads to.
+    /// `$source`, `$destination`, or the destination of a to-one relationship; nil for no object.
     case object(MigrationObject?)
+    /// The destinations of a to-many relationship.
     case objects([MigrationObject])
-    /// `$manager`, `$entityMapping` or `$entityPolicy`: the method has them anyway.
+    /// `$manager`, `$entityMapping` or `$entityPolicy`, which the method receives anyway.
     case context
 }
 
-/// Why a policy can't do what it is asked.
+/// The reason a policy can't perform a request. A policy may throw its own:
+///
+///     throw PolicyError("a note has no title")
 public struct PolicyError: Error, Equatable, CustomStringConvertible, Sendable {
+    /// The message for a person.
     public let description: String
 
+    /// Creates an error with a message.
     public init(_ description: String) { self.description = description }
 }
 
-/// The policies that an app has, by the names that mapping models have for them.
+/// An app's policies, by the names that mapping models use for them.
+///
+///     let policies: EntityMigrationPolicies = ["ZooApp.AnimalPolicy": AnimalPolicy.self]
 public struct EntityMigrationPolicies: ExpressibleByDictionaryLiteral, Sendable {
     private var types: [String: EntityMigrationPolicy.Type] = [:]
 
+    /// Registers each class under its name.
     public init(dictionaryLiteral elements: (String, EntityMigrationPolicy.Type)...) {
         for (name, type) in elements { register(type, as: name) }
     }
 
-    /// - Parameter name: With its module, such as `App.NotePolicy`, or without: then it answers for that class of each
-    ///   module.
+    /// Registers a policy class, replacing one of the same name.
+    ///
+    /// - Parameter name: The class name with its module, such as `App.NotePolicy`, or without it to match every module.
     public mutating func register(_ type: EntityMigrationPolicy.Type, as name: String) { types[name] = type }
 
-    /// Nil when nobody registered it.
+    /// The class registered under the name, else under the name without its module; nil if there is none.
     public subscript(name: String) -> EntityMigrationPolicy.Type? {
         types[name] ?? types[name.split(separator: ".").last.map(String.init) ?? name]
     }
 
+    /// The registered names, sorted.
     public var names: [String] { types.keys.sorted() }
 
-    /// Throws `MappingModelError` for the first policy of the mapping model that nobody registered.
+    /// Throws `MappingModelError` for the mapping model's first policy that isn't registered.
     func require(of mapping: MappingModel) throws(MappingModelError) {
-        for one in mapping.entityMappings {
-            guard let name = one.entityMigrationPolicyClassName, self[name] == nil else { continue }
-            let known = names.isEmpty ? "none is registered" : "registered are " + names.joined(separator: ", ")
+        for entityMapping in mapping.entityMappings {
+            guard let name = entityMapping.entityMigrationPolicyClassName, self[name] == nil else { continue }
+            let registered = names.isEmpty ? "none is registered" : "registered are " + names.joined(separator: ", ")
             throw MappingModelError(
-                .unknownPolicy, nil, element: one.name, "nobody registered the migration policy “\(name)”: \(known)",
-                remedy: "register a class for it in the app, or say what it does in a mapping model in YAML")
+                .unknownPolicy, at: nil, element: entityMapping.name,
+                "the migration policy “\(name)” is not registered: \(registered)",
+                remedy: "register a class for it in the app, or replace it by expressions in a YAML mapping model")
         }
     }
 }

@@ -2,21 +2,21 @@ import CoreDataStore
 import ManagedObjectModels
 import SQLiteStore
 
-/// Where one entity's objects are in a store, for those who read and write them one by one.
+/// The table and columns of one entity's objects, for reading and writing single objects.
 final class EntityStorage {
     let entity: EntityDescription
     let number: Int64
-    /// With the store's name in the connection.
+    /// The table's name, qualified by the connection's schema name of the store.
     let table: String
     let rootEntity: String
-    /// Those of the entity's own and inherited properties, and those in which others' relationships are kept.
+    /// The columns of own and inherited properties, and those that store relationships of other entities.
     let columns: [String]
-    /// A new object's.
+    /// A new object's values, by slot.
     let defaults: [SQLiteValue]
     private let slots: [String: Int]
     private let attributes: [String: (slot: Int, attribute: AttributeDescription)]
     private let relationships: [String: StoredRelationship]
-    /// How objects are changed, by which columns.
+    /// The update statements, by the slots that they change.
     var updates: [Set<Int>: SQLiteStatement] = [:]
     var insertion: SQLiteStatement?
     var reading: SQLiteStatement?
@@ -70,21 +70,21 @@ final class EntityStorage {
     }
 }
 
-/// Where a relationship is kept.
+/// The storage of a relationship.
 struct StoredRelationship {
     let relationship: RelationshipDescription
-    /// Whose objects have it.
+    /// The name of the entity whose objects have the relationship.
     let entity: String
     let link: LinkStorage
-    /// The relationship that leads back.
+    /// The inverse relationship.
     let inverse: RelationshipDescription?
-    /// The columns in which it is kept, in the row of the end that leads to one object; nil for a join table.
+    /// The columns that store the relationship, in the row of the to-one end; nil for a join table.
     let columns: LinkStorage.Columns?
 
-    /// Whether the object's own row holds it.
+    /// True if the object's own row stores the relationship.
     var isOwn: Bool { link.owner == "Z_PK" }
 
-    /// Nil for a transient one.
+    /// Returns nil for a transient relationship.
     init?(_ relationship: RelationshipDescription, of entity: String, _ layout: StoreLayout) {
         guard let link = LinkStorage(of: relationship, declaredFor: entity, in: layout) else { return nil }
         self.relationship = relationship
@@ -105,7 +105,7 @@ extension ColumnLayout.Content {
         case .attribute(let entity, _): return family.contains(entity)
         case .reference(let entity, let name), .referencedEntity(let entity, let name), .order(let entity, let name):
             if family.contains(entity) { return true }
-            // A to-many relationship without an inverse is kept with the objects that it leads to.
+            // A to-many relationship without an inverse is stored with its destination objects.
             guard let owner = model.entity(named: entity),
                 case .relationship(let relationship)? = model.property(named: name, of: owner), relationship.isToMany
             else { return false }

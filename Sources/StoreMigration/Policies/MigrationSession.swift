@@ -3,10 +3,15 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// A migration as a policy sees it: what `NSMigrationManager` is to an `NSEntityMigrationPolicy`. Which objects became
-/// which, and the new store's objects.
+/// A running migration by a mapping model, as a policy sees it: the new store's objects and their associations with older
+/// ones. Corresponds to `NSMigrationManager` as an `NSEntityMigrationPolicy` uses it.
 ///
-/// New objects are written a few thousand at a time, so that memory does not grow with their number. One thread's.
+///     let tag = try manager.insertNewObject(forEntityName: "Tag")
+///     try tag.setValue(source.value(forKey: "label"), forKey: "text")
+///     try manager.associate(sourceInstance: source, withDestinationInstance: tag, for: mapping)
+///
+/// New objects are written a few thousand at a time, so that memory doesn't grow with their number. A session is confined
+/// to the migration's thread.
 public final class MigrationSession {
     let store: StoreWriter
     let plan: MappingPlan
@@ -15,7 +20,7 @@ public final class MigrationSession {
     private var running: [Int: EntityMigrationPolicy] = [:]
     private var sourceStorages: [String: EntityStorage] = [:]
     private var destinationStorages: [String: EntityStorage] = [:]
-    /// New objects that somebody may have a reference to.
+    /// The new objects that a policy may still reference.
     private var registered: [MigrationObjectID: MigrationObject] = [:]
     private var inserted: [MigrationObject] = []
     private var changed: [MigrationObject] = []
@@ -24,20 +29,23 @@ public final class MigrationSession {
     var instances: InstanceCursor?
     var relationships: RelationshipBatch?
 
-    /// New objects that may wait to be written.
-    private static let mostWaiting = 2_000
+    /// The number of unwritten objects at which they are written.
+    private static let maximumPending = 2_000
 
-    /// What policies want to keep between their calls: `userInfo` of `NSMigrationManager`.
+    /// Values that policies share between calls, like the `userInfo` of `NSMigrationManager`.
     public var userInfo: [String: Any] = [:]
-    /// The entity mapping that is being run.
+    /// The entity mapping that is running; nil between mappings.
     public internal(set) var currentEntityMapping: EntityMapping?
+    /// The mapping model, as resolved for the two models.
     public var mappingModel: MappingModel { plan.mapping }
+    /// The older model.
     public var sourceModel: ManagedObjectModel { plan.source.model }
+    /// The newer model.
     public var destinationModel: ManagedObjectModel { plan.destination.model }
 
-    init(_ store: StoreWriter, _ plan: MappingPlan, _ policies: EntityMigrationPolicies, _ external: ExternalData)
-        throws
-    {
+    init(
+        _ store: StoreWriter, plan: MappingPlan, policies: EntityMigrationPolicies, external: ExternalData
+    ) throws {
         self.store = store
         self.plan = plan
         self.policies = policies
@@ -47,19 +55,20 @@ public final class MigrationSession {
 
     // MARK: Objects
 
-    /// Makes a new object, with its attributes' defaults. Throws `PolicyError` for an entity that the newer model doesn't
-    /// have, or that is abstract.
+    /// Creates a new object with its attributes' default values. It isn't associated with any older object.
+    ///
+    /// - Throws: ``PolicyError`` if the newer model doesn't have the entity, or if it is abstract.
     public func insertNewObject(forEntityName name: String) throws -> MigrationObject {
         try insert(name, key: nil)
     }
 
-    /// - Parameter key: The key that it should have; nil for the next one.
+    /// - Parameter key: The new object's key; nil for the next free one.
     func insert(_ name: String, key: Int64?) throws -> MigrationObject {
         let storage = try storage(of: name, isSource: false)
         guard !storage.entity.isAbstract else { throw PolicyError("\(name) is abstract: there are no objects of it") }
         let number = try key ?? nextKey(storage)
         let id = MigrationObjectID(isSource: false, rootEntityName: storage.rootEntity, key: number)
-        let object = MigrationObject(inserting: id, storage, self)
+        let object = MigrationObject(inserting: id, storage: storage, session: self)
         registered[id] = object
         inserted.append(object)
         return object
@@ -71,16 +80,16 @@ public final class MigrationSession {
         return next
     }
 
-    /// Behind all keys that are given out otherwise.
+    /// Returns the first key above all keys that mappings assign.
     private func firstKey(_ storage: EntityStorage) throws -> Int64 {
         var used = try store.integer("SELECT max(Z_PK) FROM \(storage.table)") ?? 0
-        for one in plan.entityMappings where one.isRun {
-            guard let destination = one.destination, let source = one.source,
+        for entityPlan in plan.entityMappings where entityPlan.mapsObjects {
+            guard let destination = entityPlan.destination, let source = entityPlan.source,
                 plan.destination.table(of: destination.name)?.rootEntity == storage.rootEntity
             else { continue }
-            if one.keepsKeys, let table = plan.source.table(of: source.name)?.name {
+            if entityPlan.keepsKeys, let table = plan.source.table(of: source.name)?.name {
                 used = max(used, try store.integer("SELECT max(Z_PK) FROM source.\(table.sqlName)") ?? 0)
-            } else if case .table(let name) = one.association {
+            } else if case .table(let name) = entityPlan.association {
                 used = max(used, try store.integer("SELECT max(destination) FROM temp.\(name)") ?? 0)
             }
         }
@@ -88,41 +97,41 @@ public final class MigrationSession {
     }
 
     func storage(of entity: String, isSource: Bool) throws -> EntityStorage {
-        if let known = (isSource ? sourceStorages : destinationStorages)[entity] { return known }
+        if let cached = (isSource ? sourceStorages : destinationStorages)[entity] { return cached }
         let layout = isSource ? plan.source : plan.destination
         guard let description = layout.model.entity(named: entity) else {
             throw PolicyError("the \(isSource ? "older" : "newer") model has no entity “\(entity)”")
         }
-        let made = EntityStorage(description, layout, schema: isSource ? "source" : "main")
-        if isSource { sourceStorages[entity] = made } else { destinationStorages[entity] = made }
-        return made
+        let storage = EntityStorage(description, layout, schema: isSource ? "source" : "main")
+        if isSource { sourceStorages[entity] = storage } else { destinationStorages[entity] = storage }
+        return storage
     }
 
-    /// Nil when there is none of that key.
+    /// Returns the object with a key; nil if there is none.
     func object(_ entity: String, _ key: Int64, isSource: Bool) throws -> MigrationObject? {
         let storage = try storage(of: entity, isSource: isSource)
         let id = MigrationObjectID(isSource: isSource, rootEntityName: storage.rootEntity, key: key)
-        if let known = registered[id] { return known }
+        if let cached = registered[id] { return cached }
         let row = try store.prepare("SELECT Z_ENT FROM \(storage.table) WHERE Z_PK = ?", [.integer(key)])
         guard try row.step() else { return nil }
         return try object(id, number: row.integer(0))
     }
 
-    /// An object that is there, of the entity with this number.
+    /// Returns an existing object of the entity with this number.
     func object(_ id: MigrationObjectID, number: Int64) throws -> MigrationObject {
-        if let known = registered[id] { return known }
+        if let cached = registered[id] { return cached }
         let layout = id.isSource ? plan.source : plan.destination
         guard number > 0, number <= layout.numbers.entities.count else {
-            throw PolicyError("an object of \(id.rootEntityName) is of no entity of the model")
+            throw PolicyError("an object of \(id.rootEntityName) has an entity number that the model doesn't have")
         }
         let entity = layout.numbers.entities[Int(number) - 1].name
-        let object = MigrationObject(id, try storage(of: entity, isSource: id.isSource), self)
+        let object = MigrationObject(id, storage: try storage(of: entity, isSource: id.isSource), session: self)
         if !id.isSource { registered[id] = object }
         return object
     }
 
-    /// One that the store doesn't have yet.
-    func unwritten(_ entity: String, _ key: Int64) -> MigrationObject? {
+    /// Returns a registered new object; nil if there is none with that key.
+    func unwrittenObject(_ entity: String, _ key: Int64) -> MigrationObject? {
         guard let storage = destinationStorages[entity] else { return nil }
         return registered[MigrationObjectID(isSource: false, rootEntityName: storage.rootEntity, key: key)]
     }
@@ -144,24 +153,25 @@ public final class MigrationSession {
 
     func externalData(_ bytes: [UInt8], isSource: Bool) throws -> [UInt8] { try external.data(bytes) }
 
-    func noteChange(of object: MigrationObject) { changed.append(object) }
+    func recordChange(of object: MigrationObject) { changed.append(object) }
 
     func require(_ object: MigrationObject, isOf entity: String, changing owner: MigrationObject) throws {
         guard !owner.objectID.isSource, !object.objectID.isSource else {
-            throw PolicyError("a relationship is set between new objects, and one of these is an older one")
+            throw PolicyError("a relationship can only be set between new objects, and one of these is an older one")
         }
         guard try storage(of: entity, isSource: false).rootEntity == object.objectID.rootEntityName,
             destinationModel.family(of: entity).contains(object.entityName)
-        else { throw PolicyError("an object of \(object.entityName) stands where one of \(entity) is asked for") }
+        else { throw PolicyError("an object of \(object.entityName) can't be used where \(entity) is expected") }
     }
 
     // MARK: Writing
 
-    /// Writes what waits when it is much.
-    func flushIfMany() throws {
-        if inserted.count + changed.count >= Self.mostWaiting { try flush() }
+    /// Writes pending objects once there are enough of them.
+    func flushIfNeeded() throws {
+        if inserted.count + changed.count >= Self.maximumPending { try flush() }
     }
 
+    /// Writes pending objects.
     func flush() throws {
         for object in inserted { try insert(object) }
         for object in changed where !object.changed.isEmpty { try update(object) }
@@ -178,21 +188,22 @@ public final class MigrationSession {
         try statement.bind(
             [.integer(object.objectID.key), .integer(storage.number), .integer(1)] + object.allValues)
         _ = try statement.step()
-        object.wasWritten()
+        object.markWritten()
     }
 
     private func insertion(into storage: EntityStorage) throws -> SQLiteStatement {
         let columns = TableLayout.ownColumns + storage.columns.map(\.sqlName)
-        let marks = [String](repeating: "?", count: columns.count).joined(separator: ", ")
-        return try store.prepare("INSERT INTO \(storage.table) (\(columns.joined(separator: ", "))) VALUES (\(marks))")
+        let placeholders = [String](repeating: "?", count: columns.count).joined(separator: ", ")
+        return try store.prepare(
+            "INSERT INTO \(storage.table) (\(columns.joined(separator: ", "))) VALUES (\(placeholders))")
     }
 
     private func update(_ object: MigrationObject) throws {
         let storage = object.storage
         let slots = object.changed.sorted()
         let statement: SQLiteStatement
-        if let known = storage.updates[object.changed] {
-            statement = known
+        if let cached = storage.updates[object.changed] {
+            statement = cached
         } else {
             let columns = slots.map { storage.columns[$0].sqlName + " = ?" }.joined(separator: ", ")
             statement = try store.prepare("UPDATE \(storage.table) SET \(columns) WHERE Z_PK = ?")
@@ -202,10 +213,10 @@ public final class MigrationSession {
         let values = object.allValues
         try statement.bind(slots.map { values[$0] } + [.integer(object.objectID.key)])
         _ = try statement.step()
-        object.wasWritten()
+        object.markWritten()
     }
 
-    /// Objects that nobody but this has a reference to are read again when they are asked for.
+    /// Forgets objects without outside references. They are read again on demand.
     private func forgetUnused() throws {
         var objects = Array(registered.values)
         registered.removeAll(keepingCapacity: true)
@@ -214,43 +225,45 @@ public final class MigrationSession {
         }
     }
 
-    /// Relationships of what is written now may be changed by a statement: they are read anew.
+    /// Makes written objects re-read their relationships, since a statement may have changed them.
     func refreshObjects() {
         for object in registered.values { object.refresh() }
     }
 
     // MARK: Policies
 
-    func policy(of one: EntityMappingPlan) throws -> EntityMigrationPolicy {
-        if let known = running[one.number] { return known }
-        guard let name = one.mapping.entityMigrationPolicyClassName, let type = policies[name] else {
-            throw PolicyError("there is no policy for \(one.mapping.name)")
+    func policy(of entityPlan: EntityMappingPlan) throws -> EntityMigrationPolicy {
+        if let cached = running[entityPlan.number] { return cached }
+        guard let name = entityPlan.mapping.entityMigrationPolicyClassName, let type = policies[name] else {
+            throw PolicyError("there is no policy for \(entityPlan.mapping.name)")
         }
-        let made = type.init()
-        running[one.number] = made
-        return made
+        let policy = type.init()
+        running[entityPlan.number] = policy
+        return policy
     }
 
-    /// What a policy throws is told with its name.
-    func asking<Result>(_ one: EntityMappingPlan, _ body: () throws -> Result) throws -> Result {
+    /// Runs a policy's method and wraps its errors in a `MigrationError` that names the policy.
+    func wrappingErrors<Result>(of entityPlan: EntityMappingPlan, _ body: () throws -> Result) throws -> Result {
         do { return try body() } catch {
             if error is MigrationError || error is MappingModelError || error is StoreError || error is MappingFault {
                 throw error
             }
             throw MigrationError(
                 CoreDataError.entityMigrationPolicy,
-                "the migration policy “\(one.mapping.entityMigrationPolicyClassName ?? "")” of \(one.mapping.name) failed: "
-                    + "\(error)",
-                remedy: "see what the policy says")
+                "the migration policy “\(entityPlan.mapping.entityMigrationPolicyClassName ?? "")” of "
+                    + "\(entityPlan.mapping.name) failed: \(error)",
+                remedy: "see the policy's error")
         }
     }
 
-    /// Ends the migration; the store stays as it was.
+    /// Cancels the migration and leaves the store unchanged.
+    ///
+    /// - Throws: ``MigrationError`` with the code ``CoreDataError/migrationCancelled`` and `reason` as its message.
     public func cancelMigration(_ reason: String) throws -> Never {
-        throw MigrationError(CoreDataError.migrationCancelled, reason, remedy: "see what the policy says")
+        throw MigrationError(CoreDataError.migrationCancelled, reason, remedy: "see the policy's error")
     }
 
-    /// Objects refer to the session, and it to them; statements keep the stores open.
+    /// Breaks the reference cycle between the session and its objects, and releases statements, which keep stores open.
     func close() {
         registered = [:]
         sourceStorages = [:]
@@ -261,11 +274,11 @@ public final class MigrationSession {
     }
 
     func validate() throws {
-        for one in plan.entityMappings where one.usesPolicy {
-            let policy = try policy(of: one)
-            try asking(one) {
-                try policy.performCustomValidation(forMapping: one.mapping, manager: self)
-                try policy.end(one.mapping, manager: self)
+        for entityPlan in plan.entityMappings where entityPlan.usesPolicy {
+            let policy = try policy(of: entityPlan)
+            try wrappingErrors(of: entityPlan) {
+                try policy.performCustomValidation(forMapping: entityPlan.mapping, manager: self)
+                try policy.end(entityPlan.mapping, manager: self)
             }
         }
         try flush()

@@ -2,9 +2,9 @@ import FoundationEssentials
 import ManagedObjectModels
 import SQLiteStore
 
-/// Attributes' values as apps have them and as a store holds them.
+// Conversions between an app's attribute values and the values that a store holds.
 extension AttributeDescription {
-    /// Throws `PolicyError` for a value that is of another type.
+    /// Returns the stored form of a value. Throws `PolicyError` for a value of another type.
     func stored(_ value: AttributeValue) throws -> SQLiteValue {
         switch (type, value) {
         case (.integer16, _), (.integer32, _), (.integer64, _), (.boolean, _):
@@ -31,7 +31,7 @@ extension AttributeDescription {
         return whole
     }
 
-    /// Nil for NULL. Data that lies outside of the store is read by `external`.
+    /// Returns the value of a stored form; nil for NULL. `external` reads data in external files.
     func value(_ stored: SQLiteValue, external: ([UInt8]) throws -> [UInt8]) throws -> AttributeValue? {
         switch (type, stored) {
         case (_, .null): return nil
@@ -61,13 +61,17 @@ extension AttributeValue {
     }
 }
 
-/// What a policy writes and reads without naming the type each time.
+// Lets policies write literals and read values without naming the case.
 extension AttributeValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
     ExpressibleByBooleanLiteral
 {
+    /// Creates a string.
     public init(stringLiteral value: String) { self = .string(value) }
+    /// Creates an integer.
     public init(integerLiteral value: Int64) { self = .integer(value) }
+    /// Creates a floating-point number.
     public init(floatLiteral value: Double) { self = .real(value) }
+    /// Creates a Boolean value.
     public init(booleanLiteral value: Bool) { self = .boolean(value) }
 
     /// The text of a string or URL; nil for other values.
@@ -78,7 +82,7 @@ extension AttributeValue: ExpressibleByStringLiteral, ExpressibleByIntegerLitera
         }
     }
 
-    /// A whole number, or a truth value as 1 or 0; nil for other values.
+    /// An integer, or a Boolean value as 1 or 0; nil for other values.
     public var integerValue: Int64? {
         switch self {
         case .integer(let value): value
@@ -87,9 +91,9 @@ extension AttributeValue: ExpressibleByStringLiteral, ExpressibleByIntegerLitera
         }
     }
 
-    /// A number; a date as seconds since 2001-01-01 UTC; nil for other values.
+    /// A number, a Boolean value as 1 or 0, or a date in seconds since 2001-01-01 UTC; nil for other values.
     public var doubleValue: Double? { number }
 
-    /// Nil for other values than a truth value or a whole number.
+    /// A Boolean value, or an integer as true unless it is 0; nil for other values.
     public var booleanValue: Bool? { integerValue.map { $0 != 0 } }
 }

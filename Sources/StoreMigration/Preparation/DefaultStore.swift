@@ -6,12 +6,12 @@ import SQLiteStore
 import StoreRelocation
 import SystemPackage
 
-/// What takes the place of a store that can't be migrated: a copy of one that the app comes with, migrated where it is of an
-/// older version, or an empty one as Core Data would make it.
+/// The replacement for a store that can't be migrated: a copy of a store that the app ships, migrated if it has an older
+/// version, or an empty store as Core Data would create it.
 package struct DefaultStore: StoreReplacement {
     private let version: ModelVersion
     private let migration: MigrationTransform
-    /// Nil for an empty store.
+    /// The shipped store; nil for an empty store.
     private let file: FilePath?
 
     package init(_ file: FilePath?, of version: ModelVersion, _ migration: MigrationTransform) {
@@ -32,27 +32,27 @@ package struct DefaultStore: StoreReplacement {
 
     package func check() throws {
         guard let file else {
-            do throws(ModelFault) { try StoreLayout(version.model).check() } catch {
+            do throws(ModelFault) { try StoreLayout(version.model).validate() } catch {
                 throw RelocationFailure(
                     .badData, code: "name_collision", (error.element.map { $0 + ": " } ?? "") + error.message,
                     remedy: error.remedy)
             }
             return
         }
-        try failing(file) { _ = try migration.isNeeded(location(file)) }
+        try blaming(file) { _ = try migration.isNeeded(location(file)) }
     }
 
     package func make(
-        at staged: StoreLocation, instead old: StoreLocation,
+        at staged: StoreLocation, replacing old: StoreLocation,
         progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore {
-        // Only a name to tell: what can't be read has none.
+        // The name is only informative; an unreadable store has none.
         let before = try? migration.versionName(of: old)
         guard let file else {
             try StoreLayout(version.model).makeStore(at: staged.pathForSQLite)
             return TransformedStore(before: before, after: version.name)
         }
-        let notes = try failing(file) { try copy(location(file), to: staged, instead: old, progress) }
+        let notes = try blaming(file) { try copy(location(file), to: staged, instead: old, progress) }
         return TransformedStore(before: before, after: version.name, notes: notes)
     }
 
@@ -83,8 +83,8 @@ package struct DefaultStore: StoreReplacement {
         return StoreLocation(directory: directory, name: name)
     }
 
-    /// What is wrong with the default store is not the fault of the one that it is to replace.
-    private func failing<Result>(_ file: FilePath, _ body: () throws -> Result) throws -> Result {
+    /// Runs `body` and attributes its errors to the default store instead of the store that it replaces.
+    private func blaming<Result>(_ file: FilePath, _ body: () throws -> Result) throws -> Result {
         let message: String
         do {
             return try body()

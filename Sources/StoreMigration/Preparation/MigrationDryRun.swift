@@ -4,30 +4,32 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// A migration tried on a copy of the store that nobody else sees, under `$TMPDIR` or `/tmp`, so that `model check` and a dry
-/// run say what the migration would.
+/// A trial migration on a private copy of the store under `$TMPDIR` or `/tmp`, so that `model check` and a dry run report
+/// the same as the migration itself.
 ///
-/// The copy has the store's rows where they decide: what a later step or a mapping model meets can't be told from the store
-/// as it is now. For one inferred step, `StoreObstacles` judges the rows, and the copy has the schema only.
+/// The copy includes the store's rows if they matter: the input of a later step or of a mapping model can't be derived from
+/// the store's current content. For one inferred step, `StoreObstacles` judges the rows, and the copy has the schema only.
 package struct MigrationDryRun {
     private let manager: MigrationManager
 
-    /// Nil where nothing is to be tried, or can be: what an app's stages do beside the store can't be taken back.
+    /// Returns nil if there are no steps, or if a step runs an app's handlers, whose effects outside the store can't be
+    /// undone.
     package init?(_ manager: MigrationManager) {
         guard !manager.steps.isEmpty, manager.steps.allSatisfy({ $0.stage == nil }) else { return nil }
         self.manager = manager
     }
 
-    /// Where objects name external files, too: which of the files none names any more follows from the rows.
+    /// Returns true if the trial needs the store's rows. That includes a store whose objects reference external files, since
+    /// orphaned files follow from the rows.
     private func needsRows(_ reader: StoreReader) throws -> Bool {
         guard manager.steps.count == 1, let step = manager.steps.first, case .inferred = step.method else {
             return true
         }
-        return try ExternalReferences.areNamed(reader, step.source)
+        return try ExternalReferences.hasFiles(reader, step.source)
     }
 
-    /// Returns what the migration would tell. `losses` is of the rows that were tried: none where there were none. Throws as
-    /// `RecordedMigration.run` does, and `SystemError`.
+    /// Returns the outcome that the migration would report. Its `losses` cover only the copied rows, so they are empty for a
+    /// trial on the schema alone. Throws the errors of `RecordedMigration.run`, and `SystemError`.
     package func run(on reader: StoreReader) throws -> MigrationOutcome {
         let scratch = try ScratchDirectory()
         guard let name = StoreName("Rehearsal.sqlite") else { return .none }
@@ -40,14 +42,14 @@ package struct MigrationDryRun {
         ).run { _, _ in }
     }
 
-    /// The rows that a migration reads whatever the model, and those by which a history knows its tables.
+    /// The tables whose rows every migration reads, and those that describe a history's tables.
     private static let bookkeeping = [
         "Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "GS_HISTORY", "GS_TABLE", "GS_AUTHOR", "GS_SUBSCRIBER",
     ]
 
     private func runOnSchema(of reader: StoreReader, _ copy: StoreLocation) throws -> MigrationOutcome {
         do { try reader.copySchema(to: copy.path, rowsOf: Self.bookkeeping) } catch is StoreError {
-            // The store has something that only its own program can make: the run carries it along as it is.
+            // The schema has an element that only the store's own program can create; the migration carries it over as is.
             return MigrationOutcome(losses: .none, remarks: manager.remarks)
         }
         do {
@@ -55,12 +57,12 @@ package struct MigrationDryRun {
             outcome.remarks += try manager.steps.flatMap { try MigrationManager.notes(ofRowsIn: reader, $0) }
             return outcome
         } catch let error as MigrationError {
-            throw error.naming(reader.location.path, insteadOf: copy.pathForSQLite)
+            throw error.replacingPath(copy.pathForSQLite, with: reader.location.path)
         }
     }
 }
 
-/// A directory that is gone with the last reference to it.
+/// A temporary directory that is removed with the last reference to it.
 private final class ScratchDirectory {
     let path: FilePath
 

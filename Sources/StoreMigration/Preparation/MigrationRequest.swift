@@ -6,27 +6,27 @@ import SQLiteFormat
 import StoreRelocation
 import SystemPackage
 
-/// Which version of a model a store is to be of, what helps it there, and what is to be done where it can't be: the same for
-/// a command, a configuration and a client of the agent.
+/// A request to migrate a store: the target version, the means, and the policy for an incompatible store. Commands, the
+/// configuration and clients of the agent share it.
 package struct MigrationRequest: Sendable, Equatable {
-    /// An `.xcdatamodeld`, `.xcdatamodel`, `.momd`, `.mom`, or a store.
+    /// The path of an `.xcdatamodeld`, `.xcdatamodel`, `.momd`, `.mom`, or a store.
     package var model: FilePath
-    /// A version of the model other than the current one.
+    /// The name of the target version; nil for the model's current one.
     package var version: String?
-    /// Besides those that lie in the model's directory.
+    /// The paths of mapping models in addition to those in the model's directory.
     package var mappings: [FilePath] = []
     package var renamings: [ModelRenaming] = []
     package var allowsPartialHistory = false
     package var onIncompatible = RelocationRequest.IncompatiblePolicy.refuse
-    /// Installed where a store is set aside; nil: an empty one.
+    /// The store that replaces one that is set aside; nil for an empty store.
     package var defaultStore: FilePath?
 
     package init(_ model: FilePath) { self.model = model }
 }
 
 extension RelocationRequest {
-    /// Makes the store one of what `migration` asks for. Throws `RelocationFailure` where the model, a mapping model or the
-    /// default store can't be read.
+    /// Adds a migration to the relocation. Throws `RelocationFailure` if the model, a mapping model or the default store
+    /// can't be read.
     package mutating func migrate(
         _ migration: MigrationRequest, trace: StatementTrace? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false }
@@ -43,6 +43,7 @@ extension RelocationRequest {
 }
 
 extension MigrationRequest {
+    /// Returns the target version, and the model with its other versions; nil if the model comes from a store.
     fileprivate func target() throws(RelocationFailure) -> (ModelVersion, ModelBundle?) {
         let bundle: ModelBundle
         do {
@@ -55,7 +56,7 @@ extension MigrationRequest {
             throw failure
         } catch {
             throw RelocationFailure(
-                .badData, code: "bad_model", "the model can't be read: \(error)", remedy: "name a model that is there")
+                .badData, code: "bad_model", "the model can't be read: \(error)", remedy: "name an existing model")
         }
         guard let version else { return (bundle.current, bundle) }
         if let unreadable = bundle.unreadable.first(where: { $0.name == version }) {
@@ -71,7 +72,7 @@ extension MigrationRequest {
         return (found, bundle)
     }
 
-    /// The model that a store carries; nil where `model` is no store.
+    /// Returns the model that the store at `model` carries; nil if `model` is not a store.
     private func storeModel() throws -> ModelVersion? {
         guard FileStatus(following: model)?.kind == .regular else { return nil }
         let (directory, last) = try Directory.resolving(file: model)
@@ -79,13 +80,13 @@ extension MigrationRequest {
             start == Array("SQLite format 3\0".utf8), let name = StoreName(last)
         else { return nil }
         let store = try StoreModel.read(StoreLocation(directory: directory, name: name))
-        guard let known = store?.cachedModel else {
+        guard let cachedModel = store?.cachedModel else {
             throw RelocationFailure(
                 .badData, code: "no_model",
-                "\(PrintablePath(model)): the store carries no model that its metadata agrees with",
+                "\(PrintablePath(model)): the store carries no model that agrees with its metadata",
                 remedy: "name the model that it was made with")
         }
-        return ModelVersion(name: model.stem ?? "", model: known, path: model)
+        return ModelVersion(name: model.stem ?? "", model: cachedModel, path: model)
     }
 
     fileprivate func mappingModels() throws(RelocationFailure) -> [MappingModelFile] {
@@ -99,34 +100,34 @@ extension MigrationRequest {
 }
 
 extension MappingModelFile {
-    /// Those named, then those that lie beside the model or in it.
+    /// Returns the named mapping models, then those found beside the model or in it.
     package static func files(
         _ named: [FilePath], beside model: FilePath
     ) throws(MappingModelError) -> [MappingModelFile] {
-        var found: [MappingModelFile] = []
+        var files: [MappingModelFile] = []
         for path in named {
             var file = try MappingModelFile(reading: path)
             file.isNamed = true
-            found.append(file)
+            files.append(file)
         }
-        for place in places(around: model) where FileStatus(following: place)?.kind == .directory {
-            for file in try MappingModelFile.all(in: place)
-            where !found.contains(where: { $0.path.lexicallyNormalized() == file.path.lexicallyNormalized() }) {
-                found.append(file)
+        for directory in directories(around: model) where FileStatus(following: directory)?.kind == .directory {
+            for file in try MappingModelFile.all(in: directory)
+            where !files.contains(where: { $0.path.lexicallyNormalized() == file.path.lexicallyNormalized() }) {
+                files.append(file)
             }
         }
-        return found
+        return files
     }
 
-    /// The model, the directory that it is in, and where that is a bundle of versions, the one that the bundle is in.
-    private static func places(around model: FilePath) -> [FilePath] {
-        var found = [model]
-        var place = model.lexicallyNormalized()
+    /// Returns the model, its directory, and, if that is a bundle of versions, the directory of the bundle.
+    private static func directories(around model: FilePath) -> [FilePath] {
+        var directories = [model]
+        var current = model.lexicallyNormalized()
         repeat {
-            let parent = place.removingLastComponent()
-            place = parent.isEmpty ? "." : parent
-            found.append(place)
-        } while ["xcdatamodel", "xcdatamodeld", "momd"].contains(place.extension)
-        return found
+            let parent = current.removingLastComponent()
+            current = parent.isEmpty ? "." : parent
+            directories.append(current)
+        } while ["xcdatamodel", "xcdatamodeld", "momd"].contains(current.extension)
+        return directories
     }
 }

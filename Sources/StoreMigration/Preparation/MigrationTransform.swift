@@ -7,7 +7,7 @@ import SQLiteStore
 import StoreRelocation
 import SystemPackage
 
-/// The migration of a store to a version of its model, as relocations take it.
+/// The migration of a store to a version of its model, in the form that relocations perform.
 package struct MigrationTransform: StoreTransform {
     private let version: ModelVersion
     private let bundle: ModelBundle?
@@ -18,8 +18,9 @@ package struct MigrationTransform: StoreTransform {
     private let trace: StatementTrace?
     private let isCancelled: @Sendable () -> Bool
 
-    /// `bundle` holds the versions that lie between; nil where the target is one of a kind. `renamings` say what its
-    /// renaming identifiers don't.
+    /// - Parameters:
+    ///   - bundle: The model with the intermediate versions; nil if the target has no other versions.
+    ///   - renamings: The renamings that the target's renaming identifiers lack.
     package init(
         to version: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
         renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions(),
@@ -36,7 +37,7 @@ package struct MigrationTransform: StoreTransform {
         self.isCancelled = isCancelled
     }
 
-    /// What is to be done with a store; nil when it isn't Core Data's. Throws `MigrationError`, `StoreError`,
+    /// Returns the migration of a store; nil if it isn't a Core Data store. Throws `MigrationError`, `StoreError`,
     /// `SystemError`.
     package func manager(for store: StoreLocation, checkingObjects: Bool = true) throws -> MigrationManager? {
         try StoreReader.read(store) { reader in
@@ -69,11 +70,11 @@ package struct MigrationTransform: StoreTransform {
     }
 
     package func isNeeded(_ store: StoreLocation) throws -> Bool {
-        try failing({ $0.isOfTheStore }) {
+        try translatingErrors(isIncompatible: { $0.isIncompatibleStore }) {
             guard let manager = try manager(for: store) else {
                 var failure = RelocationFailure(
                     .badData, code: "not_core_data",
-                    "\(PrintablePath(store.path)): a model is asked for, and this store is not Core Data's",
+                    "\(PrintablePath(store.path)): this is not a Core Data store, so it can't be migrated to a model",
                     remedy: "leave the model out, or name a store that has the table Z_METADATA")
                 failure.isIncompatible = true
                 throw failure
@@ -83,20 +84,19 @@ package struct MigrationTransform: StoreTransform {
     }
 
     package func run(
-        on staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
+        on staged: StoreLocation, of store: FilePath, supportBeside supportOwner: StoreLocation,
         progress: (_ fraction: Double, _ doing: String) -> Void
     ) throws -> TransformedStore {
-        try failing({ $0.isOfTheObjects }) {
-            // Looked at anew: the copy may be of a later moment than the plan.
+        try translatingErrors(isIncompatible: { $0.isIncompatibleObject }) {
+            // Read the version again, since the copy may be newer than the plan.
             let before = try versionName(of: staged)
             guard let manager = try manager(for: staged, checkingObjects: false) else {
                 return TransformedStore(before: before, after: before ?? "")
             }
             let outcome = try withoutActuallyEscaping(progress) { progress in
                 try RecordedMigration(
-                    manager, of: staged, copyOf: store, supportBeside: keeper, isOriginalArchived: true
-                ).run(
-                    isCancelled: isCancelled, trace: trace, progress: progress)
+                    manager, of: staged, copyOf: store, supportBeside: supportOwner, isOriginalArchived: true
+                ).run(isCancelled: isCancelled, trace: trace, progress: progress)
             }
             return TransformedStore(
                 before: before, after: version.name, losses: outcome.losses, notes: outcome.notes)
@@ -104,7 +104,7 @@ package struct MigrationTransform: StoreTransform {
     }
 
     package func losses(from store: StoreLocation) throws -> RemovedContent {
-        try failing({ $0.isOfTheStore }) {
+        try translatingErrors(isIncompatible: { $0.isIncompatibleStore }) {
             try StoreReader.read(store) { reader in
                 try StoreModel(reader).map { try manager(for: $0).losses(reader) } ?? .none
             }
@@ -112,31 +112,32 @@ package struct MigrationTransform: StoreTransform {
     }
 
     package func rehearse(_ store: StoreLocation, isMoved: Bool) throws -> TransformedStore? {
-        try failing({ $0.isOfTheObjects }) {
+        try translatingErrors(isIncompatible: { $0.isIncompatibleObject }) {
             try StoreReader.read(store) { reader in
                 guard let model = try StoreModel(reader) else { return nil }
                 let manager = try manager(for: model)
                 let losses = try manager.losses(reader)
                 let outcome = try MigrationDryRun(manager)?.run(on: reader) ?? .none
-                // Where the store is moved and kept, these files are in the archive only.
-                let leftFiles = isMoved && !losses.isEmpty ? nil : outcome.leftFiles
+                // If the store is moved and archived, orphaned files exist only in the archive.
+                let orphanedFilesNote = isMoved && !losses.isEmpty ? nil : outcome.orphanedFilesNote
                 return TransformedStore(
                     before: bundle?.versionName(of: model), after: version.name, losses: losses,
-                    notes: losses.sentences + outcome.remarks + [leftFiles].compactMap(\.self))
+                    notes: losses.sentences + outcome.remarks + [orphanedFilesNote].compactMap(\.self))
             }
         }
     }
 
-    /// What developers call the store's version; its identifiers where no version has its hashes, nil where there are none.
+    /// Returns the developers' name for the store's version; its version identifiers if no version has its hashes, or nil
+    /// if it has none.
     package func versionName(of store: StoreLocation) throws -> String? {
         guard let store = try StoreModel.read(store) else { return nil }
-        let known = bundle?.versionName(of: store)
+        let name = bundle?.versionName(of: store)
         let identifiers = store.metadata.versionIdentifiers.filter { !$0.isEmpty }
-        return known ?? (identifiers.isEmpty ? nil : identifiers.joined(separator: ", "))
+        return name ?? (identifiers.isEmpty ? nil : identifiers.joined(separator: ", "))
     }
 
-    private func failing<Result>(
-        _ isIncompatible: (MigrationError) -> Bool, _ body: () throws -> Result
+    private func translatingErrors<Result>(
+        isIncompatible: (MigrationError) -> Bool, _ body: () throws -> Result
     ) throws -> Result {
         do {
             return try body()
@@ -149,30 +150,30 @@ package struct MigrationTransform: StoreTransform {
 }
 
 extension RelocationFailure {
-    /// Core Data's code is in the word for scripts.
+    /// Translates a migration error. The stable code for scripts includes Core Data's code.
     package init(_ error: MigrationError) {
         let kind: Kind = error.isOfTheDisk ? .failed : .badData
         let reasons = error.findings.dropFirst().map { "; " + $0.sentence }.joined()
-        self.init(kind, code: error.word, error.description + reasons, remedy: error.remedy)
+        self.init(kind, code: error.stableCode, error.description + reasons, remedy: error.remedy)
     }
 }
 
 extension MigrationError {
-    /// Found by looking: there is no way from the store's version to the one that is asked for.
-    fileprivate var isOfTheStore: Bool {
+    /// True if planning found no path from the store's version to the requested one.
+    fileprivate var isIncompatibleStore: Bool {
         guard !isOfTheDisk, !isAmbiguous, !isOfTheAudit else { return false }
         switch code {
         case CoreDataError.incompatibleVersionHash, CoreDataError.incompatibleSchema, CoreDataError.missingSourceModel,
             CoreDataError.missingMappingModel, CoreDataError.inferredMappingModel:
             return true
         case CoreDataError.migration: return sqliteCode == nil
-        default: return isOfTheObjects
+        default: return isIncompatibleObject
         }
     }
 
-    /// Found while it ran: objects that the new version can't hold. Whatever else may go wrong then, such as a full disk, is
-    /// not the store's fault.
-    fileprivate var isOfTheObjects: Bool {
+    /// True if the run found objects that the new version can't hold. Other failures of a run, such as a full disk, are not
+    /// the store's fault.
+    fileprivate var isIncompatibleObject: Bool {
         switch code {
         case CoreDataError.migrationConstraintViolation, CoreDataError.missingMandatoryProperty,
             CoreDataError.relationshipLacksMinimumCount, CoreDataError.relationshipExceedsMaximumCount:

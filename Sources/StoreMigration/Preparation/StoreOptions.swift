@@ -1,45 +1,66 @@
-/// How a store is made ready to be opened: what `NSPersistentStoreDescription` says of it.
+/// The options for preparing a store. Corresponds to the options of `NSPersistentStoreDescription`.
+///
+///     var options = StoreOptions()
+///     options.deadline = .seconds(10)
+///     let preparation = try await model.prepareStore(at: "Notes.sqlite", options: options)
 public struct StoreOptions: Sendable {
+    /// SQLite's journal mode of a store (https://sqlite.org/pragma.html#pragma_journal_mode).
     public enum JournalMode: Sendable {
-        case writeAhead, rollback
+        /// Write-ahead logging, the default.
+        case writeAhead
+        /// A rollback journal.
+        case rollback
     }
 
-    /// `NSMigratePersistentStoresAutomaticallyOption`: a store of another version is migrated, rather than refused.
+    /// True to migrate a store of another version, false to refuse it. Corresponds to
+    /// `NSMigratePersistentStoresAutomaticallyOption`.
     public var migratesAutomatically = true
-    /// `NSInferMappingModelAutomaticallyOption`: mappings that follow from the models are used.
+    /// True to use mappings inferred from the models. Corresponds to `NSInferMappingModelAutomaticallyOption`.
     public var infersMappingModelAutomatically = true
-    /// `NSPersistentStoreStagedMigrationManagerOptionKey`: the way from the oldest version to the current one, with an app's
-    /// own work in between. None: the fewest inferred steps.
+    /// The stages from the oldest version to the current one, with an app's own work in between. Empty for the fewest
+    /// inferred steps. Corresponds to `NSPersistentStoreStagedMigrationManagerOptionKey`.
     public var stages: [MigrationStage] = []
-    /// Makes an empty store where there is none.
+    /// True to create an empty store if there is none.
     public var createsMissingStore = true
-    /// Of a store that is made; one that is there keeps its own.
+    /// The journal mode of a new store. An existing store keeps its own.
     public var journalMode = JournalMode.writeAhead
+    /// True if persistent history may lose the changes of removed entities. Corresponds to
     /// `NSPersistentHistoryAllowPartialHistoryMigration`.
     public var allowsPartialHistory = false
-    /// How long to wait for others who have the store open.
+    /// The maximum time to wait for other processes that have the store open. The default is 30 seconds.
     public var deadline = Duration.seconds(30)
 
+    /// Creates the default options.
     public init() {}
 }
 
-/// How a store became ready.
+/// The result of preparing a store.
+///
+///     if case .migrated(let versions, let notes) = preparation { print("migrated through", versions, notes) }
 public enum StorePreparation: Equatable, Sendable {
-    /// It was of the model's version; or it is since another process has just made or migrated it.
+    /// The store has the model's version, possibly because another process has just created or migrated it.
     case upToDate
-    /// There was none, and this call made an empty one.
+    /// There was no store, and this call created an empty one.
     case created
-    /// This call migrated it through these versions, the last one the model's; `notes` is what a person should know.
+    /// This call migrated the store through these versions, of which the last is the model's. `notes` are remarks for a
+    /// person, such as removed content.
     case migrated(through: [String], notes: [String])
 }
 
-/// Why a store could not be made ready. It is as it was.
+/// The reason a store could not be prepared. The store is unchanged.
+///
+///     do {
+///         _ = try await model.prepareStore(at: "Notes.sqlite")
+///     } catch let error as StorePreparationError where error.code == "in_use" {
+///         print(error.message, error.remedy)
+///     }
 public struct StorePreparationError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// A word that programs can rely on: `in_use`, `no_space`, `audit_failed` where the migrated store didn't hold what the
-    /// store held, or `core_data_` and the code of `CoreDataError`.
+    /// A stable code for programs, such as `in_use`, `no_space`, `audit_failed` if the migrated store didn't hold what the
+    /// store held, or `core_data_` followed by the code of ``CoreDataError``.
     public let code: String
+    /// A description of the failure for a person.
     public let message: String
-    /// One line: what would help.
+    /// One line that says how to fix the problem.
     public let remedy: String
 
     package init(code: String, _ message: String, remedy: String) {

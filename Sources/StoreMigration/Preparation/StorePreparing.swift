@@ -8,14 +8,25 @@ import StoreRelocation
 import SystemPackage
 
 extension ModelBundle {
-    /// Makes the store at `path` ready to be opened with the model's current version: an app calls it before it opens the
-    /// store. A migration is made on a copy, which takes the store's place in one step when it is whole; the store must not
-    /// be open in this process.
+    /// Prepares the store at `path` to be opened with the model's current version: creates it if it is missing, and migrates
+    /// it if it has an older version. An app calls this before it opens the store.
     ///
-    /// Cancelling the task cancels a migration; the store is then as it was. `progress` is called on a thread of its own,
-    /// with a fraction from 0 to 1 and what is being done.
+    ///     let model = try ModelBundle(reading: "Notes.momd")
+    ///     let preparation = try await model.prepareStore(at: "Notes.sqlite") { fraction, doing in
+    ///         print("\(Int(fraction * 100)) % \(doing)")
+    ///     }
     ///
-    /// Throws `StorePreparationError`, and `CancellationError`.
+    /// A migration works on a copy, which replaces the store atomically once it is complete. Cancelling the task cancels the
+    /// migration and leaves the store unchanged.
+    ///
+    /// - Important: The store must not be open in this process.
+    ///
+    /// - Parameters:
+    ///   - path: The path of the database file.
+    ///   - options: Permissions, stages and the deadline.
+    ///   - progress: Called on a separate thread with a fraction from 0 to 1 and the current activity.
+    /// - Returns: A ``StorePreparation`` that tells whether this call created or migrated the store.
+    /// - Throws: ``StorePreparationError``, or `CancellationError` if the task is cancelled.
     public func prepareStore(
         at path: FilePath, options: StoreOptions = StoreOptions(),
         progress: @escaping @Sendable (_ fraction: Double, _ doing: String) -> Void = { _, _ in }
@@ -30,12 +41,13 @@ extension ModelBundle {
                 cancellation.request()
             }
         } catch let error as SystemError {
-            throw StorePreparationError(code: "io_error", "\(error)", remedy: "see that there is room for a thread")
+            throw StorePreparationError(
+                code: "io_error", "\(error)", remedy: "make sure that another thread can be created")
         }
     }
 }
 
-/// The work of it, on one thread.
+/// Performs the preparation on one thread.
 private struct StorePreparing: Sendable {
     let bundle: ModelBundle
     let path: FilePath
@@ -46,13 +58,13 @@ private struct StorePreparing: Sendable {
     func run() throws -> StorePreparation {
         do {
             guard !isCancelled() else { throw CancellationError() }
-            // Before the first lease is taken.
+            // The signal must be ignored before the first lease is taken.
             FileLease.ignoreBreakSignal()
             // A migration that was killed may have left the store under another name.
             if let name = path.lastComponent.flatMap(StoreName.init) {
                 try Relocation(request, isCancelled: isCancelled).finishInterrupted(of: name)
             }
-            if FileStatus(following: path) == nil, let created = try createUnlessMade() { return created }
+            if FileStatus(following: path) == nil, let created = try createUnlessExisting() { return created }
             return try migrate()
         } catch let failure as RelocationFailure {
             if isCancelled() { throw CancellationError() }
@@ -63,13 +75,13 @@ private struct StorePreparing: Sendable {
             throw StorePreparationError(code: "sqlite_error", "\(error)", remedy: error.remedy)
         } catch let error as SystemError {
             throw StorePreparationError(
-                code: "io_error", "\(error)", remedy: "see that the directory can be written to")
+                code: "io_error", "\(error)", remedy: "make sure that the directory is writable")
         } catch let fault as ModelFault {
             throw StorePreparationError(
                 code: "name_collision", (fault.element.map { $0 + ": " } ?? "") + fault.message, remedy: fault.remedy)
-        } catch let error as NewStore.Taken {
+        } catch let error as NewStore.AlreadyExists {
             throw StorePreparationError(
-                code: "exists", "\(PrintablePath(error.path)): there is something already", remedy: "move it away")
+                code: "exists", "\(PrintablePath(error.path)): something already exists there", remedy: "move it away")
         }
     }
 
@@ -80,9 +92,9 @@ private struct StorePreparing: Sendable {
         return request
     }
 
-    /// Of several processes that find no store one makes it; the others wait, and find it. Nil where it was made
-    /// meanwhile.
-    private func createUnlessMade() throws -> StorePreparation? {
+    /// Creates the store under a directory lock: of several processes that find no store, one creates it while the others
+    /// wait. Returns nil if another process has created it.
+    private func createUnlessExisting() throws -> StorePreparation? {
         guard options.createsMissingStore else { return try create() }
         let parent = path.removingLastComponent()
         let lock = try DirectoryLock(parent.isEmpty ? "." : parent)
@@ -92,8 +104,8 @@ private struct StorePreparing: Sendable {
             guard !isCancelled() else { throw CancellationError() }
             guard !deadline.hasPassed else {
                 throw StorePreparationError(
-                    code: "busy", "\(PrintablePath(path)): another process is making a store in that directory",
-                    remedy: "try again when it is done; is it stopped?")
+                    code: "busy", "\(PrintablePath(path)): another process is creating a store in that directory",
+                    remedy: "try again when it is done; check whether it is stopped")
             }
             pause(wait)
             wait = min(wait * 2, .milliseconds(20))
@@ -101,8 +113,8 @@ private struct StorePreparing: Sendable {
         return try withExtendedLifetime(lock) {
             do {
                 return FileStatus(following: path) == nil ? try create() : nil
-            } catch let error as NewStore.Taken {
-                // By somebody who doesn't know of the lock.
+            } catch let error as NewStore.AlreadyExists {
+                // A process that doesn't use the lock created it.
                 guard FileStatus(following: path) != nil else { throw error }
                 return nil
             }
@@ -110,16 +122,16 @@ private struct StorePreparing: Sendable {
     }
 
     private func create() throws -> StorePreparation {
-        guard options.createsMissingStore, let last = path.lastComponent, let name = StoreName.given(last) else {
+        guard options.createsMissingStore, let last = path.lastComponent, let name = StoreName.validated(last) else {
             throw StoreError.missing(path)
         }
         let layout = StoreLayout(bundle.current.model)
-        try layout.check()
+        try layout.validate()
         let parent = path.removingLastComponent()
         let directory = try Directory(parent.isEmpty ? "." : parent)
-        let new = try NewStore(at: StoreLocation(directory: directory, name: name))
-        try layout.makeStore(at: new.path)
-        try new.publish(writeAhead: options.journalMode == .writeAhead)
+        let newStore = try NewStore(at: StoreLocation(directory: directory, name: name))
+        try layout.makeStore(at: newStore.path)
+        try newStore.publish(writeAhead: options.journalMode == .writeAhead)
         return .created
     }
 
@@ -132,7 +144,7 @@ private struct StorePreparing: Sendable {
         let location = StoreLocation(directory: try Directory(request.group), name: name)
         guard let manager = try transform.manager(for: location) else {
             throw StorePreparationError(
-                code: "not_core_data", "\(PrintablePath(path)): this store is not Core Data's",
+                code: "not_core_data", "\(PrintablePath(path)): this is not a Core Data store",
                 remedy: "name a store that has the table Z_METADATA")
         }
         guard !manager.steps.isEmpty else { return .upToDate }
@@ -142,7 +154,7 @@ private struct StorePreparing: Sendable {
                 ? CoreDataError.missingMappingModel : CoreDataError.incompatibleVersionHash
             throw MigrationError(
                 code, "\(PrintablePath(path)): \(CoreDataError.reason(code))",
-                remedy: "let the store be migrated automatically")
+                remedy: "allow automatic migration in the options")
         }
         request.transform = transform
         let engine = Relocation(
@@ -151,12 +163,12 @@ private struct StorePreparing: Sendable {
                 if case .transforming(let fraction, let doing) = event { progress(fraction, doing) }
             })
         let summary = try engine.transform()
-        // Another process was at it, and this one has waited for it.
+        // This call waited for another process, which migrated the store.
         guard summary.outcome == .migrated else { return .upToDate }
         let names = manager.steps.map(\.destinationName)
-        // So it may have gone a part of the way before.
-        let gone = summary.transformed?.before.flatMap { names.lastIndex(of: $0) }.map { $0 + 1 } ?? 0
-        return .migrated(through: Array(names.dropFirst(gone)), notes: summary.notes)
+        // Another process may have completed some of the steps since the plan was made.
+        let completed = summary.transformed?.before.flatMap { names.lastIndex(of: $0) }.map { $0 + 1 } ?? 0
+        return .migrated(through: Array(names.dropFirst(completed)), notes: summary.notes)
     }
 }
 

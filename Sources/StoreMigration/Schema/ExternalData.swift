@@ -4,16 +4,16 @@ import MappingModels
 import SQLiteStore
 import SystemPackage
 
-/// Binary data that may lie in files of its own, `.NAME_SUPPORT/_EXTERNAL_DATA/` beside the store: the column then
-/// holds 2 and the file's name, else 1 and the data.
+/// Binary data that may be stored in files under `.NAME_SUPPORT/_EXTERNAL_DATA/` beside the store. The column then holds 2
+/// and the file's name, else 1 and the data.
 struct ExternalData {
-    /// Gives the data itself, for an attribute that is kept in the store.
+    /// The SQL function that returns the data itself, for an attribute that is stored inline.
     static let function = "gs_external_data"
-    private static let largest: Int64 = 1 << 30
+    private static let maximumFileSize: Int64 = 1 << 30
 
     private let directory: FilePath
 
-    /// - Parameter store: The store that refers to the files.
+    /// - Parameter store: The store that references the files.
     init(of store: FilePath) {
         let name = "." + (store.lastComponent?.stem ?? "") + "_SUPPORT"
         directory = store.removingLastComponent().appending(name).appending("_EXTERNAL_DATA")
@@ -26,13 +26,13 @@ struct ExternalData {
         }
     }
 
-    /// Where the file lies that a column names; nil where that is no name of Core Data's, a UUID.
+    /// Returns the path of the file that a column names; nil if the name isn't a UUID, as Core Data's are.
     func file(named name: String) -> FilePath? {
         guard name.count == 36, name.allSatisfy({ $0.isHexDigit || $0 == "-" }) else { return nil }
         return directory.appending(name)
     }
 
-    /// What a column's bytes stand for.
+    /// Returns the data that a column's bytes represent.
     func data(_ bytes: [UInt8]) throws -> [UInt8] {
         switch bytes.first {
         case 1: return Array(bytes.dropFirst())
@@ -43,8 +43,8 @@ struct ExternalData {
             }
             let file = try Descriptor(opening: path, flags: O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
             let status = try file.status(path: path)
-            guard status.kind == .regular, status.size <= Self.largest else {
-                throw MappingFault("\(PrintablePath(path)) is no file of external data")
+            guard status.kind == .regular, status.size <= Self.maximumFileSize else {
+                throw MappingFault("\(PrintablePath(path)) is not an external data file")
             }
             return try file.read(count: Int(status.size), at: 0, path: path)
         default: return bytes

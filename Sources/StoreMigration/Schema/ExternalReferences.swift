@@ -5,20 +5,20 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// The files that objects name as their data, and that aren't beside the store: nobody can bring them back but a backup, and
-/// who looks at the store, moves or migrates it should hear of it.
+/// Finds the external data files that objects reference. Files that are missing can only be restored from a backup, so
+/// commands that inspect, move or migrate the store report them.
 package struct ExternalReferences {
-    /// Those of one attribute.
+    /// The missing files of one attribute.
     package struct Missing: Equatable, Sendable {
         package let entity: String
         package let attribute: String
         package let files: Int
-        /// One of their names, as it would be in the folder.
+        /// The name of one of the files.
         package let first: String
 
         package var sentence: String {
             let rest = files > 1 ? " and \(files - 1) others" : ""
-            return "\(entity).\(attribute) names external files that are not there: \(first)\(rest); " + Self.remedy
+            return "\(entity).\(attribute) references external files that are missing: \(first)\(rest); " + Self.remedy
         }
 
         package static let remedy = "restore them from a backup"
@@ -28,46 +28,47 @@ package struct ExternalReferences {
     private let layout: StoreLayout
     private let external: ExternalData
 
-    init(_ store: SQLiteConnection, beside keeper: FilePath, _ model: ManagedObjectModel) {
+    init(_ store: SQLiteConnection, beside supportOwner: FilePath, _ model: ManagedObjectModel) {
         self.store = store
         layout = StoreLayout(model)
-        external = ExternalData(of: keeper)
+        external = ExternalData(of: supportOwner)
     }
 
-    /// Of a store whose own model is known; nil where its tables aren't the model's. Throws `StoreError`, `SystemError`.
+    /// Returns the missing files of a store whose own model is known; nil if its tables aren't the model's. Throws
+    /// `StoreError`, `SystemError`.
     package static func missing(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> [Missing]? {
-        guard try StoreSchema(reader).missing(of: StoreLayout(model)).isEmpty else { return nil }
+        guard try StoreSchema(reader).missingParts(of: StoreLayout(model)).isEmpty else { return nil }
         return try ExternalReferences(reader, beside: reader.location.path, model).missing()
     }
 
-    /// The same of a store by its place and the model that it carries; none where it carries none.
+    /// Returns the missing files of the store at a location by its cached model; none if it has no cached model.
     package static func missing(of store: StoreLocation) throws -> [Missing] {
         try StoreReader.read(store) { reader in
             try StoreModel(reader)?.cachedModel.flatMap { try missing(reader, $0) } ?? []
         }
     }
 
-    /// Returns whether objects name files that are there. Throws `StoreError`.
-    package static func areNamed(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> Bool {
-        guard try StoreSchema(reader).missing(of: StoreLayout(model)).isEmpty else { return false }
+    /// Returns true if objects reference files that exist. Throws `StoreError`.
+    package static func hasFiles(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> Bool {
+        guard try StoreSchema(reader).missingParts(of: StoreLayout(model)).isEmpty else { return false }
         return try !ExternalReferences(reader, beside: reader.location.path, model).files().isEmpty
     }
 
-    /// One for each attribute of which files are missing.
+    /// Returns an element for each attribute with missing files.
     func missing() throws -> [Missing] {
         var found: [Missing] = []
         try forEachAttribute { entity, name, files in
-            let missing = files.filter { !isThere($0) }
+            let missing = files.filter { !exists($0) }
             guard let first = missing.first else { return }
             found.append(Missing(entity: entity, attribute: name, files: missing.count, first: first))
         }
         return found
     }
 
-    /// Those that are there and that an object names.
+    /// Returns the names of the existing files that an object references.
     func files() throws -> Set<String> {
         var found: Set<String> = []
-        try forEachAttribute { _, _, files in found.formUnion(files.filter(isThere)) }
+        try forEachAttribute { _, _, files in found.formUnion(files.filter(exists)) }
         return found
     }
 
@@ -86,7 +87,7 @@ package struct ExternalReferences {
         layout.model.entity(named: entity)?.attribute(at: path)?.allowsExternalBinaryDataStorage ?? false
     }
 
-    /// The column holds 2, the file's name and 0 where the data is outside.
+    /// Returns the file names in a column, which holds 2, the name and 0 if the data is external.
     private func names(in column: String, of table: String) throws -> [String] {
         let value = column.sqlName
         let rows = try store.prepare(
@@ -97,7 +98,7 @@ package struct ExternalReferences {
         return names
     }
 
-    private func isThere(_ name: String) -> Bool {
+    private func exists(_ name: String) -> Bool {
         external.file(named: name).flatMap { FileStatus(following: $0) }?.kind == .regular
     }
 }

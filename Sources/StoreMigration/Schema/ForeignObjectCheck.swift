@@ -1,49 +1,50 @@
 import CoreDataStore
 import SQLiteStore
 
-/// Whether an index, a trigger or a view that somebody else has made still makes sense in a store whose tables are others.
+/// Checks whether foreign indexes, triggers and views still work in a store whose tables have changed.
 struct ForeignObjectCheck {
     private let store: StoreWriter
 
     init(_ store: StoreWriter) { self.store = store }
 
-    /// Why an index can't be made; nil when it can. Only SQLite's own collations are known here: an index in another order
-    /// would be a damaged one.
+    /// Returns why an index can't be created; nil if it can. Only SQLite's own collations are available here: an index in
+    /// another order would be corrupt.
     func refusal(ofIndex creation: String) -> String? {
         let names = creation.uppercased().split(whereSeparator: { !$0.isLetter && $0 != "_" })
         let collations = zip(names, names.dropFirst()).filter { $0.0 == "COLLATE" }.map(\.1)
         if let unknown = collations.first(where: { !["BINARY", "NOCASE", "RTRIM"].contains(String($0)) }) {
-            return "the collation \(unknown) is not known here"
+            return "the collation \(unknown) is not available to groupstore"
         }
-        return store.refusal(of: creation).map { _ in "what it is of is not there any more" }
+        return store.compileError(of: creation).map { _ in "a table or column that it names no longer exists" }
     }
 
-    /// Makes views, and takes back those that don't work when all are there: one may be made of another one that comes
-    /// later. Returns what was dropped and why.
+    /// Creates views, then drops those that don't work once all exist: a view may use another one that follows it. Returns
+    /// what was dropped and why.
     func restore(views: [StoreSchema.Object]) throws -> [String] {
         var notes: [String] = []
-        var left: [StoreSchema.Object] = []
-        for view in views { if let note = try make(view) { notes.append(note) } else { left.append(view) } }
-        while let (index, note) = try firstDropped(of: left) {
-            left.remove(at: index)
+        var created: [StoreSchema.Object] = []
+        for view in views { if let note = try create(view) { notes.append(note) } else { created.append(view) } }
+        while let (index, note) = try dropFirstBroken(of: created) {
+            created.remove(at: index)
             notes.append(note)
         }
         return notes
     }
 
-    private func firstDropped(of views: [StoreSchema.Object]) throws -> (index: Int, note: String)? {
+    private func dropFirstBroken(of views: [StoreSchema.Object]) throws -> (index: Int, note: String)? {
         for (index, view) in views.enumerated() {
-            if let note = try drop(view) { return (index, note) }
+            if let note = try dropIfBroken(view) { return (index, note) }
         }
         return nil
     }
 
-    /// Makes triggers one by one: what SQLite then refuses is the last one's fault.
+    /// Creates triggers one at a time, so that SQLite's next refusal is due to the last one. Returns what was dropped and
+    /// why.
     func restore(triggers: [StoreSchema.Object]) throws -> [String] {
-        try triggers.compactMap { try make($0) ?? drop($0) }
+        try triggers.compactMap { try create($0) ?? dropIfBroken($0) }
     }
 
-    private func make(_ object: StoreSchema.Object) throws -> String? {
+    private func create(_ object: StoreSchema.Object) throws -> String? {
         do {
             try store.execute(object.creation)
             return nil
@@ -52,14 +53,14 @@ struct ForeignObjectCheck {
         }
     }
 
-    private func drop(_ object: StoreSchema.Object) throws -> String? {
+    private func dropIfBroken(_ object: StoreSchema.Object) throws -> String? {
         guard let refusal = try refusal(of: object) else { return nil }
         try store.execute("DROP \(object.kind.rawValue) \(object.name.sqlName)")
         return "the \(object.kind.rawValue) \(object.name) is dropped: \(refusal)"
     }
 
-    /// What SQLite says to a statement that would use a trigger or a view that is there; nil when it would run. A function
-    /// or a module that only the store's programs have is no reason.
+    /// Returns SQLite's error for a statement that would use an existing trigger or view; nil if the statement would run. A
+    /// function or module that only the store's programs provide doesn't count as an error.
     private func refusal(of object: StoreSchema.Object) throws -> String? {
         let statement: String
         if object.kind == .view {
@@ -67,22 +68,22 @@ struct ForeignObjectCheck {
         } else {
             guard let event = TriggerEvent(creation: object.creation) else { return nil }
             let columns = try self.columns(of: object.table)
-            // SQLite doesn't look at these before one of them is set.
-            let known = Set((columns.map(\.name) + Self.rowNumbers).map { $0.lowercased() })
-            if let gone = event.columns.first(where: { !known.contains($0.lowercased()) }) {
-                return "no such column: \(gone)"
+            // SQLite doesn't check the columns of `UPDATE OF` until one of them is set.
+            let known = Set((columns.map(\.name) + Self.rowIDNames).map { $0.lowercased() })
+            if let missing = event.columns.first(where: { !known.contains($0.lowercased()) }) {
+                return "no such column: \(missing)"
             }
             let assignable = columns.filter { !$0.isGenerated }.map(\.name)
             statement = self.statement(event, on: object.table.sqlName, assignable)
         }
-        let refusal = store.refusal(of: statement)
-        let isOfThePrograms = refusal.map { $0.contains("no such function") || $0.contains("no such module") }
-        return isOfThePrograms == true ? nil : refusal
+        let refusal = store.compileError(of: statement)
+        let isExtensionMissing = refusal.map { $0.contains("no such function") || $0.contains("no such module") }
+        return isExtensionMissing == true ? nil : refusal
     }
 
-    private static let rowNumbers = ["rowid", "_rowid_", "oid"]
+    private static let rowIDNames = ["rowid", "_rowid_", "oid"]
 
-    /// Also of a view.
+    /// Returns the columns of a table or view.
     private func columns(of table: String) throws -> [(name: String, isGenerated: Bool)] {
         let rows = try store.prepare("SELECT name, hidden FROM pragma_table_xinfo(?)", [.text(table)])
         var found: [(name: String, isGenerated: Bool)] = []
@@ -96,7 +97,7 @@ struct ForeignObjectCheck {
         case .delete: return "DELETE FROM \(table)"
         case .update:
             let named = event.columns.filter { name in
-                (columns + Self.rowNumbers).contains { $0.lowercased() == name.lowercased() }
+                (columns + Self.rowIDNames).contains { $0.lowercased() == name.lowercased() }
             }
             let names = named.isEmpty ? columns : named
             return "UPDATE \(table) SET " + names.map { "\($0.sqlName) = \($0.sqlName)" }.joined(separator: ", ")
@@ -104,7 +105,8 @@ struct ForeignObjectCheck {
     }
 }
 
-/// Core Data names its indexes after tables and entities: `ZNOTE_ZFOLDER_INDEX`, `Z_Note_byTitle`, once `ZNOTE_ZTITLE`.
+/// Recognizes Core Data's index names, which derive from tables and entities: `ZNOTE_ZFOLDER_INDEX`, `Z_Note_byTitle`,
+/// formerly `ZNOTE_ZTITLE`.
 struct CoreDataIndexName {
     private let tables: [String]
     private let entities: [String]

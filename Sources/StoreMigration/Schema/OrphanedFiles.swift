@@ -4,29 +4,31 @@ import ManagedObjectModels
 import SQLiteStore
 import SystemPackage
 
-/// Files of external data that objects named before a migration, and that none names after it.
+/// External data files that objects referenced before a migration, and that none references after it.
 struct OrphanedFiles {
     private let before: Set<String>
     private let external: ExternalData
 
-    init(_ store: StoreWriter, beside keeper: FilePath, _ model: ManagedObjectModel) throws {
-        // What lacks its model's tables is refused where it is migrated.
-        let isWhole = try StoreSchema(store).missing(of: StoreLayout(model)).isEmpty
-        before = isWhole ? try ExternalReferences(store, beside: keeper, model).files() : []
-        external = ExternalData(of: keeper)
+    init(_ store: StoreWriter, beside supportOwner: FilePath, _ model: ManagedObjectModel) throws {
+        // The migration itself refuses a store that lacks its model's tables.
+        let isComplete = try StoreSchema(store).missingParts(of: StoreLayout(model)).isEmpty
+        before = isComplete ? try ExternalReferences(store, beside: supportOwner, model).files() : []
+        external = ExternalData(of: supportOwner)
     }
 
-    /// What is told of them. Where the folder is a copy's own, and the store is kept with all of them in the archive,
-    /// `removing` them leaves none behind that nothing would ever remove.
-    func settle(
-        _ store: StoreWriter, beside keeper: FilePath, _ model: ManagedObjectModel, removing: Bool
+    /// Returns a note about the orphaned files that remain; nil if there are none.
+    ///
+    /// - Parameter removing: Deletes the files. Use it only if the support folder belongs to a copy and the archive keeps the
+    ///   store with all its files; otherwise nothing would ever remove them from the copy's folder.
+    func cleanUp(
+        _ store: StoreWriter, beside supportOwner: FilePath, _ model: ManagedObjectModel, removing: Bool
     ) throws -> String? {
         guard !before.isEmpty else { return nil }
-        let orphans = before.subtracting(try ExternalReferences(store, beside: keeper, model).files()).sorted()
-        let left = removing ? orphans.filter { !remove($0) } : orphans
-        guard let first = left.first else { return nil }
-        let rest = left.count > 1 ? " and \(left.count - 1) others" : ""
-        return "external files that no object names any more stay in the support folder: \(first)\(rest)"
+        let orphans = before.subtracting(try ExternalReferences(store, beside: supportOwner, model).files()).sorted()
+        let remaining = removing ? orphans.filter { !remove($0) } : orphans
+        guard let first = remaining.first else { return nil }
+        let rest = remaining.count > 1 ? " and \(remaining.count - 1) others" : ""
+        return "external files that no object references any more stay in the support folder: \(first)\(rest)"
     }
 
     private func remove(_ name: String) -> Bool {

@@ -1,4 +1,4 @@
-/// What a trigger waits for (https://sqlite.org/lang_createtrigger.html).
+/// The event that fires a trigger (https://sqlite.org/lang_createtrigger.html).
 struct TriggerEvent: Equatable {
     enum Operation: String {
         case insert = "INSERT"
@@ -7,13 +7,13 @@ struct TriggerEvent: Equatable {
     }
 
     let operation: Operation
-    /// Those of `UPDATE OF`; none: all.
+    /// The columns of `UPDATE OF`; empty for all columns.
     let columns: [String]
 
-    /// Nil for what isn't a trigger's statement, as SQLite keeps it.
+    /// Returns nil if the text isn't a trigger's statement in the form in which SQLite stores it.
     init?(creation: String) {
         let tokens = SQLTokens(creation)
-        // CREATE TRIGGER name, then perhaps BEFORE, AFTER or INSTEAD OF.
+        // CREATE TRIGGER name, then an optional BEFORE, AFTER or INSTEAD OF.
         var rest = Array(tokens).dropFirst(3)
         while let token = rest.first, token.isWord, ["BEFORE", "AFTER", "INSTEAD", "OF"].contains(token.keyword) {
             rest.removeFirst()
@@ -28,15 +28,15 @@ struct TriggerEvent: Equatable {
     }
 }
 
-/// The words, names and signs of a statement; comments and white space are left out
-/// (https://sqlite.org/draft/tokenreq.html).
+/// The tokens of an SQL statement, without comments and white space (https://sqlite.org/draft/tokenreq.html). Written by
+/// hand, since SQLite's own tokenizer isn't public.
 struct SQLTokens: Sequence, IteratorProtocol {
     struct Token: Equatable {
-        /// Of a quoted name, what is quoted.
+        /// The token's text, without quotes.
         let text: String
         let isWord: Bool
 
-        /// Empty for a quoted name, which is never a keyword.
+        /// The text in upper case; empty for a quoted name, which is never a keyword.
         var keyword: String { isWord ? text.uppercased() : "" }
     }
 
@@ -55,8 +55,8 @@ struct SQLTokens: Sequence, IteratorProtocol {
                 rest = rest.firstRange(of: "*/").map { rest[$0.upperBound...] } ?? ""
             } else if let end = Self.quotes[first] {
                 return quoted(upTo: end)
-            } else if first.isPartOfAWord {
-                let word = rest.prefix { $0.isPartOfAWord }
+            } else if first.isWordCharacter {
+                let word = rest.prefix { $0.isWordCharacter }
                 rest = rest.dropFirst(word.count)
                 return Token(text: String(word), isWord: true)
             } else {
@@ -66,7 +66,7 @@ struct SQLTokens: Sequence, IteratorProtocol {
         return nil
     }
 
-    /// A quote that is doubled stands for itself.
+    /// Reads up to the closing quote; a doubled quote stands for the quote itself.
     private mutating func quoted(upTo end: Character) -> Token {
         rest.removeFirst()
         var text = ""
@@ -82,5 +82,5 @@ struct SQLTokens: Sequence, IteratorProtocol {
 }
 
 extension Character {
-    fileprivate var isPartOfAWord: Bool { isLetter || isNumber || self == "_" || self == "$" }
+    fileprivate var isWordCharacter: Bool { isLetter || isNumber || self == "_" || self == "$" }
 }

@@ -1,26 +1,37 @@
-/// One stage of a staged migration: `NSLightweightMigrationStage`, `NSCustomMigrationStage`. Versions go by their models'
-/// `versionChecksum`, which Xcode writes into the build log and `groupstore model hash` prints.
+/// One stage of a staged migration. Corresponds to `NSLightweightMigrationStage` and `NSCustomMigrationStage`.
 ///
-/// An app gives its stages in order, from the oldest version that a store may be of to the current one; a store goes through
-/// those that lie behind its own version.
+/// A stage identifies versions by the `versionChecksum` of their models, which Xcode writes into the build log and
+/// `groupstore model hash` prints. An app lists its stages in order, from the oldest version that a store may have to the
+/// current one. A store passes through the stages that follow its own version.
+///
+///     options.stages = [
+///         .lightweight(versionChecksums: [v1, v2]),
+///         .custom(from: v2, to: v3, label: "trim", didMigrate: { store in
+///             guard let table = store.table(of: "Note") else { return }
+///             try store.execute("UPDATE \(table) SET ZTITLE = trim(ZTITLE)")
+///         }),
+///     ]
 public enum MigrationStage: Sendable {
-    /// What is done in a custom stage, before or after its migration: with the copy that becomes the store, in one
-    /// transaction. What it throws ends the migration; the store is as it was.
+    /// Changes the store in a custom stage, before or after its migration. A handler receives the copy that becomes the
+    /// store and runs in one transaction. If it throws, the migration ends with ``MigrationError`` and leaves the store
+    /// unchanged.
     public typealias Handler = @Sendable (StageStore) throws -> Void
 
-    /// Versions between which mappings are inferred. As Core Data does it, versions of stages that follow each other are
-    /// not gone through one by one: the mapping is inferred from the store's version to the last.
+    /// Versions connected by inferred mappings. As in Core Data, a store doesn't pass through the versions of successive
+    /// lightweight stages one by one: one mapping is inferred from the store's version to the last of them.
     case lightweight(versionChecksums: [String])
-    /// One step, with work before and after: the mapping between is inferred. `willMigrate` sees the store of the older
-    /// version, `didMigrate` that of the newer.
+    /// One step by an inferred mapping, with optional work before and after it. `willMigrate` receives the store in the
+    /// older version, `didMigrate` in the newer one.
     case custom(
         from: String, to: String, label: String = "", willMigrate: Handler? = nil, didMigrate: Handler? = nil)
 }
 
-/// What a custom stage does besides migrating.
+/// The handlers of a custom stage; see ``MigrationStage``.
 public struct MigrationStageHandlers: Sendable {
-    /// What developers call the stage; may be empty.
+    /// The developers' name for the stage; may be empty.
     public let label: String
+    /// Runs before the step; nil for none.
     public let willMigrate: MigrationStage.Handler?
+    /// Runs after the step; nil for none.
     public let didMigrate: MigrationStage.Handler?
 }

@@ -2,9 +2,14 @@ import CoreDataStore
 import ManagedObjectModels
 import SQLiteStore
 
-/// The copy of a store that is migrated, as a custom stage's handler has it: for as long as the handler runs.
+/// Gives a custom stage's handler access to the copy of the store that is migrated.
+///
+///     guard let table = store.table(of: "Note"), let title = store.column(of: "title", in: "Note") else { return }
+///     let rows = try store.rows("SELECT Z_PK, \(title) FROM \(table) WHERE \(title) LIKE ?", [.string("http%")])
+///
+/// - Important: It is valid only while the handler runs. Don't keep it.
 public final class StageStore {
-    /// The store's model at this moment: the older version's in `willMigrate`, the newer's in `didMigrate`.
+    /// The store's current model: the older version's in `willMigrate`, the newer's in `didMigrate`.
     public let model: ManagedObjectModel
     private let store: StoreWriter
     private let layout: StoreLayout
@@ -13,35 +18,39 @@ public final class StageStore {
         self.store = store
         self.model = model
         try store.addCoreDataFunctions()
-        layout = StoreLayout(model).named(as: try StoreSchema(store))
+        layout = StoreLayout(model).usingJoinTableNames(of: try StoreSchema(store))
     }
 
-    /// The table that the entity's objects are in; it holds those of all entities of the hierarchy, told apart by `Z_ENT`.
-    /// Nil when the model has no such entity.
+    /// Returns the name of the table with the entity's objects; nil if the model has no such entity. The table holds the
+    /// objects of all entities of the hierarchy; `Z_ENT` distinguishes them.
     public func table(of entity: String) -> String? { layout.table(of: entity)?.name }
 
-    /// The column of an attribute's values, or of the keys (`Z_PK`) that a to-one relationship leads to. Nil for what has
-    /// none of its own: it can't be told from the property's name alone.
+    /// Returns the name of the column with an attribute's values, or with the keys (`Z_PK`) of a to-one relationship's
+    /// destinations; nil if the property has no column of its own. The name can't be derived from the property's name alone.
     public func column(of property: String, in entity: String) -> String? {
         layout.column(of: property, of: entity)?.name
     }
 
-    /// What `Z_ENT` is in the entity's own objects; nil when the model has no such entity.
+    /// Returns the value of `Z_ENT` in the entity's own objects; nil if the model has no such entity.
     public func number(of entity: String) -> Int64? {
         layout.model.entity(named: entity).map { layout.numbers.number(of: $0.name) }
     }
 
-    /// Runs one statement. Values stand for the statement's question marks: dates as seconds since 2001-01-01 UTC, truth
-    /// values as 1 and 0, UUIDs as their 16 bytes.
+    /// Runs one SQL statement.
     ///
-    /// Throws `MigrationError` with SQLite's code.
+    /// - Parameter values: The values for the statement's question marks: dates as seconds since 2001-01-01 UTC, Boolean
+    ///   values as 1 and 0, UUIDs as their 16 bytes, nil as NULL.
+    /// - Throws: ``MigrationError`` with SQLite's code.
     public func execute(_ sql: String, _ values: [AttributeValue?] = []) throws {
-        try failing { try store.execute(sql, values.map(\.stored)) }
+        try translatingErrors { try store.execute(sql, values.map(\.stored)) }
     }
 
-    /// The rows that one statement gives, as SQLite has their values; nil for NULL. Throws `MigrationError`.
+    /// Returns all rows of one SQL query. Each row lists the column values with SQLite's types; nil stands for NULL.
+    ///
+    /// - Parameter values: The values for the query's question marks, as in ``execute(_:_:)``.
+    /// - Throws: ``MigrationError`` with SQLite's code.
     public func rows(_ sql: String, _ values: [AttributeValue?] = []) throws -> [[AttributeValue?]] {
-        try failing {
+        try translatingErrors {
             let statement = try store.prepare(sql, values.map(\.stored))
             var rows: [[AttributeValue?]] = []
             while try statement.step() {
@@ -51,7 +60,7 @@ public final class StageStore {
         }
     }
 
-    private func failing<Result>(_ body: () throws -> Result) throws -> Result {
+    private func translatingErrors<Result>(_ body: () throws -> Result) throws -> Result {
         do { return try body() } catch let error as StoreError { throw MigrationError(error) }
     }
 }
@@ -63,7 +72,7 @@ extension AttributeValue? {
         case .integer(let number)?: .integer(number)
         case .boolean(let truth)?: .integer(truth ? 1 : 0)
         case .real(let number)?, .date(let number)?: .real(number)
-        // Numeric affinity makes a number of it.
+        // The column's numeric affinity converts a decimal to a number.
         case .decimal(let text)?, .string(let text)?, .url(let text)?, .archived(let text)?: .text(text)
         case .data(let bytes)?: .blob(bytes)
         case .uuid(let uuid)?: .blob(withUnsafeBytes(of: uuid.uuid) { Array($0) })

@@ -1,55 +1,55 @@
 import ManagedObjectModels
 import MappingModels
 
-/// The steps that stages come to, for a store of one version: `NSStagedMigrationManager`.
+/// Converts an app's stages into the steps for one store. Corresponds to `NSStagedMigrationManager`.
 struct StagedMigration {
-    /// What leads from one version to the next.
-    private struct Passage {
+    /// A transition to the next version.
+    private struct Transition {
         let checksum: String
-        /// Nil within lightweight stages.
+        /// The custom stage's handlers; nil within lightweight stages.
         let handlers: MigrationStageHandlers?
     }
 
     private let first: String
-    private let passages: [Passage]
+    private let transitions: [Transition]
 
-    /// Throws `MigrationError` for stages that don't follow each other.
+    /// Throws `MigrationError` if the stages don't form one sequence.
     init(_ stages: [MigrationStage]) throws {
         var checksums: [String] = []
-        var passages: [Passage] = []
-        func go(to checksum: String, _ handlers: MigrationStageHandlers?) throws {
+        var transitions: [Transition] = []
+        func append(_ checksum: String, _ handlers: MigrationStageHandlers?) throws {
             guard !checksums.contains(checksum) else { throw Self.invalid("two stages lead to \(checksum)") }
-            if !checksums.isEmpty { passages.append(Passage(checksum: checksum, handlers: handlers)) }
+            if !checksums.isEmpty { transitions.append(Transition(checksum: checksum, handlers: handlers)) }
             checksums.append(checksum)
         }
         for stage in stages {
             switch stage {
             case .lightweight(let versions):
                 guard !versions.isEmpty else { throw Self.invalid("a lightweight stage names no version") }
-                for version in versions where version != checksums.last { try go(to: version, nil) }
+                for version in versions where version != checksums.last { try append(version, nil) }
             case .custom(let old, let new, let label, let willMigrate, let didMigrate):
-                if old != checksums.last { try go(to: old, nil) }
+                if old != checksums.last { try append(old, nil) }
                 let handlers = MigrationStageHandlers(label: label, willMigrate: willMigrate, didMigrate: didMigrate)
-                try go(to: new, handlers)
+                try append(new, handlers)
             }
         }
         guard let first = checksums.first else { throw Self.invalid("there are no stages") }
         self.first = first
-        self.passages = passages
+        self.transitions = transitions
     }
 
-    /// Throws `MigrationError`: 134504 for a version that no stage or no model has, 134506 for one that lies before the
-    /// store's, 134140 where no mapping can be inferred.
+    /// Returns the steps for a store of the source version. Throws `MigrationError`: 134504 for a version that no stage or
+    /// no model has, 134506 if the destination comes before the store's version, 134140 if no mapping can be inferred.
     func steps(
         from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String,
         among versions: [(name: String, model: ManagedObjectModel)]
     ) throws -> [MigrationStep] {
-        let known = [(name: "", model: source), (name: name, model: destination)] + versions
-        let places = [first] + passages.map(\.checksum)
-        guard let from = places.firstIndex(of: source.versionChecksum) else {
+        let candidates = [(name: "", model: source), (name: name, model: destination)] + versions
+        let checksums = [first] + transitions.map(\.checksum)
+        guard let from = checksums.firstIndex(of: source.versionChecksum) else {
             throw Self.unknown("the store's version, \(source.versionChecksum), is in no stage")
         }
-        guard let to = places.firstIndex(of: destination.versionChecksum) else {
+        guard let to = checksums.firstIndex(of: destination.versionChecksum) else {
             throw Self.unknown("\(name), \(destination.versionChecksum), is in no stage")
         }
         guard from <= to else {
@@ -61,13 +61,14 @@ struct StagedMigration {
         }
         var steps: [MigrationStep] = []
         var current = source
-        for place in from..<to {
-            // Lightweight passages that follow each other are one step, to the last of them.
-            let isLast = place + 1 == to || passages[place + 1].handlers != nil
-            guard isLast || passages[place].handlers != nil else { continue }
-            let next = known.dropFirst().first { $0.model.versionChecksum == passages[place].checksum }
-            guard let next else { throw Self.unknown("no model has the checksum \(passages[place].checksum)") }
-            steps.append(try step(from: current, to: next, passages[place].handlers))
+        for index in from..<to {
+            // Successive lightweight transitions form one step, to the last of them.
+            let transition = transitions[index]
+            let isLast = index + 1 == to || transitions[index + 1].handlers != nil
+            guard isLast || transition.handlers != nil else { continue }
+            let next = candidates.dropFirst().first { $0.model.versionChecksum == transition.checksum }
+            guard let next else { throw Self.unknown("no model has the checksum \(transition.checksum)") }
+            steps.append(try step(from: current, to: next, transition.handlers))
             current = next.model
         }
         return steps

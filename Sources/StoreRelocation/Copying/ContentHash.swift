@@ -1,7 +1,7 @@
 import CXXHash
 
-/// A running XXH3 hash of 128 bits (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md): it finds
-/// what a disk or a copy loop got wrong. It is no defence against somebody who forges content.
+/// A running 128-bit XXH3 hash (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md). It detects errors of a
+/// disk or a copy loop. It is no defence against forged content.
 struct ContentHash: ~Copyable {
     private let state: OpaquePointer?
 
@@ -16,7 +16,7 @@ struct ContentHash: ~Copyable {
         gs_hash_update(state, bytes.baseAddress, bytes.count)
     }
 
-    /// `xxh3-128:` and 32 hexadecimal digits.
+    /// Returns `xxh3-128:` and 32 hexadecimal digits.
     func text() -> String {
         let digest = XXH3_128bits_digest(state)
         return "xxh3-128:" + Self.digits(digest.high64) + Self.digits(digest.low64)

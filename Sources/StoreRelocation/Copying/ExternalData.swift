@@ -3,21 +3,21 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// The folder of external data that goes with a store by its name (`.NAME_SUPPORT`): its files are as much the store as its
-/// rows, and what only they hold is nowhere else.
+/// The folder of external data that belongs to a store by its name (`.NAME_SUPPORT`). Its files are as much part of the
+/// store as the rows: nothing else holds their content.
 extension StoreLocation {
-    /// Whether each file of the store's folder is in the other store's too, byte for byte.
+    /// Returns true if the other store's folder contains each file of this store's folder, byte for byte.
     func hasExternalDataWithin(_ other: StoreLocation) throws -> Bool {
         try directory.hasFiles(of: name.support, within: other.directory, as: other.name.support)
     }
 
-    /// Whether the database's file is the other one's, byte for byte.
+    /// Returns true if the two database files are equal byte for byte.
     func hasBytes(of other: StoreLocation) throws -> Bool {
         try directory.hasBytes(of: name.database, in: other.directory, as: other.name.database)
     }
 
-    /// Puts this store on the disk, and of its external data what the other one has too.
-    func synchronize(whatIsIn other: StoreLocation) throws {
+    /// Syncs this store to disk, and those of its external files that the other store has too.
+    func synchronize(sharedWith other: StoreLocation) throws {
         for name in [name.database, name.wal, name.journal] where try directory.status(name)?.kind == .regular {
             try directory.open(name, flags: O_RDONLY).synchronize(path: directory.path.appending(name))
         }
@@ -25,7 +25,7 @@ extension StoreLocation {
         try directory.synchronize()
     }
 
-    /// Another database in the directory whose external data goes by the same name: it differs from this one in the
+    /// Returns another database in the directory that uses the same folder of external data: its name differs in the
     /// extension alone.
     func sharerOfExternalData() throws -> FilePath.Component? {
         try directory.names().first { other in
@@ -37,19 +37,21 @@ extension StoreLocation {
         }
     }
 
-    /// Throws `RelocationFailure` when to take away what goes by the folder's name would take it from another store.
-    func checkExternalDataIsItsOwn() throws {
+    /// Throws `RelocationFailure` if the store's folder belongs to another store too, so that moving it would take it
+    /// from that store.
+    func checkExternalDataIsUnshared() throws {
         guard try directory.status(name.support) != nil, let other = try sharerOfExternalData() else { return }
         throw RelocationFailure(
             .badData, code: "shared_support",
-            "\(PrintablePath(directory.path.appending(name.support))) is the external data of \(PrintablePath(other)), too",
-            remedy: "give one of the two stores another name before the dot, with a folder of its own")
+            "\(PrintablePath(directory.path.appending(name.support))) is also the external data of \(PrintablePath(other))",
+            remedy: "give one of the two stores another name before the dot, and a folder of its own")
     }
 
-    /// Throws `RelocationFailure` where something is mounted at one of the store's names, or below its folder: a move would
-    /// take it along or fail in the middle, and a copy would empty it. Without `andFolder` the folder stays where it is.
-    func checkNothingIsMounted(andFolder: Bool = true) throws {
-        let folder = andFolder ? [name.support] : []
+    /// Throws `RelocationFailure` if something is mounted at one of the store's names or below its folder: a rename
+    /// would take the mount along or fail midway, and a copy would empty it. Pass false for `includingFolder` if the
+    /// folder stays in place.
+    func checkNothingIsMounted(includingFolder: Bool = true) throws {
+        let folder = includingFolder ? [name.support] : []
         for name in [name.database] + name.sideFiles + folder {
             guard let mounted = try directory.mountPoint(within: name) else { continue }
             throw RelocationFailure(
@@ -60,7 +62,7 @@ extension StoreLocation {
 }
 
 extension Directory {
-    /// Puts the other directory's counterpart of each file under a name on the disk.
+    /// Syncs the other directory's counterpart of each file under a name.
     fileprivate func synchronizeFiles(
         of name: FilePath.Component, within other: Directory, as otherName: FilePath.Component
     ) throws {
@@ -69,7 +71,7 @@ extension Directory {
         case .directory:
             let inside = try directory(name)
             let otherInside = try other.directory(otherName)
-            for each in try inside.names() { try inside.synchronizeFiles(of: each, within: otherInside, as: each) }
+            for child in try inside.names() { try inside.synchronizeFiles(of: child, within: otherInside, as: child) }
             try otherInside.synchronize()
         case .regular:
             try other.open(otherName, flags: O_RDONLY).synchronize(path: other.path.appending(otherName))
@@ -77,7 +79,8 @@ extension Directory {
         }
     }
 
-    /// Whether each file under a name is under the other directory's too. A directory without files loses nothing.
+    /// Returns true if the other directory contains each file under a name too. A directory without files always
+    /// matches.
     fileprivate func hasFiles(
         of name: FilePath.Component, within other: Directory?, as otherName: FilePath.Component
     ) throws -> Bool {
@@ -98,19 +101,22 @@ extension Directory {
     fileprivate func hasBytes(
         of name: FilePath.Component, in other: Directory, as otherName: FilePath.Component
     ) throws -> Bool {
-        let one = try open(name, flags: O_RDONLY)
-        let two = try other.open(otherName, flags: O_RDONLY)
+        let first = try open(name, flags: O_RDONLY)
+        let second = try other.open(otherName, flags: O_RDONLY)
         let (path, otherPath) = (self.path.appending(name), other.path.appending(otherName))
-        guard try one.status(path: path).size == two.status(path: otherPath).size else { return false }
+        guard try first.status(path: path).size == second.status(path: otherPath).size else { return false }
         let size = 1 << 20
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 2 * size, alignment: 4096)
         defer { buffer.deallocate() }
-        let (first, second) = (buffer[..<size], buffer[size...])
+        let (firstHalf, secondHalf) = (buffer[..<size], buffer[size...])
         var offset: Int64 = 0
         while true {
-            let count = try one.read(into: UnsafeMutableRawBufferPointer(rebasing: first), at: offset, path: path)
-            let same = try two.read(into: UnsafeMutableRawBufferPointer(rebasing: second), at: offset, path: otherPath)
-            guard count == same, first.prefix(count).elementsEqual(second.prefix(count)) else { return false }
+            let count = try first.read(into: UnsafeMutableRawBufferPointer(rebasing: firstHalf), at: offset, path: path)
+            let otherCount = try second.read(
+                into: UnsafeMutableRawBufferPointer(rebasing: secondHalf), at: offset, path: otherPath)
+            guard count == otherCount, firstHalf.prefix(count).elementsEqual(secondHalf.prefix(count)) else {
+                return false
+            }
             if count < size { return true }
             offset += Int64(count)
         }

@@ -3,9 +3,9 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Copies one file to another file system, synced, and verified by reading back what was written.
+/// Copies one file to another file system, syncs it, and verifies it by reading it back.
 struct FileCopy {
-    /// A few bytes that are to be others in the copy: a database's file format version.
+    /// Bytes to change in the copy: a database's file format version.
     struct Patch {
         let offset: Int
         let bytes: [UInt8]
@@ -13,8 +13,8 @@ struct FileCopy {
 
     struct Result {
         let method: CopyMethod
-        /// Of what was written, the patch included. Nil for a reflink: it shares its blocks with the source, so that
-        /// there is nothing to compare, and takes the same time for any size.
+        /// Hash of what was written, including the patch. Nil for a reflink: it shares its blocks with the source, so
+        /// there is nothing to compare, and it takes the same time for any size.
         let hash: String?
         let bytes: Int64
         let identity: FileIdentity
@@ -24,26 +24,26 @@ struct FileCopy {
         case reflink, copy
     }
 
-    /// What was read back is not what was written.
+    /// The bytes read back differ from the bytes written.
     struct Mismatch: Error {
         let path: FilePath
     }
 
-    /// Bytes after which the disk is set to work, so that little is left for the sync.
+    /// Number of bytes after which writeback starts, so that the final sync has little left to write.
     private static let writeback: Int64 = 4 << 20
 
     let source: FilePath
     let destination: Directory
     let name: FilePath.Component
     let patch: Patch?
-    /// Asked before each chunk.
+    /// Polled before each chunk.
     let isCancelled: () -> Bool
-    /// Told of the bytes done, a chunk at a time.
+    /// Receives the number of bytes copied after each chunk.
     let progress: (Int64) -> Void
 
     private var path: FilePath { destination.path.appending(name) }
 
-    /// Copies what `descriptor` has, with mode, owner and times, to a new file `name`.
+    /// Copies the content of `descriptor`, with mode, owner and times, to a new file `name`.
     func run(from descriptor: borrowing Descriptor) throws -> Result {
         let before = try descriptor.status(path: source)
         let target = try destination.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
@@ -67,34 +67,34 @@ struct FileCopy {
         try target.write(patch.bytes, at: Int64(patch.offset), path: path)
     }
 
-    /// What was written is read back right behind it, compared and hashed.
+    /// Copies in chunks; each is read back right after it was written, compared and hashed. Returns the hash.
     private func copyAndVerify(from source: CInt, to target: CInt) throws -> String {
-        let verification = try CopyVerifier(descriptor: target, path: path)
+        let verifier = try CopyVerifier(descriptor: target, path: path)
         var offset: Int64 = 0
-        var isOnItsWay: Int64 = 0
+        var flushed: Int64 = 0
         do {
             while true {
                 if isCancelled() { throw RelocationFailure.cancelled(self.source) }
-                let buffer = try verification.slot()
+                let buffer = try verifier.nextBuffer()
                 let count = try read(buffer, source, at: offset)
                 if count == 0 { break }
                 try Self.write(target, UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: offset, path: path)
-                try verification.wrote(count)
+                try verifier.didWrite(count)
                 offset += Int64(count)
-                if offset - isOnItsWay >= Self.writeback {
-                    gs_begin_writeback(target, off_t(isOnItsWay), off_t(offset - isOnItsWay))
-                    isOnItsWay = offset
+                if offset - flushed >= Self.writeback {
+                    gs_begin_writeback(target, off_t(flushed), off_t(offset - flushed))
+                    flushed = offset
                 }
                 progress(offset)
             }
         } catch {
-            verification.cancel()
+            verifier.cancel()
             throw error
         }
-        return try verification.finish()
+        return try verifier.finish()
     }
 
-    /// What comes next, the patch in it; 0 at the end.
+    /// Reads the next chunk and applies the patch to it. Returns 0 at the end.
     private func read(
         _ buffer: UnsafeMutableRawBufferPointer, _ raw: CInt, at offset: Int64
     ) throws(SystemError) -> Int {
@@ -134,8 +134,8 @@ struct FileCopy {
     }
 }
 
-/// Takes over owner and group, as far as this process may: who isn't root owns the file anyway, and gives it only to a
-/// group of their own.
+/// Copies owner and group as far as this process may. Without root, the file has this user as owner already, and only a
+/// group of this user can be set.
 func keepOwner(_ status: FileStatus, of raw: CInt, path: FilePath) throws(SystemError) {
     let owner = geteuid() == 0 ? status.owner : uid_t.max
     do {

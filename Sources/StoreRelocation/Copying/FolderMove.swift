@@ -1,10 +1,10 @@
 import LinuxSystem
 import SystemPackage
 
-/// Moving the folder of external data, which its owner may have closed to writing.
+/// Moves of the folder of external data, which may be closed: its owner may not write to it.
 ///
-/// Such a folder is open for the moment of its move. It is one that the journal knows, and whoever ends the transfer
-/// closes it: killed in between, it has its mode again after the next run.
+/// A closed folder is opened for the duration of its move. The journal names it, and whichever process ends the
+/// transfer closes it: if a process is killed midway, the next run restores the mode.
 extension TransferCompletion {
     func moveFolder(
         _ name: FilePath.Component, in directory: Directory, to other: FilePath.Component, in target: Directory
@@ -16,7 +16,7 @@ extension TransferCompletion {
         }
     }
 
-    /// However far its move came.
+    /// Closes the folder again, whether or not it has moved.
     func closeFolder(_ name: FilePath.Component, in directory: Directory) throws {
         let found = try directory.status(name)
         guard isKnownAsClosed(found), let found, found.permissions & 0o200 != 0 else { return }
@@ -25,45 +25,48 @@ extension TransferCompletion {
         try folder.close()
     }
 
-    /// In a copy of its directory it has another number: there, each folder of that name is taken for it.
+    /// Returns true if the journal names this folder as closed. In a copy of its directory the folder has another
+    /// number, so every folder of that name counts.
     private func isKnownAsClosed(_ status: FileStatus?) -> Bool {
         guard let closed = transfer.closedSupport, let status, status.kind == .directory else { return false }
-        let isKnown = places.isSourceKnown(to: transfer) && places.isDestinationKnown(to: transfer)
-        return status.identity == closed || (!isKnown && !places.isInPlace)
+        let isKnown = paths.isSourceKnown(to: transfer) && paths.isDestinationKnown(to: transfer)
+        return status.identity == closed || (!isKnown && !paths.isInPlace)
     }
 }
 
 extension StoreTransfer {
-    /// The folder that is about to move, where its owner may not write to it.
+    /// The folder that is about to move, if its owner may not write to it.
     var closedSupport: FileIdentity? {
         get throws {
-            guard let destination = places.destination else { return nil }
-            let leavesItsPlace = !transfer.copies || (places.isInPlace && transfer.support != nil)
+            guard let destination = paths.destination else { return nil }
+            let leavesItsPlace = !transfer.copies || (paths.isInPlace && transfer.support != nil)
             let (directory, name) =
                 leavesItsPlace
-                ? (source.directory, source.name.support) : (try places.staging(), destination.name.support)
+                ? (source.directory, source.name.support) : (try paths.staging(), destination.name.support)
             return try directory.isClosed(name) ? directory.identity(name) : nil
         }
     }
 }
 
-/// A folder of external data that this process may not move, and can't allow itself to.
+/// A folder of external data that this process may not move and can't make movable.
 struct FolderObstacle {
     let path: FilePath
-    /// "PATH can't be …"
-    let lack: String
-    /// What chmod(1) is to add.
+    /// The missing right, to complete "PATH can't be …".
+    let missingRight: String
+    /// The mode that chmod(1) should add.
     let remedy: String
 }
 
 extension Directory {
-    /// What would fail in the middle of a move; nil where nothing would, and where the folder has lost its name meanwhile:
-    /// whoever moves the store then finds out. What is in the folder matters to a copy, which removes it behind itself.
+    /// Returns what would make a move of the folder fail midway. Returns nil if nothing would, or if the folder has
+    /// lost its name in the meantime; the move itself then finds out. A copy removes the folder afterwards, so its
+    /// contents matter too.
     func obstacle(
-        toMoving name: FilePath.Component, whatIsIn isCopied: Bool
+        toMoving name: FilePath.Component, includingContents isCopied: Bool
     ) throws(SystemError) -> FolderObstacle? {
         do throws(SystemError) {
-            guard let found = try obstacleNow(toMoving: name, whatIsIn: isCopied), try status(name) != nil else {
+            guard let found = try currentObstacle(toMoving: name, includingContents: isCopied), try status(name) != nil
+            else {
                 return nil
             }
             return found
@@ -73,19 +76,19 @@ extension Directory {
         }
     }
 
-    private func obstacleNow(
-        toMoving name: FilePath.Component, whatIsIn isCopied: Bool
+    private func currentObstacle(
+        toMoving name: FilePath.Component, includingContents isCopied: Bool
     ) throws(SystemError) -> FolderObstacle? {
         let path = path.appending(name)
-        guard mayLook(into: name) else { return FolderObstacle(path: path, lack: "looked into", remedy: "u+rwx") }
+        guard mayList(name) else { return FolderObstacle(path: path, missingRight: "listed", remedy: "u+rwx") }
         let isClosed = try isClosed(name)
         guard isClosed || mayWrite(to: name) else {
-            return FolderObstacle(path: path, lack: "written to, which its move takes", remedy: "u+w")
+            return FolderObstacle(path: path, missingRight: "written to, as moving it requires", remedy: "u+w")
         }
         guard isCopied else { return nil }
         let inside = try directory(name)
         for child in try inside.names() where try inside.status(child)?.kind == .directory {
-            if let found = try inside.obstacle(toMoving: child, whatIsIn: true) { return found }
+            if let found = try inside.obstacle(toMoving: child, includingContents: true) { return found }
         }
         return nil
     }

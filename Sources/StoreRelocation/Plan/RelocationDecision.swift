@@ -5,76 +5,77 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// A look at both places, and the plan that follows from it.
+/// The state of both places, and the plan that follows from it.
 struct RelocationDecision {
-    let places: RelocationEndpoints
+    let endpoints: RelocationEndpoints
     let request: RelocationRequest
     let legacy: StoreSnapshot
     let group: StoreSnapshot
     let plan: RelocationPlan
-    /// Of two stores that both hold something.
+    /// The comparison of two stores that both hold something.
     let comparison: RelocationEvidence.Comparison?
-    /// What the change of its content that is asked for removes from the store that moves, or that is there already.
+    /// The losses by the requested transform, from the store that moves or from the one already in place.
     let losses: RemovedContent
 
-    init(_ places: RelocationEndpoints, _ request: RelocationRequest) throws {
-        self.places = places
+    init(_ endpoints: RelocationEndpoints, _ request: RelocationRequest) throws {
+        self.endpoints = endpoints
         self.request = request
-        legacy = try StoreSnapshot(places.legacy)
-        group = try StoreSnapshot(places.group)
+        legacy = try StoreSnapshot(endpoints.legacy)
+        group = try StoreSnapshot(endpoints.group)
         var evidence = RelocationEvidence(
-            legacy: .nothing, group: .nothing, relation: places.relation(legacy, group), comparison: nil)
+            legacy: .nothing, group: .nothing, relation: endpoints.relation(legacy, group), comparison: nil)
         if evidence.relation == .separate {
             let both = legacy.status != nil && group.status != nil
-            evidence.legacy = try Self.side(legacy, request, lookInside: both)
-            evidence.group = try Self.side(group, request, lookInside: both)
+            evidence.legacy = try Self.side(legacy, request, readsContent: both)
+            evidence.group = try Self.side(group, request, readsContent: both)
             if case .store(let content) = evidence.legacy, evidence.group == .store(content) {
-                evidence.comparison = try Self.compare(content, legacy, group, places)
+                evidence.comparison = try Self.compare(content, legacy, with: group, at: endpoints)
             }
         }
         comparison = evidence.comparison
         plan = RelocationPlan(evidence, onConflict: request.onConflict)
-        losses = Self.losses(plan, places, request)
+        losses = Self.losses(of: plan, between: endpoints, request)
         if plan.movesFiles {
-            try places.checkIsNoOther(of: legacy)
+            try endpoints.checkIsNotAGroupFile(legacy)
             try RelocationPreconditions(self).check()
         }
     }
 
-    /// None where that can't be told: whoever changes the store looks again.
+    /// Returns none if the losses can't be determined; the transform checks again.
     private static func losses(
-        _ plan: RelocationPlan, _ places: RelocationEndpoints, _ request: RelocationRequest
+        of plan: RelocationPlan, between endpoints: RelocationEndpoints, _ request: RelocationRequest
     ) -> RemovedContent {
-        guard let transform = request.transform, plan.isOfTheChangedStore else { return .none }
-        return (try? transform.losses(from: plan.movesLegacyStore ? places.legacy : places.group)) ?? .none
+        guard let transform = request.transform, plan.determinesContent else { return .none }
+        return (try? transform.losses(from: plan.movesLegacyStore ? endpoints.legacy : endpoints.group)) ?? .none
     }
 
     private static func side(
-        _ seen: StoreSnapshot, _ request: RelocationRequest, lookInside: Bool
+        _ snapshot: StoreSnapshot, _ request: RelocationRequest, readsContent: Bool
     ) throws -> RelocationEvidence.Side {
-        // Without a database they are remains, and set aside unopened.
-        if seen.status != nil, let name = seen.unusualPart { return .unusable(.unusualPart(name)) }
-        switch seen.database {
-        case .absent: return seen.walHasContent || seen.journalIsHot ? .orphans : remains(seen)
+        // Without a database, side files are leftovers and are set aside unopened.
+        if snapshot.status != nil, let name = snapshot.unusualPart { return .unusable(.unusualPart(name)) }
+        switch snapshot.database {
+        case .absent: return snapshot.walHasContent || snapshot.journalIsHot ? .orphans : leftovers(snapshot)
         case .empty:
-            guard seen.walHasContent || seen.journalIsHot else { return .zeroBytes }
-            // It may just be made: its journal is on the disk before its first page.
-            try seen.location.checkNotWriting()
+            guard snapshot.walHasContent || snapshot.journalIsHot else { return .zeroBytes }
+            // The store may be in creation: its journal is on disk before its first page.
+            try snapshot.location.checkNotWriting()
             return .unusable(.halfAStore)
         case .unusual:
-            try seen.checkNotWithdrawn()
+            try snapshot.checkNotWithdrawn()
             return .unusable(.notARegularFile)
         case .foreign(let format):
             guard request.opaque, format.mayBeOpaque else { return .unusable(.foreign(format.description)) }
-            return seen.wal != nil || seen.journal != nil ? .unusable(.opaqueWithSideFiles) : .store(.opaque)
+            return snapshot.wal != nil || snapshot.journal != nil ? .unusable(.opaqueWithSideFiles) : .store(.opaque)
         case .sqlite:
-            if let status = seen.status, status.links > 1 { return .unusable(.hardLinked) }
-            if seen.journalIsHot { try SuperJournal.check(of: seen.location) }
+            if let status = snapshot.status, status.links > 1 { return .unusable(.hardLinked) }
+            if snapshot.journalIsHot { try SuperJournal.check(of: snapshot.location) }
             do {
-                try seen.checkWhole()
-                // Reading past a hot journal costs a copy; where nothing depends on it, SQLite rolls it back first.
-                if seen.journalIsHot, !lookInside { return .store(.unknown) }
-                let schemaOnly = try StoreContents.isSchemaOnly(seen, lookingForRows: lookInside)
+                try snapshot.checkWhole()
+                // Reading a store with a hot journal takes a copy. If nothing depends on the content, SQLite rolls it
+                // back first.
+                if snapshot.journalIsHot, !readsContent { return .store(.unknown) }
+                let schemaOnly = try StoreContents.isSchemaOnly(snapshot, countingRows: readsContent)
                 return .store(schemaOnly.map { $0 ? .schemaOnly : .rows } ?? .unknown)
             } catch let error as StoreContents.Unreadable {
                 return .unusable(.corrupt(error.description))
@@ -82,68 +83,71 @@ struct RelocationDecision {
         }
     }
 
-    /// Cold side files without a database hold nothing, but must not meet a store that is published beside them.
-    private static func remains(_ seen: StoreSnapshot) -> RelocationEvidence.Side {
-        seen.wal == nil && seen.journal == nil && seen.sharedMemory == nil && seen.support == nil
+    /// Returns `zeroBytes` if there are cold side files: they hold nothing, but must not end up beside a published
+    /// store.
+    private static func leftovers(_ snapshot: StoreSnapshot) -> RelocationEvidence.Side {
+        snapshot.wal == nil && snapshot.journal == nil && snapshot.sharedMemory == nil && snapshot.support == nil
             ? .nothing : .zeroBytes
     }
 
-    /// Nil where what they hold is not looked at.
+    /// Returns nil if the content was not inspected.
     private static func compare(
-        _ content: RelocationEvidence.Content, _ legacy: StoreSnapshot, _ group: StoreSnapshot,
-        _ places: RelocationEndpoints
+        _ content: RelocationEvidence.Content, _ legacy: StoreSnapshot, with group: StoreSnapshot,
+        at endpoints: RelocationEndpoints
     ) throws -> RelocationEvidence.Comparison? {
         let isSame: Bool
         switch content {
         case .rows: isSame = try StoreContents.areEqual(legacy, group)
-        case .opaque: isSame = try places.legacy.hasBytes(of: places.group)
+        case .opaque: isSame = try endpoints.legacy.hasBytes(of: endpoints.group)
         case .schemaOnly, .unknown: return nil
         }
-        if isSame { return try places.legacy.hasExternalDataWithin(places.group) ? .same : .sameRows }
-        // Of this very file: one that was put in its place since knows nothing of what was relocated.
-        let hashes = try places.container.receipts(of: places.group.name.database)
-            .filter { receipt in group.status.map { receipt.published?.isOf($0) == true } ?? false }
+        if isSame { return try endpoints.legacy.hasExternalDataWithin(endpoints.group) ? .same : .sameRows }
+        // Receipts of this very file only: a file that replaced it doesn't contain what was relocated.
+        let hashes = try endpoints.container.receipts(of: endpoints.group.name.database)
+            .filter { receipt in group.status.map { receipt.published?.isSameFile(as: $0) == true } ?? false }
             .compactMap(\.hash)
         if !hashes.isEmpty, !legacy.needsQuiescing, hashes.contains(try StoreContents.publishedHash(legacy)) {
-            return try places.legacy.hasExternalDataWithin(places.group) ? .published : .publishedRows
+            return try endpoints.legacy.hasExternalDataWithin(endpoints.group) ? .published : .publishedRows
         }
         return .different
     }
 
-    /// Whether the reason to take this set away is still one, now that the set is quiet.
-    func stillHolds(for purpose: Transfer.Purpose, _ store: StoreLocation) throws -> Bool {
+    /// Returns true if the plan still calls for this transfer, now that the set is quiescent.
+    func isStillValid(for purpose: Transfer.Purpose, _ store: StoreLocation) throws -> Bool {
         if case .publish = purpose { return true }
-        guard try RelocationDecision(places, request).plan == plan else { return false }
-        // What is about to be the only copy may be one that somebody has just made.
-        if case .discard = purpose { try places.group.synchronize(whatIsIn: places.legacy) }
+        guard try RelocationDecision(endpoints, request).plan == plan else { return false }
+        // The remaining copy may be unsynced: another process may have just created it.
+        if case .discard = purpose { try endpoints.group.synchronize(sharedWith: endpoints.legacy) }
         return true
     }
 
-    /// Whether the store for whose sake this set goes still has its name, asked when this set has lost its own: of two
-    /// processes that each take one of two stores away and keep the other, one finds the other one's gone.
-    func keepsOther(_ purpose: Transfer.Purpose, _ store: StoreLocation) throws -> Bool {
+    /// Returns true if the other store, in whose favour this set is removed, still has its name. Called once this set
+    /// has lost its own: of two processes that each remove one of two stores in favour of the other, one finds its
+    /// counterpart gone.
+    func counterpartExists(_ purpose: Transfer.Purpose, _ store: StoreLocation) throws -> Bool {
         switch purpose {
         case .publish, .restore: return true
         case .archive, .discard: break
         }
-        let (other, seen) = store.path == places.legacy.path ? (places.group, group) : (places.legacy, legacy)
-        return try other.directory.identity(other.name.database) == seen.status?.identity
+        let (other, snapshot) =
+            store.path == endpoints.legacy.path ? (endpoints.group, group) : (endpoints.legacy, legacy)
+        return try other.directory.identity(other.name.database) == snapshot.status?.identity
     }
 
-    var needsCopy: Bool { places.legacy.directory.identity.device != places.group.directory.identity.device }
+    var needsCopy: Bool { endpoints.legacy.directory.identity.device != endpoints.group.directory.identity.device }
 
     var bytesToCopy: Int64 {
         if let transform = request.transform {
-            // A copy, and what is made anew in it.
-            let store = plan.movesLegacyStore ? places.legacy : places.group
+            // A copy, and what the transform recreates in it.
+            let store = plan.movesLegacyStore ? endpoints.legacy : endpoints.group
             let archived = losses.isEmpty ? 0 : (try? store.bytesToArchive()) ?? 0
             if plan == .alreadyRelocated { return 2 * group.bytes + archived + (request.replacement?.bytes ?? 0) }
-            if plan.movesLegacyStore, (try? transform.isNeeded(places.legacy)) ?? (request.replacement != nil) {
+            if plan.movesLegacyStore, (try? transform.isNeeded(endpoints.legacy)) ?? (request.replacement != nil) {
                 return 2 * legacy.bytes + archived + (request.replacement?.bytes ?? 0)
             }
         }
         guard plan.movesLegacyStore, needsCopy || request.retirement == .archive else { return 0 }
-        let support = try? places.legacy.directory.bytes(under: places.legacy.name.support)
+        let support = try? endpoints.legacy.directory.bytes(under: endpoints.legacy.name.support)
         let once = legacy.bytes + (support ?? 0)
         return needsCopy && request.retirement == .archive ? 2 * once : once
     }
@@ -157,8 +161,8 @@ extension RelocationPlan {
         }
     }
 
-    /// Whether it tells of one store what its content becomes: the one that moves, or the one that is there.
-    fileprivate var isOfTheChangedStore: Bool { movesLegacyStore || self == .alreadyRelocated }
+    /// True if the plan determines the content of one store: the one that moves, or the one already in place.
+    fileprivate var determinesContent: Bool { movesLegacyStore || self == .alreadyRelocated }
 
     var movesLegacyStore: Bool {
         if case .relocate(.none) = self { true } else { false }
@@ -166,68 +170,71 @@ extension RelocationPlan {
 }
 
 extension StoreLocation {
-    /// Of the store with its log and its external data.
+    /// Returns the size in bytes of the store with its log and its external data.
     package func bytesToArchive() throws -> Int64 {
         let parts = try [name.database, name.wal].map { try directory.status($0)?.size ?? 0 }
         return try parts.reduce(0, +) + directory.bytes(under: name.support)
     }
 }
 
-/// What must hold of the places before anything is moved.
+/// The conditions that both places must meet before anything is moved.
 struct RelocationPreconditions {
     let decision: RelocationDecision
 
     init(_ decision: RelocationDecision) { self.decision = decision }
 
     func check() throws {
-        let places = decision.places
-        try places.legacy.checkExternalDataIsItsOwn()
-        try places.legacy.checkNothingIsMounted()
+        let endpoints = decision.endpoints
+        try endpoints.legacy.checkExternalDataIsUnshared()
+        try endpoints.legacy.checkNothingIsMounted()
         if case .relocate(.some) = decision.plan {
-            try places.group.checkExternalDataIsItsOwn()
-            try places.group.checkNothingIsMounted()
+            try endpoints.group.checkExternalDataIsUnshared()
+            try endpoints.group.checkNothingIsMounted()
         }
-        for directory in [places.legacy.directory, places.group.directory] {
+        for directory in [endpoints.legacy.directory, endpoints.group.directory] {
             try checkWritable(directory)
             try checkReach(directory)
         }
-        for seen in [decision.legacy, decision.group] {
-            try checkOwner(seen)
-            try checkFilesAreWritable(seen)
-            try checkFolder(seen)
+        for snapshot in [decision.legacy, decision.group] {
+            try checkOwner(snapshot)
+            try checkFilesAreWritable(snapshot)
+            try checkFolder(snapshot)
         }
-        let available = try places.group.directory.fileSystem().available
+        let available = try endpoints.group.directory.fileSystem().available
         if UInt64(decision.bytesToCopy) > available {
             throw RelocationFailure(
                 .unusablePlace, code: "no_space",
-                "\(PrintablePath(places.group.directory.path)) has \(available) bytes free of \(decision.bytesToCopy)",
+                "\(PrintablePath(endpoints.group.directory.path)) has \(available) bytes free, and "
+                    + "\(decision.bytesToCopy) are needed",
                 remedy: "free that much there, then run this again")
         }
     }
 
-    private func checkOwner(_ seen: StoreSnapshot) throws {
-        guard let status = seen.status, geteuid() != 0, status.owner != geteuid() else { return }
+    private func checkOwner(_ snapshot: StoreSnapshot) throws {
+        guard let status = snapshot.status, geteuid() != 0, status.owner != geteuid() else { return }
         throw RelocationFailure(
-            .notPermitted, code: "not_owner", "\(PrintablePath(seen.location.path)) belongs to user \(status.owner)",
+            .notPermitted, code: "not_owner",
+            "\(PrintablePath(snapshot.location.path)) belongs to user \(status.owner)",
             remedy: "run this as that user, or as root")
     }
 
-    private func checkFilesAreWritable(_ seen: StoreSnapshot) throws {
-        guard let file = try seen.unwritableFile() else { return }
+    private func checkFilesAreWritable(_ snapshot: StoreSnapshot) throws {
+        guard let file = try snapshot.unwritableFile() else { return }
         throw RelocationFailure(
             .notPermitted, code: "not_writable",
-            "\(PrintablePath(seen.location.directory.path.appending(file))) can't be written to",
+            "\(PrintablePath(snapshot.location.directory.path.appending(file))) can't be written to",
             remedy: "allow it: chmod u+rw, as its owner")
     }
 
-    /// Of external data: it is given another parent, or copied and emptied.
-    private func checkFolder(_ seen: StoreSnapshot) throws {
-        let name = seen.location.name.support
-        guard let status = seen.support, status.kind == .directory,
-            let obstacle = try seen.location.directory.obstacle(toMoving: name, whatIsIn: decision.needsCopy)
+    /// Checks the folder of external data: it is either moved to another parent, or copied and emptied.
+    private func checkFolder(_ snapshot: StoreSnapshot) throws {
+        let name = snapshot.location.name.support
+        guard let status = snapshot.support, status.kind == .directory,
+            let obstacle = try snapshot.location.directory.obstacle(
+                toMoving: name, includingContents: decision.needsCopy)
         else { return }
         throw RelocationFailure(
-            .notPermitted, code: "not_writable", "\(PrintablePath(obstacle.path)) can't be \(obstacle.lack)",
+            .notPermitted, code: "not_writable", "\(PrintablePath(obstacle.path)) can't be \(obstacle.missingRight)",
             remedy: "allow it: chmod \(obstacle.remedy), as its owner")
     }
 
@@ -246,18 +253,18 @@ struct RelocationPreconditions {
 
     private func checkReach(_ directory: Directory) throws {
         let fileSystem = try directory.fileSystem()
-        let place = "\(PrintablePath(directory.path)) is on \(fileSystem.name)"
+        let location = "\(PrintablePath(directory.path)) is on \(fileSystem.name)"
         switch fileSystem.reach {
         case .local: return
         case .network:
             throw RelocationFailure(
-                .unusablePlace, code: "network_file_system", "\(place), which other machines may use too",
+                .unusablePlace, code: "network_file_system", "\(location), which other machines may use too",
                 remedy: "relocate to and from file systems of this machine only")
         case .userSpace, .overlay:
             guard !decision.request.assumeClosed else { return }
             throw RelocationFailure(
                 .unusablePlace, code: "no_proof",
-                "\(place), where it can't be proved that nobody has the store open",
+                "\(location), where it can't be proved that the store is closed",
                 remedy: "close every program that uses it, then run: groupstore relocate --assume-closed")
         }
     }

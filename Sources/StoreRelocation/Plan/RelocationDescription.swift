@@ -1,17 +1,17 @@
 import LinuxSystem
 import SystemPackage
 
-/// What was decided, in words.
+/// The decision in words.
 extension RelocationDecision {
-    /// What is to be done, in a sentence.
+    /// The plan in one sentence.
     var sentence: String {
-        let from = PrintablePath(places.legacy.path)
-        let to = PrintablePath(places.group.path)
+        let from = PrintablePath(endpoints.legacy.path)
+        let to = PrintablePath(endpoints.group.path)
         switch plan {
         case .nothingToDo(let adopted): return adopted ? "no legacy store; \(to) is used" : "no store at \(from)"
         case .alreadyRelocated: return "\(from) and \(to) are one file"
         case .relocate(.none): return "\(needsCopy ? "copy" : "rename") \(from) to \(to)\(retirement)"
-        case .relocate(.remains): return "put what is left at \(to) aside, then relocate \(from)"
+        case .relocate(.leftovers): return "set aside the leftovers at \(to), then relocate \(from)"
         case .relocate(.store(let reason)): return "archive \(to) (\(reason)), then relocate \(from)"
         case .archiveLegacy(let reason): return "archive \(from): \(reason)"
         case .retireLegacy: return "retire \(from): \(to) has its content already"
@@ -35,10 +35,10 @@ extension RelocationDecision {
         }
     }
 
-    /// The failure that a plan of `conflict` or `refuse` is.
+    /// Returns the failure for a plan of `conflict` or `refuse`.
     func failure() throws -> RelocationFailure {
         guard case .refuse(let reason, let atGroup) = plan else { return try conflict() }
-        let store = atGroup ? places.group : places.legacy
+        let store = atGroup ? endpoints.group : endpoints.legacy
         let (code, remedy) = Self.advice(reason)
         return RelocationFailure(
             .badData, code: code, "\(PrintablePath(store.path)): \(Self.describe(reason))", remedy: remedy)
@@ -52,7 +52,7 @@ extension RelocationDecision {
         case .hardLinked: "the file has a second hard link, and two names for one database have two journals"
         case .twoNames: "it is the group's store under a second name, and two names have two journals"
         case .notARegularFile: "not a regular file"
-        case .unusualPart(let name): "\(name) beside it is not what belongs there, or has a second name"
+        case .unusualPart(let name): "\(name) beside it is of the wrong kind, or has a second name"
         case .opaqueWithSideFiles: "it can't be read, and has a -wal or -journal that only its own program understands"
         }
     }
@@ -70,30 +70,31 @@ extension RelocationDecision {
         case .hardLinked: ("hard_linked", "remove the other name: find / -xdev -samefile STORE")
         case .twoNames: ("two_names", "remove one of the two names; the data is there once")
         case .notARegularFile: ("not_a_file", "name the store's database file")
-        case .unusualPart: ("unusual_part", "look at it, and move it away")
+        case .unusualPart: ("unusual_part", "check it and move it away")
         case .opaqueWithSideFiles: ("opaque_side_files", "let its own program close it properly, then try again")
         }
     }
 
     private func conflict() throws -> RelocationFailure {
-        let receipt = try places.container.receipts(of: places.group.name.database).last
+        let receipt = try endpoints.container.receipts(of: endpoints.group.name.database).last
         let since = receipt.map {
             "; it was relocated from \(PrintablePath($0.from.path)) before, so an old program still writes there"
         }
         var failure = RelocationFailure(
             .conflict, code: "conflict",
-            "\(PrintablePath(places.legacy.path)) and \(PrintablePath(places.group.path)) \(difference)"
+            "\(PrintablePath(endpoints.legacy.path)) and \(PrintablePath(endpoints.group.path)) \(difference)"
                 + (since ?? ""),
             remedy: "look at both, then choose: --on-conflict keep-group or keep-legacy; the other is archived")
         failure.sides = try [side(.legacy, legacy), side(.group, group)]
         return failure
     }
 
-    private func side(_ role: ConflictSide.Role, _ seen: StoreSnapshot) throws -> ConflictSide {
-        let summary = try StoreContents.summary(seen)
+    private func side(_ role: ConflictSide.Role, _ snapshot: StoreSnapshot) throws -> ConflictSide {
+        let summary = try StoreContents.summary(snapshot)
         return ConflictSide(
-            role: role, path: seen.location.path, modified: max(seen.status?.modified ?? 0, seen.wal?.modified ?? 0),
-            bytes: seen.bytes, rows: summary.rows, storeUUID: summary.storeUUID,
+            role: role, path: snapshot.location.path,
+            modified: max(snapshot.status?.modified ?? 0, snapshot.wal?.modified ?? 0),
+            bytes: snapshot.bytes, rows: summary.rows, storeUUID: summary.storeUUID,
             modelIdentifiers: summary.modelIdentifiers)
     }
 }

@@ -4,43 +4,43 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// The two ends of a relocation, their directories open and their links resolved.
+/// The two ends of a relocation, with their directories open and their links resolved.
 struct RelocationEndpoints {
     let container: GroupContainer
     let legacy: StoreLocation
     let group: StoreLocation
 
-    /// The legacy directory isn't there, so neither is a legacy store.
+    /// The legacy directory doesn't exist, so there is no legacy store.
     struct NoLegacyDirectory: Error {}
 
     init(_ request: RelocationRequest) throws {
         container = try Self.container(request.group, request.identifier)
-        guard let component = request.name ?? request.source.lastComponent, let name = StoreName.given(component)
+        guard let component = request.name ?? request.source.lastComponent, let name = StoreName.validated(component)
         else {
             throw RelocationFailure.badName(request.name.map { FilePath(root: nil, [$0]) } ?? request.source)
         }
         group = StoreLocation(directory: container.directory, name: name)
         legacy = try Self.resolve(request.source)
-        try checkLegacyIsNotTheGroups(request.source)
+        try checkLegacyIsNotInGroup(request.source)
     }
 
-    /// Throws `RelocationFailure` where the source is a store of this group under another name than the one it is to get,
-    /// through whatever links: programs know it by the name that it has.
-    private func checkLegacyIsNotTheGroups(_ source: FilePath) throws {
+    /// Throws `RelocationFailure` if the source is, through any links, a store of this group with a name other than the
+    /// requested one. Programs know such a store by the name that it has.
+    private func checkLegacyIsNotInGroup(_ source: FilePath) throws {
         guard !GroupContainer.isBookkeeping(legacy.directory.path) else {
             throw RelocationFailure.insideBookkeeping(legacy.directory.path, copy: true)
         }
         guard legacy.directory.identity == group.directory.identity, legacy.name != group.name else { return }
-        throw RelocationFailure.alreadyInGroup(source, legacy.name.database, container)
+        throw RelocationFailure.alreadyInGroup(source, as: legacy.name.database, in: container)
     }
 
-    /// Throws `RelocationFailure` where the legacy store's file is one of this group's files, mounted elsewhere.
-    func checkIsNoOther(of legacy: StoreSnapshot) throws {
+    /// Throws `RelocationFailure` if the legacy store's file is one of this group's files, mounted elsewhere.
+    func checkIsNotAGroupFile(_ legacy: StoreSnapshot) throws {
         guard let identity = legacy.status?.identity, identity.device == container.directory.identity.device else {
             return
         }
         for name in try container.directory.names() where try container.directory.identity(name) == identity {
-            throw RelocationFailure.alreadyInGroup(self.legacy.path, name, container)
+            throw RelocationFailure.alreadyInGroup(self.legacy.path, as: name, in: container)
         }
     }
 
@@ -58,8 +58,8 @@ struct RelocationEndpoints {
         return GroupContainer(directory: directory, identifier: identifier)
     }
 
-    /// Where SQLite would open the store: it follows a symbolic link at the store's name, and names the side files
-    /// after where that leads.
+    /// Returns the location where SQLite would open the store: SQLite follows a symbolic link at the store's name and
+    /// names the side files after its target.
     private static func resolve(_ path: FilePath) throws -> StoreLocation {
         do {
             let (directory, last) = try Directory.resolving(file: path)
@@ -72,7 +72,7 @@ struct RelocationEndpoints {
         }
     }
 
-    /// The place itself, its directory resolved, wherever a link at the store's name leads.
+    /// Returns the location with its directory resolved, but not a symbolic link at the store's name.
     static func unresolved(_ path: FilePath) throws -> StoreLocation {
         guard let last = path.lastComponent, let name = StoreName(last) else { throw RelocationFailure.badName(path) }
         let parent = path.removingLastComponent()
@@ -84,47 +84,49 @@ struct RelocationEndpoints {
         }
     }
 
-    /// Throws unless these are the files that were meant. From here on all is done in the two directories that are held open.
-    /// What an interrupted run has taken away meanwhile, or what leads to the group's store now, is none to be moved.
+    /// Throws unless the endpoints are the expected files. From here on everything is done in the two open directories.
+    ///
+    /// A source that an interrupted run has taken away, or that now leads to the group's store, passes: it is not
+    /// moved.
     func check(_ expected: RelocationRequest.Expectation?) throws {
         guard let expected else { return }
         let source = try legacy.directory.status(legacy.name.database)
         guard expected.group == container.directory.identity,
-            source == nil || areOne || source?.identity == expected.source
+            source == nil || isSameStore || source?.identity == expected.source
         else {
             throw RelocationFailure(
                 .unusablePlace, code: "replaced",
-                "another file or directory has come to one of the two places meanwhile",
+                "another file or directory has replaced one of the two places",
                 remedy: "look at both, then try again")
         }
     }
 
-    /// False when nothing needs the group's lock: no legacy file, and no interrupted transfer.
-    func isThereAnything() throws -> Bool {
+    /// Returns false if nothing needs the group's lock: there is no legacy file and no interrupted transfer.
+    func hasWork() throws -> Bool {
         if try container.journal() != nil || isUnfinished() { return true }
         let legacy = try StoreSnapshot(legacy)
         if case .empty = legacy.database { return legacy.needsQuiescing }
         return legacy.status != nil || legacy.wal != nil || legacy.journal != nil
     }
 
-    /// The old name leads to the new one by a symbolic link, and nothing was interrupted.
+    /// Returns true if the old name is a symbolic link to the new one and nothing was interrupted.
     func isRelocatedByLink() throws -> Bool {
-        try container.journal() == nil && areOne && !isUnfinished()
+        try container.journal() == nil && isSameStore && !isUnfinished()
     }
 
-    /// Whether a transfer of one of the two stores was interrupted.
+    /// Returns true if a transfer of one of the two stores was interrupted.
     func isUnfinished() throws -> Bool { try container.journals().contains { try isUnfinished($0) } }
 
     func isUnfinished(_ journal: TransferJournal) throws -> Bool {
-        [legacy, group].contains { journal.concerns($0.name.database, in: $0.directory, of: container) }
+        [legacy, group].contains { journal.affects($0.name.database, in: $0.directory, of: container) }
     }
 
-    /// The old name leads to the new one.
-    var areOne: Bool { legacy.directory.identity == group.directory.identity && legacy.name == group.name }
+    /// True if the old name leads to the new one.
+    var isSameStore: Bool { legacy.directory.identity == group.directory.identity && legacy.name == group.name }
 
-    /// How the two names relate; meaningful when both are there.
+    /// Returns how the two names relate. Meaningful only if both exist.
     func relation(_ legacy: StoreSnapshot, _ group: StoreSnapshot) -> RelocationEvidence.Relation {
-        guard let one = legacy.status?.identity, one == group.status?.identity else { return .separate }
+        guard let identity = legacy.status?.identity, identity == group.status?.identity else { return .separate }
         let sameDirectory = self.legacy.directory.identity == self.group.directory.identity
         return sameDirectory && self.legacy.name == self.group.name ? .sameEntry : .twoNames
     }

@@ -1,9 +1,9 @@
-/// What the plan is made from: facts about both places, gathered before. No file is looked at here.
+/// The facts about both places from which the plan is made. They are gathered before; this code touches no file.
 struct RelocationEvidence {
-    /// One of the two places.
+    /// The state of one of the two places.
     enum Side: Equatable {
         case nothing
-        /// The name is there with zero bytes, and no side file has content.
+        /// The file exists with zero bytes, and no side file has content.
         case zeroBytes
         /// Side files without their database.
         case orphans
@@ -12,12 +12,12 @@ struct RelocationEvidence {
     }
 
     enum Content: Equatable {
-        /// No table of the user's has a row.
+        /// No user table has a row.
         case schemaOnly
         case rows
-        /// Not looked at: nothing depends on it.
+        /// Not inspected, because nothing depends on it.
         case unknown
-        /// Moved byte by byte, unread.
+        /// Moved byte by byte without being read.
         case opaque
     }
 
@@ -25,21 +25,21 @@ struct RelocationEvidence {
         case separate
         /// One directory entry, reached by two paths.
         case sameEntry
-        /// One file under two names, by a hard link or a mount.
+        /// One file with two names, by a hard link or a mount.
         case twoNames
     }
 
-    /// How two stores with rows compare; nil when not asked.
+    /// The comparison of two stores with rows.
     enum Comparison: Equatable {
-        /// All that is in the legacy store is in the group's.
+        /// The group's store contains everything that the legacy store does.
         case same
-        /// The rows are; external data of the legacy store isn't.
+        /// The group's store contains the legacy store's rows, but not all of its external data.
         case sameRows
         case different
-        /// The legacy store is byte for byte what a receipt says was published as the file that the group has, and the
-        /// group has moved on.
+        /// A receipt says that the group's file was published with exactly the bytes of the legacy store, and the
+        /// group's store has changed since.
         case published
-        /// The same, and some of its external data isn't in the group.
+        /// As `published`, but the group lacks some of the legacy store's external data.
         case publishedRows
     }
 
@@ -57,70 +57,71 @@ enum RelocationRefusal: Equatable {
     case hardLinked
     case twoNames
     case notARegularFile
-    /// A side file or the support folder is not what belongs there, or a second name of another file: its name.
+    /// A side file or the support folder is of the wrong kind, or a second name of another file. Contains its name.
     case unusualPart(String)
     case opaqueWithSideFiles
 }
 
-/// What is to be done, a pure function of what was seen.
+/// The action to take, a pure function of the evidence.
 enum RelocationPlan: Equatable {
-    /// What stands at the destination and goes to the archive first.
+    /// An obstacle at the destination that is archived first.
     enum Obstacle: Equatable {
         /// Side files without a database, or a file of zero bytes.
-        case remains
-        /// A whole store: empty, or given up for the legacy one.
+        case leftovers
+        /// A whole store that is empty, or that gives way to the legacy one.
         case store(reason: String)
     }
 
     case nothingToDo(adopted: Bool)
     case alreadyRelocated
     case relocate(archivingFirst: Obstacle?)
-    /// The legacy store is put aside; the group's stays.
+    /// Archive the legacy store; keep the group's.
     case archiveLegacy(reason: String)
-    /// The legacy store is the group's, once more: it is retired.
+    /// Retire the legacy store: the group has the same content.
     case retireLegacy
     case conflict
     case refuse(RelocationRefusal, atGroup: Bool)
 
-    init(_ seen: RelocationEvidence, onConflict: RelocationRequest.ConflictPolicy) {
-        switch seen.relation {
+    init(_ evidence: RelocationEvidence, onConflict: RelocationRequest.ConflictPolicy) {
+        switch evidence.relation {
         case .sameEntry: self = .alreadyRelocated
         case .twoNames: self = .refuse(.twoNames, atGroup: false)
-        case .separate: self = Self.separate(seen, onConflict)
+        case .separate: self = Self.separate(evidence, onConflict: onConflict)
         }
     }
 
     private static func separate(
-        _ seen: RelocationEvidence, _ onConflict: RelocationRequest.ConflictPolicy
+        _ evidence: RelocationEvidence, onConflict: RelocationRequest.ConflictPolicy
     ) -> RelocationPlan {
-        switch (seen.legacy, seen.group) {
+        switch (evidence.legacy, evidence.group) {
         case (.unusable(let reason), _): .refuse(reason, atGroup: false)
         case (.orphans, _): .refuse(.halfAStore, atGroup: false)
         case (.nothing, .store), (.zeroBytes, .store): .nothingToDo(adopted: true)
         case (.nothing, _), (.zeroBytes, _): .nothingToDo(adopted: false)
         case (_, .unusable(let reason)): .refuse(reason, atGroup: true)
         case (.store, .nothing): .relocate(archivingFirst: nil)
-        case (.store, .zeroBytes), (.store, .orphans): .relocate(archivingFirst: .remains)
-        case (.store(let legacy), .store(let group)): both(legacy, group, seen.comparison, onConflict)
+        case (.store, .zeroBytes), (.store, .orphans): .relocate(archivingFirst: .leftovers)
+        case (.store(let legacy), .store(let group)):
+            both(legacy, group, comparison: evidence.comparison, onConflict: onConflict)
         }
     }
 
     private static func both(
         _ legacy: RelocationEvidence.Content, _ group: RelocationEvidence.Content,
-        _ comparison: RelocationEvidence.Comparison?, _ onConflict: RelocationRequest.ConflictPolicy
+        comparison: RelocationEvidence.Comparison?, onConflict: RelocationRequest.ConflictPolicy
     ) -> RelocationPlan {
-        // An empty legacy store comes first: an old program that was started once more makes one.
+        // Check for an empty legacy store first: an old program that is started once more creates one.
         if legacy == .schemaOnly {
-            return .archiveLegacy(reason: "it held no row; the group's store is the one in use")
+            return .archiveLegacy(reason: "it had no rows; the group's store is the one in use")
         }
         if group == .schemaOnly {
-            return .relocate(archivingFirst: .store(reason: "it held no row when the legacy store was relocated"))
+            return .relocate(archivingFirst: .store(reason: "it had no rows when the legacy store was relocated"))
         }
         switch comparison {
         case .same: return .retireLegacy
-        // What it holds may not be in the group any more, and then it is nowhere else: it isn't deleted.
+        // The group may no longer contain its rows, and nothing else does: archive it, don't delete it.
         case .published:
-            return .archiveLegacy(reason: "its rows were relocated before; the group's store has moved on since")
+            return .archiveLegacy(reason: "its rows were relocated before; the group's store has changed since")
         case .publishedRows:
             return .archiveLegacy(
                 reason: "its rows were relocated before; some of its external data isn't in the group")

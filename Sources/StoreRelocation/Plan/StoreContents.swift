@@ -3,40 +3,40 @@ import LinuxSystem
 import SQLiteStore
 import SystemPackage
 
-/// What the plan asks of a store's content. Nothing here leaves a trace on the store.
+/// Reads what the plan needs of a store's content. Leaves no trace on the store.
 enum StoreContents {
-    /// SQLite can't read it, and says why.
+    /// SQLite can't read the store, for this reason.
     struct Unreadable: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// What a person needs to tell two stores apart.
+    /// The facts by which a person can tell two stores apart.
     struct Summary {
         let rows: [(table: String, count: Int64)]
         let storeUUID: String?
         let modelIdentifiers: [String]
     }
 
-    /// Whether no table has a row; nil when `lookingForRows` is false, and then only the schema is read.
-    static func isSchemaOnly(_ store: StoreSnapshot, lookingForRows: Bool) throws -> Bool? {
-        if lookingForRows { return try read(store) { try StoreContent($0).isEmptyOrSchemaOnly() } }
+    /// Returns true if no table has a row. If `countingRows` is false, reads only the schema and returns nil.
+    static func isSchemaOnly(_ store: StoreSnapshot, countingRows: Bool) throws -> Bool? {
+        if countingRows { return try read(store) { try StoreContent($0).isEmptyOrSchemaOnly() } }
         guard isQuickToRead(store) else { return nil }
         do {
             _ = try read(store) { try StoreContent($0) }
         } catch StoreError.busy {
-            // Whoever keeps it locked is waited for later, until the deadline.
+            // A program that keeps the store locked is waited for later, until the deadline.
         }
         return nil
     }
 
-    static func areEqual(_ one: StoreSnapshot, _ other: StoreSnapshot) throws -> Bool {
-        try read(one) { reader in
+    static func areEqual(_ first: StoreSnapshot, _ second: StoreSnapshot) throws -> Bool {
+        try read(first) { reader in
             let content = try StoreContent(reader)
-            return try read(other) { try content.difference(from: StoreContent($0)) == nil }
+            return try read(second) { try content.difference(from: StoreContent($0)) == nil }
         }
     }
 
-    /// Core Data's UUID of the store, when it is such a store.
+    /// Returns Core Data's UUID of the store, or nil if the store isn't Core Data's.
     static func storeUUID(_ store: StoreSnapshot) throws -> String? {
         guard store.header != nil, isQuickToRead(store) else { return nil }
         return try read(store) { try CoreDataMetadata($0)?.uuid }
@@ -52,7 +52,7 @@ enum StoreContents {
         }
     }
 
-    /// The hash that a receipt would have if the database were published as it is.
+    /// Returns the hash that a receipt would have if the database were published as it is.
     static func publishedHash(_ store: StoreSnapshot) throws -> String {
         let location = store.location
         let descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
@@ -72,8 +72,8 @@ enum StoreContents {
         }
     }
 
-    /// Behind a hot journal a store is read from a private copy: not worth it for a large one, when the journal is
-    /// about to be rolled back.
+    /// Returns false for a large store with a hot journal. Such a store is read from a private copy, which isn't
+    /// worthwhile when the journal is about to be rolled back.
     private static func isQuickToRead(_ store: StoreSnapshot) -> Bool {
         !store.journalIsHot || store.bytes < 64 << 20
     }

@@ -5,28 +5,28 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// What is seen at a store's place, without opening anything through SQLite.
+/// The state of a store's files, found without opening anything through SQLite.
 struct StoreSnapshot {
     enum Database {
-        /// No such name.
+        /// The file doesn't exist.
         case absent
-        /// Zero bytes.
+        /// The file has zero bytes.
         case empty
         case sqlite(DatabaseHeader)
         /// A file that SQLite can't read: Core Data's XML or binary format, encrypted, or something else.
         case foreign(FileFormat)
-        /// A directory, a FIFO, a device: nothing we move.
+        /// A directory, a FIFO or a device, which are never moved.
         case unusual
     }
 
     let location: StoreLocation
     let database: Database
-    /// Of the database's file; nil when absent.
+    /// The status of the database's file; nil if it is absent.
     let status: FileStatus?
     let wal: FileStatus?
     let sharedMemory: FileStatus?
     let journal: FileStatus?
-    /// A rollback journal with a transaction in it: absent, empty or zeroed ones are cold.
+    /// True if a rollback journal contains a transaction. An absent, empty or zeroed journal is cold.
     let journalIsHot: Bool
     let support: FileStatus?
 
@@ -56,9 +56,9 @@ struct StoreSnapshot {
         return .foreign(FileFormat(firstBytes: bytes, size: status.size))
     }
 
-    /// The name of a side file that is no file, or one with a second name that SQLite would write to as well, or of a
-    /// support folder that is no directory; nil when each is what belongs there. A journal may have a second name of
-    /// ours.
+    /// The name of a side file that is not a regular file or has a second name, through which SQLite would write too,
+    /// or of a support folder that is not a directory; nil if there is none. A journal may have a second name: this
+    /// package links one.
     var unusualPart: String? {
         let name = location.name
         let files = [(name.wal, wal), (name.sharedMemory, sharedMemory), (name.journal, journal)]
@@ -72,33 +72,33 @@ struct StoreSnapshot {
         return PrintablePath(name.support).description
     }
 
-    /// Throws `StoreContents.Unreadable` where the database's last pages are missing, which SQLite takes for zeros.
+    /// Throws `StoreContents.Unreadable` if the database's last pages are missing, which SQLite reads as zeros.
     ///
-    /// Of a store that is just being written they may come after its header, and a journal or a log is beside it then: what
-    /// stays as it is around another look has neither.
+    /// While a store is being written, its pages may follow its header, but then it has a journal or a log. A store is
+    /// damaged only if it has neither and a second look finds it unchanged.
     func checkWhole() throws {
-        guard let status, let header, status.size < header.leastSize, !needsQuiescing else { return }
-        let again = try StoreSnapshot(location)
-        guard !again.needsQuiescing, again.status == status,
+        guard let status, let header, status.size < header.minimumSize, !needsQuiescing else { return }
+        let second = try StoreSnapshot(location)
+        guard !second.needsQuiescing, second.status == status,
             try location.directory.status(location.name.database) == status
         else { return }
         throw StoreContents.Unreadable(
-            description: "\(header.leastSize - status.size) bytes of its last pages are missing")
+            description: "\(header.minimumSize - status.size) bytes of its last pages are missing")
     }
 
-    /// Throws `StoreWithdrawn` where a relocation's empty directory stands at the store's name.
+    /// Throws `StoreWithdrawn` if a relocation's empty directory stands at the store's name.
     func checkNotWithdrawn() throws {
         guard let status, status.kind == .directory else { return }
         let hidden = try location.directory.names().first { TransferIdentifier(hiddenName: $0) != nil }
-        // The last that a relocation takes away.
-        let isLeft =
+        // The directory is the last thing that a relocation removes.
+        let isLeftBehind =
             try status.permissions == 0o500 && location.directory.directory(location.name.database).names().isEmpty
-        guard hidden != nil || isLeft else { return }
+        guard hidden != nil || isLeftBehind else { return }
         throw StoreWithdrawn(path: location.path, hidden: hidden.map(location.directory.path.appending))
     }
 
-    /// The first file that this process may not read and write, as SQLite must before the database alone is the whole
-    /// store. A side file that a program's last connection has taken away since the look stands in nobody's way.
+    /// Returns the first file that this process may not read and write. SQLite needs both before the database alone is
+    /// the whole store. Ignores a side file that a program's last connection has removed since the snapshot.
     func unwritableFile() throws(SystemError) -> FilePath.Component? {
         let name = location.name
         let files = [
@@ -117,13 +117,13 @@ struct StoreSnapshot {
         return nil
     }
 
-    /// A write-ahead log with something in it.
+    /// True if the write-ahead log has content.
     var walHasContent: Bool { (wal?.size ?? 0) > 0 }
 
-    /// Something must go through SQLite before the database alone is the whole store.
+    /// True if SQLite must process a log or journal before the database alone is the whole store.
     var needsQuiescing: Bool { walHasContent || journalIsHot }
 
-    /// Bytes of all that belongs to the store, the support folder left out.
+    /// Size of the store in bytes, without the support folder.
     var bytes: Int64 { (status?.size ?? 0) + (wal?.size ?? 0) + (journal?.size ?? 0) }
 
     var header: DatabaseHeader? {
@@ -131,23 +131,23 @@ struct StoreSnapshot {
     }
 }
 
-/// A relocation, to this group or another one, has taken the store's name away: for a moment, or since it was
-/// interrupted.
+/// A relocation, to this group or another one, has withdrawn the store's name: for a moment, or until its interrupted
+/// run is recovered.
 struct StoreWithdrawn: Error {
     let path: FilePath
-    /// Where the store is meanwhile; nil where it has left already.
+    /// The store's hidden path; nil if the store has left already.
     let hidden: FilePath?
 }
 
-/// What another relocation, or a program that writes, may do to a store between two looks at it.
+/// Interference by another relocation or a writing program between two looks at a store.
 enum TransientObstacle {
-    /// Whether it caused the error, so that looking again may help.
+    /// Returns true if interference caused the error, so that a retry may succeed.
     static func caused(_ error: any Error) -> Bool {
         switch error {
         case is StoreWithdrawn: true
-        // What wasn't there at the first look, or was a directory, is not opened.
+        // A file that was absent, or a directory, at the first look isn't opened.
         case let error as SystemError:
-            error.isOfALease || error.errno == .isDirectory
+            error.isLeaseConflict || error.errno == .isDirectory
                 || (error.call == "open" && error.errno == .noSuchFileOrDirectory)
         case StoreError.busy, StoreError.notAFile, StoreError.missing: true
         default: false
@@ -156,7 +156,7 @@ enum TransientObstacle {
 }
 
 extension Directory {
-    /// How the file begins; nil when it went away meanwhile.
+    /// Returns the first bytes of a file, or nil if it was removed in the meantime.
     fileprivate func read(_ name: FilePath.Component, count: Int) throws(SystemError) -> [UInt8]? {
         do throws(SystemError) {
             let descriptor = try open(name, flags: O_RDONLY)
@@ -168,19 +168,19 @@ extension Directory {
     }
 }
 
-/// By what a database is known again: enough to tell that nobody wrote to it in between.
+/// The properties of a database's file that reveal a write.
 struct DatabaseFingerprint: Equatable {
     let identity: FileIdentity
     let size: Int64
     let modified: Int64
-    /// Of SQLite's header: counters that each transaction moves; nil for a file that is no database.
+    /// The counter in SQLite's header that each transaction increments; nil if the file is no database.
     let changeCounter: UInt32?
 
     init(_ descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) {
         try self.init(descriptor.raw, path: path)
     }
 
-    /// The descriptor must stay open meanwhile.
+    /// Reads the fingerprint. The descriptor must stay open.
     init(_ raw: CInt, path: FilePath) throws(SystemError) {
         var found = stat()
         try retrying("fstat", path: path) { fstat(raw, &found) }

@@ -3,7 +3,7 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// A transfer that was interrupted, and what recovery does about it, for a person to read.
+/// A description of an interrupted transfer, and of what recovery does with it.
 package struct InterruptedTransfer: Sendable {
     package enum Purpose: String, Sendable {
         case relocate, archive, retire, restore
@@ -18,7 +18,7 @@ package struct InterruptedTransfer: Sendable {
     /// `intended`, `withdrawn` or `committing`.
     package let state: String
     package let from: FilePath
-    /// Nil where the set was to go nowhere.
+    /// Nil if the set has no destination.
     package let to: FilePath?
     package let remedy: Remedy
 
@@ -42,8 +42,8 @@ package struct InterruptedTransfer: Sendable {
 }
 
 extension Relocation {
-    /// The group's transfers that were interrupted, nothing changed. One that is under way, in another process, looks the
-    /// same: whoever does it holds the group's lock.
+    /// Returns the group's interrupted transfers without changing anything. A transfer in progress in another process
+    /// looks the same; that process holds the group's lock.
     package func interrupted() throws(RelocationFailure) -> [InterruptedTransfer] {
         do {
             let container = try RelocationEndpoints.container(request.group)
@@ -53,36 +53,35 @@ extension Relocation {
         }
     }
 
-    /// Brings to its end what was interrupted of one store of the group. What was of others is waited for by nobody who
-    /// doesn't need them.
+    /// Finishes or undoes the interrupted transfers of one store of the group. Ignores those of other stores.
     package func finishInterrupted(of name: StoreName) throws(RelocationFailure) {
         do {
             let container = try RelocationEndpoints.container(request.group)
             let store = StoreLocation(directory: container.directory, name: name)
-            let isConcerned = try container.journals().contains {
-                $0.concerns(name.database, in: container.directory, of: container)
+            let isAffected = try container.journals().contains {
+                $0.affects(name.database, in: container.directory, of: container)
             }
-            guard isConcerned else { return }
-            try exclusively(container) { try Recovery(container: container, report: report).run(before: [store]) }
+            guard isAffected else { return }
+            try withGroupLock(container) { try Recovery(container: container, report: report).run(before: [store]) }
         } catch {
             throw RelocationFailure(error, request)
         }
     }
 
-    /// Brings each to its end. `willDo` is told of it first. Returns what was found. Throws what kept the first one from
-    /// its end, when all were tried.
+    /// Finishes or undoes all interrupted transfers. Calls `willProcess` before each, and returns all of them. If some
+    /// fail, tries the others too, then throws the first error.
     package func recover(
-        _ willDo: (InterruptedTransfer) -> Void
+        _ willProcess: (InterruptedTransfer) -> Void
     ) throws(RelocationFailure) -> [InterruptedTransfer] {
         do {
             let container = try RelocationEndpoints.container(request.group)
             guard try !container.journals().isEmpty else { return [] }
-            return try exclusively(container) {
+            return try withGroupLock(container) {
                 var found: [InterruptedTransfer] = []
                 let failures = try Recovery(container: container, report: report).runAll { journal in
                     let transfer = try InterruptedTransfer(journal, in: container)
                     found.append(transfer)
-                    willDo(transfer)
+                    willProcess(transfer)
                 }
                 if let first = failures.first { throw first }
                 return found

@@ -5,7 +5,7 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// Brings a transfer that was interrupted to its end. Run only under the group's lock.
+/// Finishes or undoes interrupted transfers. The caller must hold the group's lock.
 package struct Recovery {
     let container: GroupContainer
     let report: (RelocationEvent) -> Void
@@ -15,46 +15,49 @@ package struct Recovery {
         self.report = report
     }
 
-    /// Whether the commit point was passed, so that it is finished and not undone.
+    /// Returns true if the commit point was passed: the transfer is then finished, else undone.
     func willFinish(_ journal: TransferJournal) throws -> Bool {
-        let (end, state) = try TransferCompletion.interrupted(journal, container)
-        return try end.hasArrived(state)
+        let (completion, state) = try TransferCompletion.interrupted(journal, container)
+        return try completion.hasPassedCommitPoint(state)
     }
 
-    /// Brings to its end what was interrupted of these stores. What was of other stores, and can't be brought to its end,
-    /// is postponed: it is no obstacle to these.
-    func run(before places: [StoreLocation]) throws {
-        let isConcerned = { (journal: TransferJournal) in
-            places.contains { journal.concerns($0.name.database, in: $0.directory, of: container) }
+    /// Finishes or undoes the interrupted transfers of these stores. A transfer of another store that can be neither
+    /// finished nor undone is postponed, since it doesn't affect these.
+    func run(before stores: [StoreLocation]) throws {
+        let isAffected = { (journal: TransferJournal) in
+            stores.contains { journal.affects($0.name.database, in: $0.directory, of: container) }
         }
         if let journal = try container.journal() {
             do {
                 try run()
             } catch {
-                guard !isConcerned(journal) else { throw error }
+                guard !isAffected(journal) else { throw error }
                 try container.postponeJournal()
-                report(.note("\(Self.words(journal)) waits, since it can't be brought to its end now: \(error)"))
+                report(
+                    .note(
+                        "\(Self.description(journal)) is postponed, since it can be neither finished nor undone now: \(error)"
+                    ))
             }
         }
-        for journal in try container.postponedJournals() where isConcerned(journal) {
+        for journal in try container.postponedJournals() where isAffected(journal) {
             try container.resumeJournal(journal.transfer.id)
             try run()
         }
     }
 
-    /// Brings everything to its end that was interrupted in the group. What can't be is postponed; returns why.
-    package func runAll(_ willDo: (TransferJournal) throws -> Void = { _ in }) throws -> [any Error] {
+    /// Finishes or undoes every interrupted transfer of the group. Postpones those that fail, and returns their errors.
+    package func runAll(_ willProcess: (TransferJournal) throws -> Void = { _ in }) throws -> [any Error] {
         var failures: [any Error] = []
         var next = try container.journal()
-        var rest = try container.postponedJournals()[...]
-        while next != nil || !rest.isEmpty {
-            if next == nil, let postponed = rest.popFirst() {
+        var remaining = try container.postponedJournals()[...]
+        while next != nil || !remaining.isEmpty {
+            if next == nil, let postponed = remaining.popFirst() {
                 try container.resumeJournal(postponed.transfer.id)
                 next = postponed
             }
             guard let journal = next else { break }
             do {
-                try willDo(journal)
+                try willProcess(journal)
                 try run()
             } catch {
                 failures.append(error)
@@ -65,39 +68,39 @@ package struct Recovery {
         return failures
     }
 
-    private static func words(_ journal: TransferJournal) -> String {
+    private static func description(_ journal: TransferJournal) -> String {
         let path = journal.transfer.directory.path.pushing(journal.transfer.name.path)
         return "an interrupted relocation of \(PrintablePath(path))"
     }
 
-    /// Finishes it when its commit point was passed, else undoes it. Nothing when none was interrupted.
+    /// Finishes the interrupted transfer if its commit point was passed, else undoes it. Does nothing if there is none.
     package func run() throws {
         guard let journal = try container.journal() else { return }
-        let (end, state) = try TransferCompletion.interrupted(journal, container)
-        let store = PrintablePath(end.places.source.path)
+        let (completion, state) = try TransferCompletion.interrupted(journal, container)
+        let store = PrintablePath(completion.paths.source.path)
         let notes: [String]
-        if try end.hasArrived(state) {
+        if try completion.hasPassedCommitPoint(state) {
             var receipt: RelocationReceipt?
             if case .committing(_, _, let kept) = state { receipt = kept }
-            try end.synchronizeArrival()
-            notes = try end.finish(receipt: receipt)
+            try completion.synchronizeArrival()
+            notes = try completion.finish(receipt: receipt)
             report(.recovered("finished an interrupted relocation of \(store)"))
         } else {
-            notes = try end.undo(state)
+            notes = try completion.undo(state)
             report(.recovered("undid an interrupted relocation of \(store)"))
         }
         for note in notes { report(.note(note)) }
     }
 }
 
-/// Side files without their database, a file of zero bytes, or a support folder that no store has: out of the way
-/// before a store is published among them.
+/// Side files without their database, a file of zero bytes, or a support folder without a store. They are moved out of
+/// the way before a store is published among them.
 struct LeftoverFiles {
     let container: GroupContainer
     let store: StoreLocation
-    /// Of the archive.
+    /// The identifier of the archive.
     let id: TransferIdentifier
-    var drain = OpenerGracePeriod.standard
+    var gracePeriod = OpenerGracePeriod.standard
     var assumeClosed = false
 
     private var names: [FilePath.Component] {
@@ -111,7 +114,7 @@ struct LeftoverFiles {
         try container.write(
             ArchiveNote(
                 id: id, name: name.database, from: store.path, at: Date(),
-                reason: "it stood where a store was published, and no store was there"))
+                reason: "leftovers without a store, found where a store was published"))
         let archive = try container.archive(id)
         for file in names {
             guard let found = try directory.status(file) else { continue }
@@ -119,16 +122,16 @@ struct LeftoverFiles {
                 try moveUnopened(file, found.identity, to: archive)
                 continue
             }
-            // Killed there, a folder that no store has is left open to its owner.
+            // If killed here, a support folder without a store stays writable by its owner.
             try directory.move(file, to: file, in: archive)
         }
         try archive.synchronize()
         try directory.synchronize()
-        return ["what was left at \(PrintablePath(store.path)) is in \(PrintablePath(archive.path))"]
+        return ["the leftovers at \(PrintablePath(store.path)) are in \(PrintablePath(archive.path))"]
     }
 
-    /// Some program may be about to make a store of the file: it goes as stores do, while nobody has it open. Throws
-    /// `StoreTransfer.RetryReason`; the file has its name then.
+    /// Moves the empty file under a lease, as stores are moved: a program may be about to create a store in it. Throws
+    /// `StoreTransfer.RetryReason`; the file then has its name.
     private func moveUnopened(_ file: FilePath.Component, _ identity: FileIdentity, to archive: Directory) throws {
         let descriptor = try store.directory.open(file, flags: O_RDWR)
         let path = store.directory.path.appending(file)
@@ -137,7 +140,7 @@ struct LeftoverFiles {
             let found = try DatabaseFingerprint(raw, path: path)
             return found.size == 0 && found.identity == identity
         }
-        try withLease(descriptor, identity) { isIntact in
+        try withLease(descriptor, of: identity) { isIntact in
             guard try isStillEmpty() else { throw StoreTransfer.RetryReason.changed }
             try store.directory.rename(file, to: file, in: archive, .refuse)
             guard isIntact() else {
@@ -145,10 +148,10 @@ struct LeftoverFiles {
                 throw StoreTransfer.RetryReason.held(identity)
             }
         }
-        // Whoever had looked the name up before is through with opening it then.
-        drain.perform()
+        // By then, a program that had looked the name up has finished opening it.
+        gracePeriod.wait()
         do {
-            try withLease(descriptor, identity) { _ in
+            try withLease(descriptor, of: identity) { _ in
                 guard try isStillEmpty() else { throw StoreTransfer.RetryReason.changed }
             }
         } catch {
@@ -158,14 +161,14 @@ struct LeftoverFiles {
     }
 
     private func withLease(
-        _ descriptor: borrowing Descriptor, _ identity: FileIdentity, _ body: (_ isIntact: () -> Bool) throws -> Void
+        _ descriptor: borrowing Descriptor, of identity: FileIdentity, _ body: (_ isIntact: () -> Bool) throws -> Void
     ) throws {
         guard let lease = try StoreTransfer.lease(descriptor) else { throw StoreTransfer.RetryReason.held(identity) }
         let raw = descriptor.raw
         try withExtendedLifetime(lease) { _ in try body { FileLease.isIntact(raw) } }
     }
 
-    /// The way back, where nothing has taken the names since.
+    /// Moves the files back, unless other files have taken their names.
     func putBack() throws {
         let archive = try container.archive(id)
         for file in names where try archive.status(file) != nil {

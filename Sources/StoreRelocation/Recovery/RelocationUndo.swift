@@ -3,61 +3,62 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// Takes the last relocation of a store back, from its receipt, while nobody has written to the store since.
+/// Undoes the last relocation of a store, by its receipt, as long as nobody has written to the store since.
 extension Relocation {
-    /// Gives the store its legacy place again, with its external files, and takes the receipt away. What
-    /// `--retire archive` has kept stays. Throws `RelocationFailure`; both places are then as they were.
+    /// Moves the store with its external files back to its legacy place and removes the receipt. Keeps what `--retire
+    /// archive` archived. Throws `RelocationFailure`; both places are then unchanged.
     package func undo() throws(RelocationFailure) -> RelocationSummary {
         do {
             let container = try RelocationEndpoints.container(request.group, request.identifier)
-            let places = try UndoPaths(request, container)
-            let engine = try claimed(places.group.name.database, in: container)
-            defer { engine.claim?.end(published: false) }
-            return try engine.locked(container, for: [places.group, places.legacy]) {
-                try engine.takeBack(UndoPaths(request, container), container)
+            let paths = try UndoPaths(request, container)
+            let relocation = try claiming(paths.group.name.database, in: container)
+            defer { relocation.claim?.end(published: false) }
+            return try relocation.withGroupLock(container, afterRecovering: [paths.group, paths.legacy]) {
+                try relocation.undo(UndoPaths(request, container), in: container)
             }
         } catch is RelocationEndpoints.NoLegacyDirectory {
             throw .noLegacyDirectory(request.source)
         } catch {
-            // The store is where it was brought to.
-            var there = request
-            there.source = request.group.appending(request.name ?? request.source.lastComponent ?? .currentDirectory)
-            throw RelocationFailure(error, there)
+            // Name the store by its current place.
+            var moved = request
+            moved.source = request.group.appending(request.name ?? request.source.lastComponent ?? .currentDirectory)
+            throw RelocationFailure(error, moved)
         }
     }
 
-    private func takeBack(_ places: UndoPaths, _ container: GroupContainer) throws -> RelocationSummary {
-        for store in [places.group, places.legacy] { opener?.relinquish(store.path) }
-        defer { for store in [places.group, places.legacy] { opener?.reacquire(store.path) } }
-        guard let receipt = try container.receipts(of: places.group.name.database).last,
-            receipt.from.path == places.legacy.path
-        else { throw RelocationFailure.noReceipt(places) }
-        guard receipt.method != .migrate else { throw RelocationFailure.migratedOnTheWay(places) }
+    private func undo(_ paths: UndoPaths, in container: GroupContainer) throws -> RelocationSummary {
+        for store in [paths.group, paths.legacy] { opener?.relinquish(store.path) }
+        defer { for store in [paths.group, paths.legacy] { opener?.reacquire(store.path) } }
+        guard let receipt = try container.receipts(of: paths.group.name.database).last,
+            receipt.from.path == paths.legacy.path
+        else { throw RelocationFailure.noReceipt(paths) }
+        guard receipt.method != .migrate else { throw RelocationFailure.migratedOnTheWay(paths) }
         guard receipt.method != .replace else {
-            throw RelocationFailure.setAside(places, container.archivePath(receipt.id))
+            throw RelocationFailure.setAside(paths, container.archivePath(receipt.id))
         }
-        try places.checkLegacyPlaceIsFree()
-        try places.checkNothingWritten(since: receipt)
-        let sentence = "take \(PrintablePath(places.group.path)) back to \(PrintablePath(places.legacy.path))"
+        try paths.checkLegacyPlaceIsFree()
+        try paths.checkNothingWritten(since: receipt)
+        let sentence = "move \(PrintablePath(paths.group.path)) back to \(PrintablePath(paths.legacy.path))"
         report(.plan(sentence, bytesToCopy: 0))
-        let done = try restoration(
-            of: places.group, to: places.legacy, taken: receipt.id,
-            hadWAL: StoreSnapshot(places.group).header?.journalMode == .writeAhead, arrivesInWAL: receipt.hadWAL,
-            container,
-            isStillWanted: {
-                try places.checkNothingWritten(since: receipt)
+        let outcome = try restoration(
+            of: paths.group, to: paths.legacy, taken: receipt.id,
+            hadWAL: StoreSnapshot(paths.group).header?.journalMode == .writeAhead, arrivesInWAL: receipt.hadWAL,
+            in: container,
+            isStillValid: {
+                try paths.checkNothingWritten(since: receipt)
                 return true
             }
         ).run()
-        var summary = RelocationSummary(.undone, from: places.group.path, to: places.legacy.path)
-        summary.method = done.method
-        summary.bytes = done.bytes
-        summary.notes = done.notes
+        var summary = RelocationSummary(.undone, from: paths.group.path, to: paths.legacy.path)
+        summary.method = outcome.method
+        summary.bytes = outcome.bytes
+        summary.notes = outcome.notes
         return summary
     }
 }
 
-/// Where a relocated store is, and where it is to be again: under its own name, not where a link there leads.
+/// The relocated store's location, and the one that it returns to: the legacy name itself, not the target of a link
+/// there.
 struct UndoPaths {
     let group: StoreLocation
     let legacy: StoreLocation
@@ -72,7 +73,7 @@ struct UndoPaths {
         group = StoreLocation(directory: container.directory, name: name)
     }
 
-    /// Nothing of a store may stand there but the link that `--retire symlink` has left.
+    /// Throws if any file of a store stands there, except the link that `--retire symlink` left.
     func checkLegacyPlaceIsFree() throws {
         let directory = legacy.directory
         for name in [legacy.name.database, legacy.name.support] + legacy.name.sideFiles {
@@ -84,24 +85,24 @@ struct UndoPaths {
             guard !isOurLink else { continue }
             throw RelocationFailure(
                 .conflict, code: "old_place_taken",
-                "\(PrintablePath(directory.path.appending(name))) stands where the store was",
-                remedy: "look at it, and move it away, then run this again")
+                "\(PrintablePath(directory.path.appending(name))) is in the store's former place",
+                remedy: "check it and move it away, then run this again")
         }
     }
 
     func checkNothingWritten(since receipt: RelocationReceipt) throws {
-        let seen = try StoreSnapshot(group)
-        guard let status = seen.status else {
+        let snapshot = try StoreSnapshot(group)
+        guard let status = snapshot.status else {
             throw RelocationFailure(
-                .badData, code: "store_gone", "\(PrintablePath(group.path)) is not there any more",
-                remedy: "nothing can be taken back; see groupstore status GROUP_DIR")
+                .badData, code: "store_gone", "\(PrintablePath(group.path)) no longer exists",
+                remedy: "nothing can be undone; see groupstore status GROUP_DIR")
         }
         guard let published = receipt.published else {
             throw RelocationFailure(
-                .badData, code: "not_known", "its receipt doesn't tell what \(PrintablePath(group.path)) was like",
+                .badData, code: "not_known", "its receipt does not record the state of \(PrintablePath(group.path))",
                 remedy: "move it by hand while nobody has it open, with its -wal and support folder")
         }
-        guard published.isUnchanged(in: status), !seen.needsQuiescing else {
+        guard published.isUnchanged(in: status), !snapshot.needsQuiescing else {
             throw RelocationFailure(
                 .badData, code: "written_since",
                 "\(PrintablePath(group.path)) was written to since it was relocated",
@@ -111,30 +112,30 @@ struct UndoPaths {
 }
 
 extension RelocationFailure {
-    static func noReceipt(_ places: UndoPaths) -> RelocationFailure {
+    static func noReceipt(_ paths: UndoPaths) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "no_receipt",
-            "no receipt says that \(PrintablePath(places.group.path)) came from \(PrintablePath(places.legacy.path))",
+            "no receipt says that \(PrintablePath(paths.group.path)) came from \(PrintablePath(paths.legacy.path))",
             remedy: "see which there are: groupstore status GROUP_DIR")
     }
 
-    static func migratedOnTheWay(_ places: UndoPaths) -> RelocationFailure {
+    static func migratedOnTheWay(_ paths: UndoPaths) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "migrated",
-            "\(PrintablePath(places.group.path)) was migrated when it was relocated: the old program can't open it",
+            "\(PrintablePath(paths.group.path)) was migrated when it was relocated: the old program can't open it",
             remedy: "relocate with --retire archive to keep the old store")
     }
 
-    static func setAside(_ places: UndoPaths, _ archive: FilePath) -> RelocationFailure {
+    static func setAside(_ paths: UndoPaths, _ archive: FilePath) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "set_aside",
-            "\(PrintablePath(places.group.path)) is another store: the one that was relocated couldn't be migrated",
-            remedy: "the old one is in \(PrintablePath(archive)): copy it to where it is to be")
+            "\(PrintablePath(paths.group.path)) is another store: the one that was relocated couldn't be migrated",
+            remedy: "the old one is in \(PrintablePath(archive)): copy it to where you need it")
     }
 
     static func noLegacyDirectory(_ source: FilePath) -> RelocationFailure {
         RelocationFailure(
             .unusablePlace, code: "no_legacy_directory",
-            "there is no directory \(PrintablePath(source.removingLastComponent()))", remedy: "make it first")
+            "there is no directory \(PrintablePath(source.removingLastComponent()))", remedy: "create it first")
     }
 }

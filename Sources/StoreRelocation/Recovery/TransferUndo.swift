@@ -4,14 +4,15 @@ import LinuxSystem
 import SystemPackage
 
 extension TransferCompletion {
-    /// Brings back what was there before. Without `keepsCopies`, copies go even where the store that they were made of
-    /// has not got its name again. Returns what a person should know.
+    /// Restores the state before the transfer. If `keepsCopies` is false, removes copies even if their store doesn't
+    /// have its name back. Returns notes for the user.
     func undo(_ state: TransferState, keepsCopies: Bool = true) throws -> [String] {
         var notes: [String] = []
         if case .committing(_, let support, _) = state {
-            // While the journal still tells of it: without the database it has not arrived, so this is done again.
+            // Do this while the journal still names the folder. Without the database it has not arrived, so a crash
+            // repeats it.
             try returnSupport(arrived: support)
-            // From now on a crash finds "not committed", whatever of the copies is gone by then.
+            // From here on a crash finds "not committed", even if some copies are gone by then.
             try container.write(TransferJournal(transfer: transfer, state: .withdrawn))
         }
         try returnOldSupport()
@@ -19,41 +20,41 @@ extension TransferCompletion {
         try returnDatabase(keepsCopies: keepsCopies)
         notes += try returnSideFiles()
         try directory.synchronize()
-        if try keepsCopies && !isBack() {
+        if try keepsCopies && !hasOldName() {
             notes += try archiveCopies()
         } else {
             try container.removeArchive(transfer.id)
         }
-        try places.removeStaging()
-        if transfer.hadWAL, try !turnWriteAheadOn(at: source) {
+        try paths.removeStaging()
+        if transfer.hadWAL, try !enableWriteAheadLogging(at: source) {
             notes.append(
-                "write-ahead logging is off at \(PrintablePath(source.path)): somebody has it open")
+                "write-ahead logging is off at \(PrintablePath(source.path)): a program has it open")
         }
         try container.removeJournal()
         return notes
     }
 
-    /// Whether the store has its old name, and not a newer file that was given its inode.
-    private func isBack() throws -> Bool {
+    /// Returns true if the store has its old name. A newer file that reuses its inode doesn't count.
+    private func hasOldName() throws -> Bool {
         guard try directory.identity(oldName) == transfer.database else { return false }
         return transfer.databaseBirth.map { $0 == directory.birth(oldName) } ?? true
     }
 
     private func returnSupport(arrived: FileIdentity?) throws {
-        guard let arrived, let destination = places.destination,
+        guard let arrived, let destination = paths.destination,
             try isFolder(arrived, destination.directory.status(destination.name.support))
         else { return }
-        let target = transfer.copies ? try places.staging() : directory
+        let target = transfer.copies ? try paths.staging() : directory
         let name = transfer.copies ? destination.name.support : source.name.support
         try moveFolder(destination.name.support, in: destination.directory, to: name, in: target)
         try destination.directory.synchronize()
         try target.synchronize()
     }
 
-    /// What had made room for the external data of another content.
+    /// Moves back the external data that had made room for that of other content.
     private func returnOldSupport() throws {
         let name = Self.oldSupportName(transfer.id)
-        guard let support = transfer.support, let staging = try places.existingStaging(),
+        guard let support = transfer.support, let staging = try paths.existingStaging(),
             try isFolder(support, staging.status(name))
         else { return }
         try moveFolder(name, in: staging, to: source.name.support, in: directory)
@@ -61,45 +62,45 @@ extension TransferCompletion {
         try staging.synchronize()
     }
 
-    /// Whether that, where the set was going, is the support folder with this number; in a copy of the directory, each
-    /// folder of the name is taken for it, as nothing else had the name.
+    /// Returns true if the folder at the destination is the support folder with this number. In a copy of the
+    /// directory, every folder of the name counts: nothing else had the name.
     private func isFolder(_ known: FileIdentity, _ status: FileStatus?) -> Bool {
         guard let status else { return false }
-        return places.isDestinationKnown(to: transfer) ? status.identity == known : status.kind == .directory
+        return paths.isDestinationKnown(to: transfer) ? status.identity == known : status.kind == .directory
     }
 
     static func oldSupportName(_ id: TransferIdentifier) -> FilePath.Component { id.hiddenName("-support") }
 
     private func returnDatabase(keepsCopies: Bool) throws {
         let atOldName = try directory.status(oldName)
-        let hidden = try directory.status(places.hidden)
+        let hidden = try directory.status(paths.hidden)
         if isDatabase(hidden) {
             switch atOldName?.kind {
-            case nil: try directory.rename(places.hidden, to: oldName, in: directory, .refuse)
+            case nil: try directory.rename(paths.hidden, to: oldName, in: directory, .refuse)
             case .directory:
-                try directory.rename(places.hidden, to: oldName, in: directory, .exchange)
-                try directory.removeDirectory(places.hidden)
+                try directory.rename(paths.hidden, to: oldName, in: directory, .exchange)
+                try directory.removeDirectory(paths.hidden)
             default:
-                throw OldNameTaken(path: source.path, hidden: directory.path.appending(places.hidden))
+                throw OldNameTaken(path: source.path, hidden: directory.path.appending(paths.hidden))
             }
         } else {
-            if hidden?.kind == .directory { try directory.removeDirectory(places.hidden) }
+            if hidden?.kind == .directory { try directory.removeDirectory(paths.hidden) }
             if keepsCopies, atOldName?.kind != .regular, let copies = try copiesLeft() {
                 throw StoreLost(path: source.path, copies: copies)
             }
         }
     }
 
-    /// Where a whole copy of a store is that exists nowhere else; nil when there is none.
+    /// Returns the directory of a whole copy of the store that may be the only one left, or nil if there is none.
     private func copiesLeft() throws -> FilePath? {
-        guard transfer.copies, let destination = places.destination, let staging = try places.existingStaging(),
+        guard transfer.copies, let destination = paths.destination, let staging = try paths.existingStaging(),
             try staging.status(destination.name.database) != nil
         else { return nil }
         return staging.path
     }
 
-    /// The store has lost its name, to another file perhaps, as when one of the two places came out of a backup: what was
-    /// copied of it, whole or not, may be nowhere else.
+    /// Archives the copies of a store that has lost its name, for example because one of the two places was restored
+    /// from a backup. Whole or not, they may be all that is left of it.
     private func archiveCopies() throws -> [String] {
         let archive = try container.existingArchive(transfer.id)
         let holdsStore = try archive?.status(source.name.database) != nil
@@ -120,9 +121,9 @@ extension TransferCompletion {
         ]
     }
 
-    /// The database last: while it is not there, this is done again.
+    /// Moves the database last: while it is missing there, this is repeated.
     private func moveCopies(to archive: Directory) throws {
-        guard let staging = try places.existingStaging(), let staged = places.destination?.name else { return }
+        guard let staging = try paths.existingStaging(), let staged = paths.destination?.name else { return }
         for (name, kept) in [(staged.support, source.name.support), (staged.database, source.name.database)]
         where try staging.status(name) != nil {
             do {
@@ -134,13 +135,13 @@ extension TransferCompletion {
         }
     }
 
-    /// A side file that was moved aside and has content after all goes back beside the store.
+    /// Moves a side file that was moved aside, and turns out to have content, back beside the store.
     func returnSideFiles() throws -> [String] {
         var notes: [String] = []
         try directory.removeFile(SideFile.rollbackAside(transfer.id))
-        for (suffix, name) in SideFile.kept(source.name) {
+        for (suffix, name) in SideFile.movedAside(for: source.name) {
             let aside = transfer.id.hiddenName(suffix)
-            // Only a file is one of the store's: what else somebody has put there stays where it is.
+            // Only a regular file is one of the store's. Leave anything else that was put there.
             guard let status = try directory.status(aside), status.kind == .regular else { continue }
             if status.size == 0 || suffix == SideFile.sharedMemorySuffix {
                 try directory.removeFile(aside)
@@ -151,7 +152,7 @@ extension TransferCompletion {
                 } catch {
                     guard error.errno == .fileExists else { throw error }
                     notes.append(
-                        "kept \(PrintablePath(directory.path.appending(aside))): \(PrintablePath(name)) is new")
+                        "kept \(PrintablePath(directory.path.appending(aside))): \(PrintablePath(name)) exists already")
                 }
             }
         }

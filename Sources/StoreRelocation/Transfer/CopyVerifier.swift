@@ -4,96 +4,98 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// Reads a file back right behind its writer, compares that with what was to be written, and hashes it: on a thread of
-/// its own, where there is a processor for it.
+/// Reads a file back right after it is written, compares the bytes, and hashes them. Runs on a thread of its own if a
+/// processor is free for it.
 ///
-/// The writer fills one of a few slots, writes it, and goes on with the next: `slot`, then `wrote`, for each part of the
-/// file.
+/// The writer calls `nextBuffer`, fills the buffer, writes it to the file, and calls `didWrite`, for each part of the
+/// file. The buffers form a small ring, so that the writer can continue while earlier parts are compared.
 final class CopyVerifier: Sendable {
     private struct State {
-        /// Which slot the writer fills.
+        /// The index of the buffer that the writer fills.
         var filling = 0
-        /// Of those that were written and not compared yet, in order.
+        /// The sizes of the parts that are written and not yet compared, in order.
         var counts: [Int] = []
         var isCancelled = false
         var outcome: Result<String, any Error>?
     }
 
-    /// Small enough to be in the processor's cache still when a slot is written, read back and hashed.
+    /// Small enough for a buffer to stay in the processor's cache while it is written, read back and hashed.
     static let chunk = 1 << 17
-    private static let slots = 4
-    /// Two logical processors may be one core, and then a second thread takes from the first more than it does for it. Of
-    /// four, two are not.
+    private static let bufferCount = 4
+    /// True if there are four logical processors or more. Two may share one core, where a second thread slows the first
+    /// by more than it gains; of four, two don't.
     static let hasProcessorToSpare = sysconf(CInt(_SC_NPROCESSORS_ONLN)) >= 4
 
     private let state = Mutex(State())
     private let free = DispatchSemaphore(value: 0)
     private let written = DispatchSemaphore(value: 0)
     private let finished = DispatchSemaphore(value: 0)
-    private let isBeside: Bool
-    /// Each slot is the writer's from `slot` to `wrote`, and the comparing thread's from there until it is free again.
+    private let isConcurrent: Bool
+    /// Each buffer belongs to the writer from `nextBuffer` to `didWrite`, then to the comparing thread until it is free
+    /// again.
     nonisolated(unsafe) private let ring: UnsafeMutableRawBufferPointer
-    /// One thread's, the writer's or the other one, until `finished`.
+    /// Used by one thread only, the writer's or the comparing one, until `finished` is signalled.
     nonisolated(unsafe) private let comparison: Comparison
 
-    /// The descriptor must stay open until `finish` or `cancel` has returned, one of which must be called. Throws when
-    /// there is no thread to be had.
+    /// Starts the verification. The descriptor must stay open until `finish` or `cancel` returns; call exactly one of
+    /// them. Throws if no thread can be created.
     init(
-        descriptor: CInt, path: FilePath, isBeside: Bool = CopyVerifier.hasProcessorToSpare
+        descriptor: CInt, path: FilePath, isConcurrent: Bool = CopyVerifier.hasProcessorToSpare
     ) throws(SystemError) {
-        self.isBeside = isBeside
-        ring = .allocate(byteCount: Self.slots * Self.chunk, alignment: 4096)
+        self.isConcurrent = isConcurrent
+        ring = .allocate(byteCount: Self.bufferCount * Self.chunk, alignment: 4096)
         comparison = Comparison(descriptor: descriptor, path: path, chunk: Self.chunk)
-        guard isBeside else { return }
-        // A semaphore that begins with a value must have it again when it goes.
-        for _ in 0..<Self.slots { free.signal() }
+        guard isConcurrent else { return }
+        // A semaphore must not be destroyed with a lower value than it was created with: create it with zero.
+        for _ in 0..<Self.bufferCount { free.signal() }
         _ = try SystemThread(name: "gs-read-back") { self.run() }
     }
 
     deinit { ring.deallocate() }
 
-    /// Memory for the next part of the file, as soon as there is some; throws what was found wrong with an earlier part.
-    func slot() throws -> UnsafeMutableRawBufferPointer {
-        guard isBeside else { return memory(0) }
+    /// Waits for a free buffer for the next part of the file. Throws if an earlier part was found to differ.
+    func nextBuffer() throws -> UnsafeMutableRawBufferPointer {
+        guard isConcurrent else { return buffer(0) }
         free.wait()
         let (filling, outcome) = state.withLock { ($0.filling, $0.outcome) }
         if case .failure(let error)? = outcome { throw error }
-        return memory(filling)
+        return buffer(filling)
     }
 
-    /// That many bytes of the slot are in the file. Throws what is found wrong with them, if that is known already.
-    func wrote(_ count: Int) throws {
-        guard isBeside else { return try comparison.compareAndHash(memory(0), count) }
+    /// Reports that the first `count` bytes of the buffer are in the file. Throws if they are already found to differ.
+    func didWrite(_ count: Int) throws {
+        guard isConcurrent else { return try comparison.compareAndHash(buffer(0), count) }
         state.withLock { state in
-            state.filling = (state.filling + 1) % Self.slots
+            state.filling = (state.filling + 1) % Self.bufferCount
             state.counts.append(count)
         }
         written.signal()
     }
 
     func cancel() {
-        guard isBeside else { return }
+        guard isConcurrent else { return }
         state.withLock { $0.isCancelled = true }
         written.signal()
         finished.wait()
     }
 
-    /// The hash of the file. Throws `FileCopy.Mismatch` where it is not what was written.
+    /// Waits for the comparison and returns the hash of the file. Throws `FileCopy.Mismatch` if it differs from what
+    /// was written.
     func finish() throws -> String {
-        guard isBeside else { return comparison.text }
+        guard isConcurrent else { return comparison.text }
         written.signal()
         finished.wait()
         return try state.withLock { try $0.outcome?.get() ?? "" }
     }
 
-    private func memory(_ number: Int) -> UnsafeMutableRawBufferPointer {
+    private func buffer(_ number: Int) -> UnsafeMutableRawBufferPointer {
         UnsafeMutableRawBufferPointer(rebasing: ring[(number * Self.chunk)...].prefix(Self.chunk))
     }
 
     private func run() {
         let outcome = Result { try compareAll() }
         state.withLock { $0.outcome = outcome }
-        // The writer may wait for a slot.
+        // The writer may be waiting for a buffer.
         free.signal()
         finished.signal()
     }
@@ -102,19 +104,19 @@ final class CopyVerifier: Sendable {
         var number = 0
         while true {
             written.wait()
-            // None is left when the writer is through, or gives up.
+            // No part is left when the writer has finished or cancelled.
             let count = state.withLock { state in
                 state.isCancelled || state.counts.isEmpty ? nil : state.counts.removeFirst()
             }
             guard let count else { return comparison.text }
-            try comparison.compareAndHash(memory(number), count)
+            try comparison.compareAndHash(buffer(number), count)
             free.signal()
-            number = (number + 1) % Self.slots
+            number = (number + 1) % Self.bufferCount
         }
     }
 }
 
-/// What was read back so far.
+/// The comparison so far.
 private final class Comparison {
     private let descriptor: CInt
     private let path: FilePath
@@ -146,7 +148,7 @@ private final class Comparison {
             let more = try retrying("pread", path: path) {
                 pread(descriptor, found.baseAddress?.advanced(by: done), count - done, off_t(offset) + done)
             }
-            // The writer said that the bytes are there: an early end is content that got lost.
+            // The writer has reported these bytes as written: an early end means that content was lost.
             if more == 0 { throw FileCopy.Mismatch(path: path) }
             done += more
         }

@@ -5,31 +5,32 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// Turns write-ahead logging on where it was on.
+/// Turns write-ahead logging on again.
 enum JournalMode {
-    /// True when it is on now. False when another program's use of the store keeps it off. Throws when the disk fails: the next run tries again.
+    /// Returns true if write-ahead logging is on now, and false if another program's use of the store prevents it.
+    /// Throws if the disk fails; the next run tries again.
     ///
-    /// It is a matter of two bytes of the header (https://sqlite.org/fileformat2.html, §1.3.3), written under a lease:
-    /// an opener waits for microseconds, where SQLite, asked for it, would answer others SQLITE_BUSY meanwhile.
-    static func writeAhead(at store: StoreLocation) throws -> Bool {
+    /// The mode is two bytes of the header (https://sqlite.org/fileformat2.html, §1.3.3), written under a lease. An
+    /// opener then waits for microseconds. SQLite itself would make others fail with SQLITE_BUSY in the meantime.
+    static func enableWriteAhead(at store: StoreLocation) throws -> Bool {
         for _ in 0..<20 {
             let seen = try StoreSnapshot(store)
-            // A second name may be somebody else's: what they have there is not written to.
+            // A second name may belong to another user, whose file must not be written to.
             guard seen.status?.kind == .regular, seen.status?.links == 1, seen.unusualPart == nil else { return false }
-            // A hot journal beside it may take this very change back: that is SQLite's to sort out.
+            // A hot journal may roll this very change back. Leave that to SQLite.
             if seen.journalIsHot { return try setThroughSQLite(store) }
             if seen.header?.journalMode == .writeAhead { return true }
             do {
                 if try setUnderLease(store) { return true }
             } catch {
-                // A file system without leases.
+                // The file system has no leases.
                 guard [.invalidArgument, .notSupported, .noLocks].contains(error.errno) else { throw error }
                 return try setThroughSQLite(store)
             }
-            // Whoever has just opened it may turn it on, or be gone again.
+            // A program that has just opened the store may turn it on, or close it again.
             pause(.milliseconds(1))
         }
-        // Somebody keeps it open; idle, they let SQLite change the mode under them.
+        // A program keeps it open. If it is idle, SQLite can change the mode.
         return try setThroughSQLite(store)
     }
 
@@ -46,34 +47,35 @@ enum JournalMode {
     }
 
     private static func setThroughSQLite(_ store: StoreLocation) throws -> Bool {
-        // SQLite tells of a disk that fails here in many ways, or not at all: what the file says then is believed.
+        // SQLite reports a failing disk here in many ways, or not at all. Trust the file instead.
         var failure: DatabaseError?
         for _ in 0..<3 {
             if try isWriteAhead(store) { return true }
             do {
-                try turnOn(store)
+                try setThroughPragma(store)
             } catch let error as DatabaseError {
                 if [.SQLITE_BUSY, .SQLITE_LOCKED].contains(error.resultCode) { return false }
                 failure = error
             }
         }
         if try isWriteAhead(store) { return true }
-        if let failure, isOfTheDisk(failure) { throw failure }
-        // A damaged header can do so too: the store is in use as it is, and no next run would change that.
+        if let failure, isDiskFailure(failure) { throw failure }
+        // A damaged header can cause this too. The store is in use as it is, and no later run would change that.
         return false
     }
 
-    private static func isOfTheDisk(_ error: DatabaseError) -> Bool {
+    private static func isDiskFailure(_ error: DatabaseError) -> Bool {
         [.SQLITE_IOERR, .SQLITE_FULL, .SQLITE_CANTOPEN, .SQLITE_NOMEM].contains(error.resultCode)
     }
 
-    /// A hot journal beside a header that says so is that very change, interrupted: SQLite would take it back.
+    /// Returns true if the header says so and no journal is hot. Such a journal is the interrupted change itself, which
+    /// SQLite would roll back.
     private static func isWriteAhead(_ store: StoreLocation) throws -> Bool {
         let seen = try StoreSnapshot(store)
         return seen.header?.journalMode == .writeAhead && !seen.journalIsHot
     }
 
-    private static func turnOn(_ store: StoreLocation) throws {
+    private static func setThroughPragma(_ store: StoreLocation) throws {
         try StoreConnection(store, busyTimeout: .seconds(2)).execute("PRAGMA journal_mode = WAL")
     }
 }

@@ -1,33 +1,33 @@
 import LinuxSystem
 
-/// The wait between taking a store's old name away and proving once more that nobody has it open: whoever had looked
-/// the name up before is then through with opening it.
+/// The wait between withdrawing a store's old name and proving again that it is closed. A program that had looked the
+/// name up before has finished opening the store by then.
 ///
-/// From looking the name up to the lease's being in its way an opener runs through one system call, microseconds long.
-/// Only a thread that is ready to run and gets no processor takes longer. So the wait is short while this thread itself
-/// gets a processor in time, and goes on, within its bound, while it doesn't.
+/// From the lookup to the moment when its descriptor blocks a lease, an opener runs through one system call, which
+/// takes microseconds. Only a runnable thread that gets no processor takes longer. So the wait is short while this
+/// thread itself gets a processor in time, and goes on, up to its limit, while it doesn't.
 package struct OpenerGracePeriod: Sendable {
-    /// That long this thread must have been woken in time, without a break.
+    /// The time for which this thread must wake on schedule without interruption.
     package var quiet: Duration
-    package var longest: Duration
+    package var maximum: Duration
 
-    /// Trials with eight openers in a loop lost nothing from 5 ms on.
-    package static let standard = OpenerGracePeriod(quiet: .milliseconds(10), longest: .milliseconds(100))
+    /// In trials with eight openers in a loop, 5 ms and more lost nothing.
+    package static let standard = OpenerGracePeriod(quiet: .milliseconds(10), maximum: .milliseconds(100))
 
     private static let step = Duration.milliseconds(1)
-    /// What the kernel's timers may be late by, and more.
+    /// More than the latency of the kernel's timers.
     private static let tolerance = Duration.microseconds(500)
 
-    package init(quiet: Duration, longest: Duration) {
+    package init(quiet: Duration, maximum: Duration) {
         self.quiet = quiet
-        self.longest = longest
+        self.maximum = maximum
     }
 
-    func perform() {
+    func wait() {
         let start = ContinuousClock.now
         var quietSince = start
         var now = start
-        while quietSince.duration(to: now) < quiet, start.duration(to: now) < longest {
+        while quietSince.duration(to: now) < quiet, start.duration(to: now) < maximum {
             pause(Self.step)
             let woken = ContinuousClock.now
             if now.duration(to: woken) > Self.step + Self.tolerance { quietSince = woken }

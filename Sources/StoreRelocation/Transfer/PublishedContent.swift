@@ -3,62 +3,61 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// A store that is made where one can't be changed into what is asked for, and takes its place. What it holds is not known
-/// here.
+/// Creates a store to replace one that can't be changed as requested. What it contains is not known here.
 package protocol StoreReplacement: Sendable {
-    /// What is made, for a person: `an empty store of Notes 3`.
+    /// A phrase for the user: `an empty store of Notes 3`.
     var description: String { get }
-    /// About how many bytes it takes.
+    /// The approximate size in bytes.
     var bytes: Int64 { get }
 
-    /// Throws `RelocationFailure` where it can't be made.
+    /// Throws `RelocationFailure` if the store can't be created.
     func check() throws
 
-    /// Makes it in the empty file at `staged`, which nobody else knows, and its folder of external data beside it. When it
-    /// throws, both are discarded. `old` is only looked at.
+    /// Creates the store in the empty file at `staged`, which no other process knows, and its folder of external data
+    /// beside it. If it throws, both are discarded. `old` is only read.
     func make(
-        at staged: StoreLocation, instead old: StoreLocation,
-        progress: (_ fraction: Double, _ doing: String) -> Void
+        at staged: StoreLocation, replacing old: StoreLocation,
+        progress: (_ fraction: Double, _ activity: String) -> Void
     ) throws -> TransformedStore
 }
 
-/// A store that couldn't be changed, and where it is kept.
+/// A store that couldn't be changed, and the archive that keeps it.
 package struct SetAsideStore: Sendable, Equatable {
-    /// Where it was.
+    /// The store's former path.
     package let store: FilePath
     package let archive: FilePath
-    /// A sentence.
+    /// A sentence for the user.
     package let reason: String
 }
 
-/// What is published in a store's place.
+/// The content that is published in a store's place.
 enum PublishedContent {
     /// The store itself.
     case same
     case transformed(any StoreTransform)
-    /// Another store; the reason why goes to the archive with the old one.
+    /// Another store. The reason is noted in the archive with the old one.
     case replaced(any StoreReplacement, reason: String)
 
-    /// Whether the store itself is not what is published.
+    /// True if something other than the store itself is published.
     var isNew: Bool { if case .same = self { false } else { true } }
 
     var isTransformed: Bool { if case .transformed = self { true } else { false } }
 
-    /// What is done to a store whose place it takes.
+    /// Returns a sentence on what is done to the store that this content replaces.
     func sentence(inPlace store: FilePath) -> String {
         guard case .replaced(let replacement, let reason) = self else {
-            return "change \(PrintablePath(store)) at its place"
+            return "change \(PrintablePath(store)) in place"
         }
-        return "archive \(PrintablePath(store)) (\(reason)), and make \(replacement.description) instead"
+        return "archive \(PrintablePath(store)) (\(reason)), and create \(replacement.description) in its place"
     }
 
-    /// Why the store is set aside; nil when it isn't.
+    /// The reason for setting the store aside; nil if it isn't.
     var reason: String? { if case .replaced(_, let reason) = self { reason } else { nil } }
 }
 
 extension Relocation {
-    /// What is published in the place of a database; nil when it is the store itself, or when there is none. Throws
-    /// `RelocationFailure` where it can't be changed and nothing is to replace it.
+    /// Returns the content to publish in place of a database, or nil if that is the store itself or there is none.
+    /// Throws `RelocationFailure` if the store can't be changed and nothing replaces it.
     func content(of store: StoreLocation) throws -> PublishedContent? {
         guard let transform = request.transform, case .sqlite = try StoreSnapshot(store).database else { return nil }
         do {
@@ -70,7 +69,7 @@ extension Relocation {
         }
     }
 
-    /// What replaces a store that can't be changed. Throws `failure` where nothing does.
+    /// Returns the replacement for a store that can't be changed. Throws `failure` if there is none.
     private func replacement(after failure: RelocationFailure) throws -> PublishedContent {
         guard failure.isIncompatible, let replacement = request.replacement else { throw failure }
         if let transform = request.transform { try checkPresenters(transform) }
@@ -78,63 +77,63 @@ extension Relocation {
         return .replaced(replacement, reason: "it can't be migrated: " + failure.message)
     }
 
-    /// Gives the store the place that is asked for, with that content; and where it turns out that it can't be made of it,
-    /// gives the place to what replaces it.
+    /// Publishes the store at the requested place with that content. If the content turns out to be impossible,
+    /// publishes the replacement instead.
     func publish(
-        _ content: PublishedContent, _ store: StoreLocation, _ sighting: StoreSnapshot, _ decision: RelocationDecision,
+        _ content: PublishedContent, of store: StoreLocation, snapshot: StoreSnapshot, decision: RelocationDecision,
         inPlace: Bool = false
-    ) throws -> StoreTransfer.Done {
-        func run(_ content: PublishedContent) throws -> StoreTransfer.Done {
-            let name = decision.places.group.name.database
+    ) throws -> StoreTransfer.Outcome {
+        func run(_ content: PublishedContent) throws -> StoreTransfer.Outcome {
+            let name = decision.endpoints.group.name.database
             return try transfer(
-                .publish(as: StoredPath(FilePath(root: nil, [name]))), store, sighting, decision, content: content,
-                inPlace: inPlace)
+                store, snapshot: snapshot, purpose: .publish(as: StoredPath(FilePath(root: nil, [name]))),
+                decision: decision, content: content, inPlace: inPlace)
         }
         do {
-            return try noting(run(content), store)
+            return try addingNotes(to: run(content), of: store)
         } catch let failure as RelocationFailure {
-            // What was found only when each row was looked at.
-            return try noting(run(replacement(after: failure)), store)
+            // The obstacle became known only when each row was read.
+            return try addingNotes(to: run(replacement(after: failure)), of: store)
         }
     }
 
-    /// What is decided, in words.
+    /// Returns the decision in one sentence.
     func sentence(_ decision: RelocationDecision, _ content: PublishedContent) -> String {
-        if case .replaced = content { return content.sentence(inPlace: decision.places.legacy.path) }
+        if case .replaced = content { return content.sentence(inPlace: decision.endpoints.legacy.path) }
         return decision.sentence
     }
 
-    private func noting(_ done: StoreTransfer.Done, _ store: StoreLocation) -> StoreTransfer.Done {
-        var done = done
-        if let archive = done.archive {
-            done.notes.append(
+    private func addingNotes(to outcome: StoreTransfer.Outcome, of store: StoreLocation) -> StoreTransfer.Outcome {
+        var outcome = outcome
+        if let archive = outcome.archive {
+            outcome.notes.append(
                 "\(PrintablePath(store.path)) is kept in \(PrintablePath(archive)) as it was, since the migration changes "
                     + "or removes some of it")
         }
-        guard let setAside = done.setAside, let replacement = request.replacement else { return done }
-        done.notes.insert(
+        guard let setAside = outcome.setAside, let replacement = request.replacement else { return outcome }
+        outcome.notes.insert(
             "\(PrintablePath(setAside.store)) is in \(PrintablePath(setAside.archive)): \(setAside.reason); "
-                + "its place has \(replacement.description)", at: 0)
-        return done
+                + "\(replacement.description) has replaced it", at: 0)
+        return outcome
     }
 
-    /// Whether the group's store is to be changed or replaced. Throws `RelocationFailure` where it can't be.
+    /// Returns true if the group's store needs to be changed or replaced. Throws `RelocationFailure` if it can't be.
     package func isOutdated() throws(RelocationFailure) -> Bool {
         do {
-            let places = try RelocationEndpoints(request)
-            relinquish(places)
-            defer { reacquire(places) }
-            return try content(of: places.group) != nil
+            let endpoints = try RelocationEndpoints(request)
+            relinquish(endpoints)
+            defer { reacquire(endpoints) }
+            return try content(of: endpoints.group) != nil
         } catch {
             throw RelocationFailure(error, request)
         }
     }
 
-    /// What would come of a plan, for a dry run. Throws the failure that it would end with.
-    func prospect(_ decision: RelocationDecision) throws -> RelocationSummary {
-        let places = decision.places
-        var summary = RelocationSummary(.alreadyRelocated, from: request.source, to: places.group.path)
-        var store = places.group
+    /// Returns the outcome of a plan, for a dry run. Throws the failure that the run would end with.
+    func preview(_ decision: RelocationDecision) throws -> RelocationSummary {
+        let endpoints = decision.endpoints
+        var summary = RelocationSummary(.alreadyRelocated, from: request.source, to: endpoints.group.path)
+        var store = endpoints.group
         switch decision.plan {
         case .conflict, .refuse:
             report(.plan(decision.sentence, bytesToCopy: 0))
@@ -144,64 +143,64 @@ extension Relocation {
         case .relocate:
             summary.outcome = .relocated
             summary.method = decision.needsCopy ? .copy : .rename
-            store = places.legacy
+            store = endpoints.legacy
         }
         let content = try content(of: store) ?? .same
         let isInPlace = summary.outcome != .relocated
         report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
-        try rehearse(content, of: store, decision, isInPlace: isInPlace, &summary)
+        try rehearse(content, of: store, decision: decision, isInPlace: isInPlace, &summary)
         return summary
     }
 
-    /// What would come of the group's store, where there is no other.
-    func prospectInPlace() throws -> RelocationSummary {
-        let places = try RelocationEndpoints(request)
-        relinquish(places)
-        defer { reacquire(places) }
-        var summary = RelocationSummary(.nothingToDo, from: places.group.path, to: places.group.path)
-        guard let content = try content(of: places.group) else { return summary }
-        let decision = try RelocationDecision(places, request)
-        try rehearse(content, of: places.group, decision, isInPlace: true, &summary)
+    /// Returns the outcome for the group's store if there is no other.
+    func previewInPlace() throws -> RelocationSummary {
+        let endpoints = try RelocationEndpoints(request)
+        relinquish(endpoints)
+        defer { reacquire(endpoints) }
+        var summary = RelocationSummary(.nothingToDo, from: endpoints.group.path, to: endpoints.group.path)
+        guard let content = try content(of: endpoints.group) else { return summary }
+        let decision = try RelocationDecision(endpoints, request)
+        try rehearse(content, of: endpoints.group, decision: decision, isInPlace: true, &summary)
         return summary
     }
 
     private func rehearse(
-        _ content: PublishedContent, of store: StoreLocation, _ decision: RelocationDecision, isInPlace: Bool,
+        _ content: PublishedContent, of store: StoreLocation, decision: RelocationDecision, isInPlace: Bool,
         _ summary: inout RelocationSummary
     ) throws {
-        let places = decision.places
+        let endpoints = decision.endpoints
         guard content.isNew else { return }
         if content.isTransformed, let transform = request.transform {
-            let rehearsed = try transform.rehearse(store, isMoved: !isInPlace)
-            summary.losses = rehearsed?.losses ?? .none
-            summary.notes = rehearsed?.notes ?? []
+            let result = try transform.rehearse(store, isMoved: !isInPlace)
+            summary.losses = result?.losses ?? .none
+            summary.notes = result?.notes ?? []
             if !summary.losses.isEmpty {
                 let bytes = try store.bytesToArchive()
                 summary.notes.append(
-                    "\(PrintablePath(store.path)) would be kept in \(PrintablePath(places.container.archivePath)) as it is, "
+                    "\(PrintablePath(store.path)) would be kept in \(PrintablePath(endpoints.container.archivePath)) as it is, "
                         + "since the migration changes or removes some of it; that takes \(bytes) bytes")
             }
         }
         if isInPlace {
             report(.plan(content.sentence(inPlace: store.path), bytesToCopy: decision.bytesToCopy))
-            if summary.outcome == .nothingToDo || places.areOne { summary.outcome = .migrated }
+            if summary.outcome == .nothingToDo || endpoints.isSameStore { summary.outcome = .migrated }
         }
         summary.method = .migrate
         if content.reason != nil { (summary.outcome, summary.method) = (.setAside, .replace) }
     }
 
-    /// Where there is no legacy directory, and so no legacy store: this engine, for the group's own, which may be of an
-    /// older model. Nil where that isn't there, or isn't to be changed.
-    var forGroupsStore: Relocation? {
+    /// This relocation for the group's own store, which may be of an older model, for use if there is no legacy
+    /// directory and so no legacy store. Nil if the group's store doesn't exist or needs no change.
+    var forGroupStoreOnly: Relocation? {
         let path = request.group.appending(request.name ?? request.source.lastComponent ?? .currentDirectory)
         guard request.transform != nil, FileStatus(following: path) != nil else { return nil }
-        var engine = self
-        engine.request.source = path
-        engine.request.name = nil
-        return engine
+        var relocation = self
+        relocation.request.source = path
+        relocation.request.name = nil
+        return relocation
     }
 
-    /// Throws `RelocationFailure` where a registered presenter could not open the store afterwards.
+    /// Throws `RelocationFailure` if a registered presenter could not open the changed store.
     private func checkPresenters(_ transform: any StoreTransform) throws {
         guard let name = request.name ?? request.source.lastComponent else { return }
         let item = try RelocationEndpoints.container(request.group, request.identifier).item(name)

@@ -5,16 +5,16 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// Brings what is in a store's write-ahead log or hot journal into its database.
+/// Moves the content of a store's write-ahead log or hot journal into its database.
 enum Quiescence {
-    /// The log can't be emptied: another program uses it.
+    /// The log can't be emptied because another program uses it.
     struct CheckpointBusy: Error {}
 
-    /// Opens the store through SQLite, which rolls back a hot journal and recovers a log, and checkpoints all of it while no
-    /// other connection can have the store open (`LogCheckpoint`).
+    /// Opens the store through SQLite, which rolls back a hot journal and recovers a log, and checkpoints the whole log
+    /// while no other connection can have the store open (`WALCheckpoint`).
     ///
-    /// The log itself stays, empty; whoever holds the lease removes it by looking at what is there then, since a
-    /// file of that name may arrive at any moment. A journal is linked aside first: SQLite unlinks it by name.
+    /// The log itself stays, empty. The holder of the lease removes it after another look, since a file of that name
+    /// may arrive at any moment. A journal is hard-linked aside first: SQLite unlinks it by name.
     static func perform(_ store: StoreLocation, _ id: TransferIdentifier) throws {
         try SuperJournal.check(of: store)
         let directory = store.directory
@@ -30,12 +30,13 @@ enum Quiescence {
     private static func checkpoint(_ store: StoreLocation) throws {
         do {
             if try RollbackJournal.isHot(store.name.journal, in: store.directory) {
-                // Reading is what makes SQLite roll it back. Not alone: SQLite would keep the journal then, emptied.
+                // A read makes SQLite roll the journal back. Not in exclusive mode: SQLite would then keep the journal,
+                // emptied.
                 let connection = try StoreConnection(store, busyTimeout: .zero)
                 try connection.execute("PRAGMA synchronous = FULL")
                 try connection.execute("SELECT count(*) FROM sqlite_schema")
             }
-            try LogCheckpoint.perform(store)
+            try WALCheckpoint.perform(store)
         } catch let error as DatabaseError
             where error.resultCode == .SQLITE_BUSY || error.resultCode == .SQLITE_LOCKED
         {

@@ -3,17 +3,18 @@ import GroupContainers
 import LinuxSystem
 import Synchronization
 
-/// The claim that a relocation holds on its store, until the store is at its new place or stays at the old one.
+/// The claim that a relocation holds on its store, until the store has arrived at its destination or stays at its old
+/// place.
 final class RelocationClaim {
     private let item: ClaimedItem
     private let claim: Claim
     private let registry: any PresenterRegistry
     private let number: UInt64
-    private var isOver = false
+    private var hasEnded = false
 
-    /// Waits until presenters have let go, and nobody else claims the store. Throws `FileCoordinationError`.
+    /// Waits until presenters have relinquished the store and no other claim conflicts. Throws `FileCoordinationError`.
     init(
-        _ item: ClaimedItem, in container: GroupContainer, _ registry: any PresenterRegistry, _ deadline: Deadline,
+        _ item: ClaimedItem, in container: GroupContainer, registry: any PresenterRegistry, deadline: Deadline,
         isCancelled: @escaping @Sendable () -> Bool, report: @escaping ([FileHolder]) -> Void
     ) throws {
         self.item = item
@@ -21,14 +22,14 @@ final class RelocationClaim {
         let intents = [ClaimIntent(item, .write(.forMoving))]
         let claim = try Claim(intents, in: container)
         self.claim = claim
-        let waiting = Mutex(Waiting())
-        // The claim asks on this thread alone, and only until it is granted.
+        let waitReport = Mutex(WaitReport())
+        // Called on this thread only, and only until the claim is granted.
         nonisolated(unsafe) let report = report
         let wait = ClaimWait(
             deadline,
             isCancelled: {
-                let holders = waiting.withLock {
-                    $0.news { claim.obstacles() + registry.presenters(of: item).map(\.holder) }
+                let holders = waitReport.withLock {
+                    $0.newHolders { claim.blockers() + registry.presenters(of: item).map(\.holder) }
                 }
                 if let holders { report(holders) }
                 return isCancelled()
@@ -36,27 +37,27 @@ final class RelocationClaim {
         number = try ClaimProcedure(claim: claim, intents: intents, registry: registry).run(wait)
     }
 
-    /// Who is waited for, told when they are others, and not while it takes no time.
-    private struct Waiting {
-        private var told: [FileHolder] = []
+    /// The holders that are waited for. Reports them when they change, and not before 300 ms.
+    private struct WaitReport {
+        private var reported: [FileHolder] = []
         private var next = ContinuousClock.now.advanced(by: .milliseconds(300))
 
-        mutating func news(_ holders: () -> [FileHolder]) -> [FileHolder]? {
+        mutating func newHolders(_ holders: () -> [FileHolder]) -> [FileHolder]? {
             guard next <= .now else { return nil }
             next = .now.advanced(by: .milliseconds(300))
             let found = holders()
-            guard found != told, !found.isEmpty else { return nil }
-            told = found
+            guard found != reported, !found.isEmpty else { return nil }
+            reported = found
             return found
         }
     }
 
-    /// Its presenters take the store again. Nothing the second time.
+    /// Ends the claim: presenters reacquire the store. Does nothing when called again.
     func end(published: Bool) {
-        guard !isOver else { return }
-        isOver = true
-        claim.leave()
-        // It has the name that presenters know it by; now it is there too.
+        guard !hasEnded else { return }
+        hasEnded = true
+        claim.release()
+        // Presenters know the store by this name already; now it is there.
         registry.end(
             number, .init(tookPlace: published, moves: published ? [.init(from: item, to: item)] : []))
     }

@@ -6,7 +6,7 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// The verified copies of a set that a transfer needs: one to publish on another file system, one for the archive.
+/// The verified copies that a transfer needs: one to publish on another file system, one for the archive.
 struct StagedSet {
     struct Copy {
         let method: Transfer.Method
@@ -20,18 +20,18 @@ struct StagedSet {
         }
     }
 
-    /// What the copies were made from.
+    /// The fingerprint of the copied database.
     let fingerprint: DatabaseFingerprint
-    /// The one to publish; nil on one file system.
+    /// The copy to publish; nil on one file system.
     let copy: Copy?
-    /// What a transform has made of the copy; nil when there was none.
+    /// The result of the transform; nil if there was none.
     let transformed: TransformedStore?
-    /// Whether the store as it was is in the archive.
+    /// True if the original store is in the archive.
     let isArchived: Bool
 
-    /// Makes the copies, in place of earlier ones. Throws when the source changed meanwhile, or on a full disk.
+    /// Makes the copies and replaces earlier ones. Throws if the source changed in the meantime, or on a full disk.
     init(
-        of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, places: TransferPaths,
+        of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, paths: TransferPaths,
         container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, content: PublishedContent,
         losses: RemovedContent, isCancelled: @escaping () -> Bool,
         report: @escaping (RelocationEvent) -> Void
@@ -41,7 +41,7 @@ struct StagedSet {
             source: source, identity: fingerprint.identity, inRollbackMode: transfer.hadWAL && !opaque,
             hasSupport: transfer.support != nil, isCancelled: isCancelled, report: report)
         func archive(_ losses: RemovedContent) throws {
-            // A store that gets its own name again keeps its support folder: the archived one has a copy of its own.
+            // A store that keeps its name keeps its support folder, so the archived store gets a copy of it.
             var writer = writer
             writer.hasSupport = try source.directory.status(source.name.support)?.kind == .directory
             let archive = try container.archive(transfer.id)
@@ -52,18 +52,18 @@ struct StagedSet {
                     reason: content.reason ?? losses.reasonToKeepTheStore))
         }
         if archives { try archive(losses) }
-        if copies, let destination = places.destination {
-            let staged = StoreLocation(directory: try places.staging(), name: destination.name)
+        if copies, let destination = paths.destination {
+            let staged = StoreLocation(directory: try paths.staging(), name: destination.name)
             switch content {
             case .same: (copy, transformed) = (try writer.run(to: staged), nil)
             case .transformed(let transform):
-                // The hash stays that of the copied bytes: by it the old store is known, should it come back.
+                // The hash stays that of the copied bytes: it identifies the old store, should it come back.
                 copy = try writer.run(to: staged).transformed
-                // A store that gets its own name again keeps its support folder where it is.
-                let keeper = transfer.support == nil ? source : staged
-                transformed = try transform.run(staged, of: source.path, supportBeside: keeper, report)
+                // A store that keeps its name keeps its support folder in place.
+                let supportOwner = transfer.support == nil ? source : staged
+                transformed = try transform.run(staged, of: source.path, supportBeside: supportOwner, report)
             case .replaced(let replacement, _):
-                transformed = try replacement.run(staged, instead: source, report)
+                transformed = try replacement.run(staged, replacing: source, report)
                 copy = Copy(
                     method: .replace, hash: nil, database: try staged.identity(),
                     support: try staged.directory.identity(staged.name.support))
@@ -72,10 +72,10 @@ struct StagedSet {
             copy = nil
             transformed = nil
         }
-        // What was not there yet when the rest was decided.
-        let isLateLoss = !archives && transformed?.losses.isEmpty == false
-        if isLateLoss, let transformed { try archive(transformed.losses) }
-        isArchived = archives || isLateLoss
+        // Losses that appeared after the decision.
+        let hasLateLosses = !archives && transformed?.losses.isEmpty == false
+        if hasLateLosses, let transformed { try archive(transformed.losses) }
+        isArchived = archives || hasLateLosses
     }
 }
 
@@ -88,15 +88,15 @@ extension RemovedContent {
     }
 }
 
-/// Something among a store's parts that is neither a file nor a directory, where one of them belongs.
+/// An entry among a store's parts that is neither a file nor a directory as required there.
 struct UnsupportedFile: Error {
     let path: FilePath
 }
 
-/// Copies a database and its support folder under other names, each file synced and verified.
+/// Copies a database and its support folder to other names. Syncs and verifies each file.
 private struct SetCopy {
     let source: StoreLocation
-    /// Of the database that is to be copied.
+    /// The identity of the database to copy.
     let identity: FileIdentity
     let inRollbackMode: Bool
     var hasSupport: Bool
@@ -122,7 +122,8 @@ private struct SetCopy {
         done += database.bytes
         if hasSupport {
             try copyTree(
-                source.name.support, in: source.directory, to: target.name.support, in: target.directory, &done, total)
+                source.name.support, in: source.directory, to: target.name.support, in: target.directory, done: &done,
+                total: total)
         }
         try target.directory.synchronize()
         return StagedSet.Copy(
@@ -132,12 +133,12 @@ private struct SetCopy {
 
     private func copyTree(
         _ name: FilePath.Component, in parent: Directory, to newName: FilePath.Component, in newParent: Directory,
-        _ done: inout Int64, _ total: Int64
+        done: inout Int64, total: Int64
     ) throws {
         let directory = try parent.directory(name)
         try newParent.makeDirectory(newName, mode: 0o700)
         let copy = try newParent.directory(newName)
-        // They may take its own right to write from the owner, too.
+        // Inherited access control lists may take the owner's own right to write.
         try ExtendedAttributes.removeInheritedLists(of: copy.raw, path: copy.path)
         try copy.setPermissions(0o700)
         for child in try directory.names() {
@@ -145,11 +146,11 @@ private struct SetCopy {
             guard let status = try directory.status(child) else { continue }
             switch status.kind {
             case .directory:
-                // What is mounted there since is somebody else's, and would be emptied behind the copy.
+                // A new mount belongs to somebody else, and the copy would empty it.
                 guard try !directory.isMountPoint(child) else {
                     throw SystemError("open", .resourceBusy, path: directory.path.appending(child))
                 }
-                try copyTree(child, in: directory, to: child, in: copy, &done, total)
+                try copyTree(child, in: directory, to: child, in: copy, done: &done, total: total)
             case .regular:
                 let descriptor = try directory.open(child, flags: O_RDONLY)
                 let before = done
@@ -166,7 +167,7 @@ private struct SetCopy {
 }
 
 extension Directory {
-    /// Bytes of the regular files under a name.
+    /// Returns the total size of the regular files under a name, in bytes.
     func bytes(under name: FilePath.Component) throws(SystemError) -> Int64 {
         guard let status = try status(name) else { return 0 }
         guard status.kind == .directory else { return status.size }
@@ -176,7 +177,7 @@ extension Directory {
         return total
     }
 
-    /// Takes over another directory's mode, lists and other attributes, and its owner when this process may.
+    /// Copies another directory's mode, access control lists and other attributes, and its owner if this process may.
     fileprivate func keepAttributes(of other: Directory) throws(SystemError) {
         let status = try other.status()
         try keepOwner(status, of: raw, path: path)
@@ -185,13 +186,13 @@ extension Directory {
 }
 
 extension StoreTransform {
-    /// Changes the copy and puts the result on the disk.
+    /// Changes the copy and syncs the result.
     fileprivate func run(
-        _ staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
+        _ staged: StoreLocation, of store: FilePath, supportBeside supportOwner: StoreLocation,
         _ report: (RelocationEvent) -> Void
     ) throws -> TransformedStore {
-        let done = try run(on: staged, of: store, supportBeside: keeper) {
-            report(.transforming(fraction: $0, doing: $1))
+        let done = try run(on: staged, of: store, supportBeside: supportOwner) {
+            report(.transforming(fraction: $0, activity: $1))
         }
         try staged.synchronize()
         return done
@@ -204,7 +205,7 @@ extension StoreLocation {
         return identity
     }
 
-    /// Puts what was written through SQLite on the disk.
+    /// Syncs what was written through SQLite.
     fileprivate func synchronize() throws {
         for name in name.sideFiles { try directory.removeFile(name) }
         let file = try directory.open(name.database, flags: O_RDWR)
@@ -214,37 +215,39 @@ extension StoreLocation {
 }
 
 extension StoreReplacement {
-    /// Makes the store, with the owner, mode and other attributes of the one that it replaces, on the disk.
+    /// Creates the store with the owner, mode and other attributes of the one that it replaces, and syncs it.
     fileprivate func run(
-        _ staged: StoreLocation, instead old: StoreLocation, _ report: (RelocationEvent) -> Void
+        _ staged: StoreLocation, replacing old: StoreLocation, _ report: (RelocationEvent) -> Void
     ) throws -> TransformedStore {
         try staged.directory.removeTree(staged.name.database)
         try staged.directory.removeTree(staged.name.support)
         let from = try old.directory.open(old.name.database, flags: O_RDONLY)
         let status = try from.status(path: old.path)
         try create(staged)
-        let done = try make(at: staged, instead: old) { report(.transforming(fraction: $0, doing: $1)) }
+        let done = try make(at: staged, replacing: old) { report(.transforming(fraction: $0, activity: $1)) }
         let file = try staged.directory.open(staged.name.database, flags: O_RDWR)
-        // The two bytes say whether SQLite uses a write-ahead log (https://sqlite.org/fileformat2.html, §1.3.3).
+        // These two bytes say whether SQLite uses a write-ahead log (https://sqlite.org/fileformat2.html, §1.3.3).
         try file.write([1, 1], at: 18, path: staged.path)
         try keepOwner(status, of: file.raw, path: staged.path)
         try ExtendedAttributes.removeInheritedLists(of: file.raw, path: staged.path)
         try ExtendedAttributes.copy(from: from.raw, to: file.raw, mode: status.permissions, path: staged.path)
-        try staged.directory.give(staged.name.support, status, old.directory.status().permissions & 0o777)
+        try staged.directory.give(
+            staged.name.support, attributesOf: status, directoryMode: old.directory.status().permissions & 0o777)
         try staged.synchronize()
         return done
     }
 
-    /// An empty file that nobody else can read yet.
+    /// Creates an empty file that no other user can read yet.
     private func create(_ staged: StoreLocation) throws {
         _ = try staged.directory.open(staged.name.database, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
     }
 }
 
 extension Directory {
-    /// Gives what goes by the name, a directory with all in it, the owner and mode of a file beside it: whoever may write to
-    /// the store must be able to write to its external data. Nothing where there is no such name.
-    fileprivate func give(_ name: FilePath.Component, _ status: FileStatus, _ directoryMode: mode_t) throws(SystemError)
+    /// Gives the named file, or the directory with everything in it, the owner and mode of the store: a user who may
+    /// write to the store must be able to write to its external data. Does nothing if the name doesn't exist.
+    fileprivate func give(_ name: FilePath.Component, attributesOf status: FileStatus, directoryMode: mode_t)
+        throws(SystemError)
     {
         guard let found = try self.status(name) else { return }
         let path = path.appending(name)
@@ -256,7 +259,9 @@ extension Directory {
             return
         }
         let directory = try self.directory(name)
-        for child in try directory.names() { try directory.give(child, status, directoryMode) }
+        for child in try directory.names() {
+            try directory.give(child, attributesOf: status, directoryMode: directoryMode)
+        }
         try keepOwner(status, of: directory.raw, path: path)
         try retrying("fchmod", path: path) { fchmod(directory.raw, directoryMode) }
         try directory.synchronize()

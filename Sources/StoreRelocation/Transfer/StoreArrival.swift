@@ -6,7 +6,7 @@ import SystemPackage
 
 /// The commit: the set gets its new names.
 extension StoreTransfer {
-    func commit(_ descriptor: borrowing Descriptor, _ withdrawn: Withdrawn) throws -> Done {
+    func commit(_ descriptor: borrowing Descriptor, _ withdrawn: Withdrawn) throws -> Outcome {
         let receipt = self.receipt(withdrawn)
         let raw = descriptor.raw
         do {
@@ -14,33 +14,33 @@ extension StoreTransfer {
                 guard try DatabaseFingerprint(raw, path: source.path) == withdrawn.fingerprint,
                     try source.directory.status(source.name.wal) == nil,
                     try source.directory.status(source.name.journal) == nil,
-                    try source.directory.identity(places.hidden) == transfer.database, isIntact()
+                    try source.directory.identity(paths.hidden) == transfer.database, isIntact()
                 else { throw RetryReason.changed }
-                try decide(withdrawn, receipt)
-                // Nobody has it open yet. Where this fails, `finish` tries.
-                if end.arrivesInWAL, !transfer.copies { try? setVersion(raw, writeAhead: true) }
+                try recordAndArrive(withdrawn, receipt)
+                // No program has it open yet. If this fails, `finish` tries again.
+                if completion.arrivesInWAL, !transfer.copies { try? setFormatVersion(raw, writeAhead: true) }
             }
-        } catch let setback as RetryReason {
-            // Somebody had looked the old name up before it was withdrawn, and uses the database: it has it again.
-            try takeBack(raw, isClosed: false)
-            throw setback
+        } catch let reason as RetryReason {
+            // A program had looked the old name up before it was withdrawn and uses the database: give the name back.
+            try revertWithdrawal(raw, isClosed: false)
+            throw reason
         }
         hasCommitted = true
         report(.published)
         if case .publish = transfer.purpose {
-            if transfer.copies, end.arrivesInWAL, let destination = places.destination {
-                _ = try? JournalMode.writeAhead(at: destination)
+            if transfer.copies, completion.arrivesInWAL, let destination = paths.destination {
+                _ = try? JournalMode.enableWriteAhead(at: destination)
             }
-            options.published()
+            options.didPublish()
         }
-        let notes = try end.finish(receipt: receipt)
-        return Done(
+        let notes = try completion.finish(receipt: receipt)
+        return Outcome(
             method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size,
             notes: (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed, setAside: setAside,
             archive: archive)
     }
 
-    private func decide(_ withdrawn: Withdrawn, _ receipt: RelocationReceipt?) throws {
+    private func recordAndArrive(_ withdrawn: Withdrawn, _ receipt: RelocationReceipt?) throws {
         let database = staged?.copy?.database ?? transfer.database
         let support = staged?.copy != nil ? staged?.copy?.support : withdrawn.support
         try writeJournal(.committing(database: database, support: support, receipt: receipt))
@@ -60,54 +60,54 @@ extension StoreTransfer {
 
     private var method: Transfer.Method { staged?.copy?.method ?? .rename }
 
-    /// The set gets its new names, the database last: its arrival is the commit point.
+    /// Gives the set its new names, the database last: its arrival is the commit point.
     private func arrive() throws {
-        guard let destination = places.destination else {
-            try source.directory.removeFile(places.hidden)
+        guard let destination = paths.destination else {
+            try source.directory.removeFile(paths.hidden)
             return try source.directory.synchronize()
         }
-        let origin = transfer.copies ? try places.staging() : source.directory
+        let origin = transfer.copies ? try paths.staging() : source.directory
         let supportName = transfer.copies ? destination.name.support : source.name.support
-        let databaseName = transfer.copies ? destination.name.database : places.hidden
+        let databaseName = transfer.copies ? destination.name.database : paths.hidden
         try moveOldSupportAside(of: destination)
         if try origin.status(supportName) != nil {
-            try end.moveFolder(supportName, in: origin, to: destination.name.support, in: destination.directory)
+            try completion.moveFolder(supportName, in: origin, to: destination.name.support, in: destination.directory)
             try destination.directory.synchronize()
         }
-        if places.isInPlace {
-            // What stands for the old name goes into another directory, which takes the right to write to it.
+        if paths.isInPlace {
+            // The placeholder moves to another directory, which requires the right to write to it.
             try source.directory.directory(source.name.database).setPermissions(0o700)
         }
         try origin.rename(
             databaseName, to: destination.name.database, in: destination.directory,
-            replacesLink(destination) || places.isInPlace ? .exchange : .refuse)
+            replacesLink(destination) || paths.isInPlace ? .exchange : .refuse)
         try destination.directory.synchronize()
         try origin.synchronize()
     }
 
-    /// Where the set gets its own name again with other content, its external data makes room first, into what is staged:
-    /// undoing gives it back, finishing removes it with the rest.
+    /// Moves the external data of a set that keeps its name and gets other content into the staging directory. Undoing
+    /// moves it back; finishing removes it with the rest.
     private func moveOldSupportAside(of destination: StoreLocation) throws {
-        guard places.isInPlace, let support = transfer.support,
+        guard paths.isInPlace, let support = transfer.support,
             try destination.directory.identity(destination.name.support) == support
         else { return }
-        let staging = try places.staging()
-        try end.moveFolder(
+        let staging = try paths.staging()
+        try completion.moveFolder(
             destination.name.support, in: destination.directory, to: TransferCompletion.oldSupportName(transfer.id),
             in: staging)
         try staging.synchronize()
         try destination.directory.synchronize()
     }
 
-    /// Where a store is restored to, the link that its relocation left may stand; it gives way in the same step.
+    /// Returns true if the destination of a restore is the link that the relocation left. The same rename replaces it.
     private func replacesLink(_ destination: StoreLocation) throws -> Bool {
         guard case .restore = transfer.purpose else { return false }
         return try destination.directory.status(destination.name.database)?.kind == .symbolicLink
     }
 
     private func receipt(_ withdrawn: Withdrawn) -> RelocationReceipt? {
-        // A store that stays at its place came from nowhere.
-        guard case .publish = transfer.purpose, let destination = places.destination, !places.isInPlace else {
+        // A store that stays in place has no origin to record.
+        guard case .publish = transfer.purpose, let destination = paths.destination, !paths.isInPlace else {
             return nil
         }
         var receipt = RelocationReceipt(

@@ -6,60 +6,60 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// Takes one set of files from its old name to its new place, so that at every instant one of the two is the
-/// store and the disk says which.
+/// Moves one set of files from its old name to its destination. At every instant exactly one of the two is the store,
+/// and the disk says which.
 ///
-/// The way, each step with what makes it safe:
+/// The steps, each with what makes it safe:
 ///
-/// 1. quiesce: what is in the write-ahead log or a hot journal goes into the database, through SQLite;
-/// 2. stage: where a copy is needed, it is made and verified now, so that nobody waits for it;
-/// 3. a write lease proves that nobody has the database open; then what was seen is looked at again;
-/// 4. withdraw: the database and an empty directory of ours swap names, so that the old name can neither be opened
-///    nor created anew; the lease, still intact, proves that nobody opened it meanwhile, and is released;
-/// 5. drain: whoever looked the old name up before may finish opening it; a second lease and a second look find
-///    such an opener, and then all is put back;
-/// 6. commit: the support folder first, the database last, under a name that nobody knew before;
-/// 7. the receipt, the old set's retirement, write-ahead logging; the journal is removed last.
+/// 1. Quiesce: SQLite moves the content of the write-ahead log or a hot journal into the database.
+/// 2. Stage: if a copy is needed, it is made and verified now, so that no opener waits for it.
+/// 3. Lease: a write lease proves that no process has the database open. Everything is then checked again.
+/// 4. Withdraw: the database and an empty directory of ours swap names, so that the old name can be neither opened nor
+///    created. The lease, still intact, proves that nobody opened the database meanwhile, and is released.
+/// 5. Grace period: a program that looked the old name up before may finish opening it. A second lease and a second check
+///    detect such an opener, and the transfer is undone.
+/// 6. Commit: the support folder moves first, the database last, to a name that nobody knew before.
+/// 7. Complete: the receipt, the old set's retirement, write-ahead logging. The journal is removed last.
 final class StoreTransfer {
     struct Options {
         var deadline: Deadline
-        var drain: OpenerGracePeriod
+        var gracePeriod: OpenerGracePeriod
         var assumeClosed: Bool
-        /// Not a database as far as anybody can see: SQLite isn't asked.
+        /// True if the file can't be read as a database. SQLite is then not used.
         var opaque: Bool
-        /// What is published, for a transfer that copies.
+        /// The content to publish, for a transfer that copies.
         var content = PublishedContent.same
-        /// What is known to be missing in it: then the store is kept as it was, whatever becomes of the old place.
+        /// The losses known so far. If there are any, the original store is archived, however the old place is retired.
         var losses = RemovedContent.none
-        /// Ends it while nothing has left its place.
+        /// Cancels the transfer as long as nothing has left its place.
         var isCancelled: () -> Bool = { false }
-        /// Gives up before the deadline where the store stays open, so that somebody else may have the group's lock.
+        /// True to give up before the deadline if the store stays open, so that others can acquire the group's lock.
         var yields = true
-        /// Called once the store is at its new place, ready to be opened: what follows is only book-keeping.
-        var published: () -> Void
+        /// Called once the store is at its destination and may be opened. Only cleanup follows.
+        var didPublish: () -> Void
     }
 
-    struct Done {
+    struct Outcome {
         var method: Transfer.Method
         var bytes: Int64
         var notes: [String]
         var transformed: TransformedStore?
         var setAside: SetAsideStore?
-        /// Where the store is kept as it was, where what is published lacks something of it.
+        /// The archive of the original store, if the published one lacks some of it.
         var archive: FilePath?
     }
 
-    /// Why an attempt ended without the store having moved; everything is where it was.
+    /// The reason why an attempt ended without moving the store. Everything is where it was.
     enum RetryReason: Error {
-        /// Somebody has it open.
+        /// A process has the file open.
         case held(FileIdentity)
-        /// It changed in the middle: look, and try again.
+        /// The store changed midway: check and retry.
         case changed
-        /// Somebody has taken it away, as another relocation would.
+        /// The store was taken away, as by another relocation.
         case gone
     }
 
-    /// The set is at its new place, and something that comes after failed: the next run does the rest.
+    /// The set is at its destination, and a later step failed. The next run completes it.
     struct Unfinished: Error {
         let path: FilePath
         let reason: any Error
@@ -67,72 +67,74 @@ final class StoreTransfer {
 
     let container: GroupContainer
     var transfer: Transfer
-    let places: TransferPaths
+    let paths: TransferPaths
     let options: Options
-    /// Whether what the plan rests on still holds, asked when the database is quiet.
-    private let isStillWanted: () throws -> Bool
-    /// Whether the store for whose sake this one goes still has its name, asked when this one has lost its own.
-    let keepsOther: () throws -> Bool
+    /// Returns true if the facts behind the plan still hold. Called when the database is quiescent.
+    private let isStillValid: () throws -> Bool
+    /// Returns true if the store in whose favour this one is removed still has its name. Called once this one has lost
+    /// its own.
+    let counterpartExists: () throws -> Bool
     let report: (RelocationEvent) -> Void
     var staged: StagedSet?
     private(set) var supportBytes: Int64 = 0
     var storeUUID: String?
     var hasCommitted = false
-    /// How long it took to make the copies.
+    /// The time that the longest staging took.
     private var stagingTime = Duration.zero
-    /// How long the group's lock is held for a store that somebody has open.
+    /// The longest time to hold the group's lock for a store that stays open.
     private static let patience = Duration.seconds(1)
 
-    /// Writes the journal: from here on, the transfer is either run or undone by the next run. Throws where nothing may be
-    /// begun, and writes nothing then.
+    /// Writes the journal. From here on the transfer is either run, or undone by the next run. Throws, and writes
+    /// nothing, if the transfer must not begin.
     init(
         _ transfer: Transfer, source: StoreLocation, container: GroupContainer, options: Options,
-        isStillWanted: @escaping () throws -> Bool, keepsOther: @escaping () throws -> Bool = { true },
+        isStillValid: @escaping () throws -> Bool, counterpartExists: @escaping () throws -> Bool = { true },
         report: @escaping (RelocationEvent) -> Void
     ) throws {
-        try source.checkNothingIsMounted(andFolder: transfer.support != nil)
+        try source.checkNothingIsMounted(includingFolder: transfer.support != nil)
         self.container = container
         var transfer = transfer
         transfer.sourceDirectory = source.directory.identity
         transfer.databaseBirth = source.directory.birth(source.name.database)
-        // Before the archive's directory is made: undoing takes it away again.
+        // Write the journal before creating the archive's directory: undoing removes that directory.
         try container.write(TransferJournal(transfer: transfer, state: .intended))
-        self.places = try TransferPaths(transfer, source: source, container: container)
-        transfer.destinationDirectory = places.destination?.directory.identity
+        self.paths = try TransferPaths(transfer, source: source, container: container)
+        transfer.destinationDirectory = paths.destination?.directory.identity
         self.transfer = transfer
         self.options = options
-        self.isStillWanted = isStillWanted
-        self.keepsOther = keepsOther
+        self.isStillValid = isStillValid
+        self.counterpartExists = counterpartExists
         self.report = report
     }
 
-    var source: StoreLocation { places.source }
-    var end: TransferCompletion { TransferCompletion(container: container, transfer: transfer, places: places) }
+    var source: StoreLocation { paths.source }
+    var completion: TransferCompletion { TransferCompletion(container: container, transfer: transfer, paths: paths) }
 
-    /// Transfers the set, waiting until the deadline for those who have it open. Throws `RetryReason` when that passed,
-    /// and whatever else went wrong; the set is then at its old place again, unless undoing it failed too, and then
-    /// the journal stays for the next run.
-    func run() throws -> Done {
+    /// Transfers the set, and waits until the deadline for programs that have it open.
+    ///
+    /// Throws `RetryReason` at the deadline, and any other error. The set is then at its old place again. If undoing
+    /// failed too, the journal stays for the next run.
+    func run() throws -> Outcome {
         do {
             try prepare()
             var wait = Duration.microseconds(50)
-            var sightings = HolderObservations()
-            var obstructed: ContinuousClock.Instant?
+            var observations = HolderObservations()
+            var obstructedSince: ContinuousClock.Instant?
             while true {
                 do {
                     return try attempt()
                 } catch {
-                    guard let setback = setback(error) else { throw error }
+                    guard let reason = retryReason(for: error) else { throw error }
                     try checkCancelled()
-                    let since = obstructed ?? .now
-                    obstructed = since
-                    // A copy that took long to make is not thrown away for a program that closes soon.
-                    if options.yields, since.duration(to: .now) > max(Self.patience, stagingTime) { throw setback }
+                    let since = obstructedSince ?? .now
+                    obstructedSince = since
+                    // Don't discard a copy that took long to make for a program that closes soon.
+                    if options.yields, since.duration(to: .now) > max(Self.patience, stagingTime) { throw reason }
                     if try source.directory.status(source.name.database) == nil { throw RetryReason.gone }
-                    if options.deadline.hasPassed { throw setback }
-                    if case .held(let identity) = setback, wait > .milliseconds(10) {
+                    if options.deadline.hasPassed { throw reason }
+                    if case .held(let identity) = reason, wait > .milliseconds(10) {
                         let holders = FileHolder.of(identity)
-                        if sightings.isNews(holders) { report(.waiting(for: holders)) }
+                        if observations.shouldReport(holders) { report(.waiting(for: holders)) }
                     }
                     pause(wait)
                     wait = min(wait * 2, .milliseconds(20))
@@ -144,10 +146,10 @@ final class StoreTransfer {
         }
     }
 
-    private func setback(_ error: any Error) -> RetryReason? {
-        if let setback = error as? RetryReason { return setback }
+    private func retryReason(for error: any Error) -> RetryReason? {
+        if let reason = error as? RetryReason { return reason }
         guard TransientObstacle.caused(error) else { return nil }
-        return (error as? SystemError)?.isOfALease == true ? .held(transfer.database) : .changed
+        return (error as? SystemError)?.isLeaseConflict == true ? .held(transfer.database) : .changed
     }
 
     private func checkCancelled() throws {
@@ -155,39 +157,39 @@ final class StoreTransfer {
     }
 
     private func undo(after error: any Error) throws {
-        let unfinished = Unfinished(path: (places.destination ?? source).path, reason: error)
-        // Past the commit point nothing is undone: the next run finishes it.
+        let unfinished = Unfinished(path: (paths.destination ?? source).path, reason: error)
+        // Nothing is undone past the commit point: the next run finishes it.
         if hasCommitted { throw unfinished }
         guard let journal = try container.journal() else { return }
-        if try end.hasArrived(journal.state) { throw unfinished }
-        // Who has put another store in this one's place while it had its name knew what they did.
+        if try completion.hasPassedCommitPoint(journal.state) { throw unfinished }
+        // Whoever replaced this store while it had its name did so on purpose.
         let keepsCopies = journal.state != .intended
-        for note in try end.undo(journal.state, keepsCopies: keepsCopies) { report(.note(note)) }
+        for note in try completion.undo(journal.state, keepsCopies: keepsCopies) { report(.note(note)) }
     }
 
     func writeJournal(_ state: TransferState) throws {
         try container.write(TransferJournal(transfer: transfer, state: state))
     }
 
-    /// Puts the empty directory beside the store. It comes from the group container: when it can't be renamed
-    /// across, neither can the store, and the set is copied.
+    /// Moves the empty directory beside the store. It comes from the group container: if it can't be renamed across,
+    /// neither can the store, and the set is copied.
     private func prepare() throws {
-        let staging = try places.staging()
-        let probe: FilePath.Component = "placeholder"
-        // Writable, because only then may a user who isn't root rename it into another directory.
-        try staging.makeDirectory(probe, mode: 0o700)
+        let staging = try paths.staging()
+        let placeholder: FilePath.Component = "placeholder"
+        // Writable: only then may a user other than root rename it into another directory.
+        try staging.makeDirectory(placeholder, mode: 0o700)
         do {
-            try staging.rename(probe, to: places.hidden, in: source.directory, .refuse)
-            try source.directory.directory(places.hidden).setPermissions(0o500)
+            try staging.rename(placeholder, to: paths.hidden, in: source.directory, .refuse)
+            try source.directory.directory(paths.hidden).setPermissions(0o500)
         } catch {
             guard error.errno == .improperLink else { throw error }
-            transfer.copies = places.destination != nil
+            transfer.copies = paths.destination != nil
             try writeJournal(.intended)
-            try staging.removeDirectory(probe)
-            try source.directory.makeDirectory(places.hidden, mode: 0o700)
+            try staging.removeDirectory(placeholder)
+            try source.directory.makeDirectory(paths.hidden, mode: 0o700)
         }
         if case .archive(let reason) = transfer.purpose {
-            // Under the journal, so that undoing takes the note away again.
+            // After the journal, so that undoing removes the note.
             try container.write(
                 ArchiveNote(
                     id: transfer.id, name: source.name.database, from: source.path, at: Date(), reason: reason))
@@ -197,45 +199,45 @@ final class StoreTransfer {
         }
     }
 
-    private func attempt() throws -> Done {
-        // Before anything is written: a store that can't be read stays byte for byte what it is.
+    private func attempt() throws -> Outcome {
+        // Before anything is written: an unreadable store stays byte for byte as it is.
         if storeUUID == nil { storeUUID = try readUUID() }
         try quiesce()
         if storeUUID == nil { storeUUID = try readUUID() }
         let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
         try descriptor.synchronize(path: source.path)
-        let seen = try DatabaseFingerprint(descriptor, path: source.path)
-        // Whoever may write to the directory may have put another file in its place.
-        guard seen.identity == transfer.database else { throw RetryReason.changed }
-        // Asked after the fingerprint was taken: a write in between makes the fingerprint another one.
-        guard try isStillWanted() else { throw RetryReason.changed }
-        // Whoever was writing it when that was decided may have been killed since.
+        let fingerprint = try DatabaseFingerprint(descriptor, path: source.path)
+        // Anybody who may write to the directory may have replaced the file.
+        guard fingerprint.identity == transfer.database else { throw RetryReason.changed }
+        // After the fingerprint: a write in between changes it.
+        guard try isStillValid() else { throw RetryReason.changed }
+        // A program that was writing the store at the decision may have been killed since.
         if case .publish = transfer.purpose, !options.opaque { try StoreSnapshot(source).checkWhole() }
-        let began = ContinuousClock.now
-        try stage(seen)
-        stagingTime = max(stagingTime, began.duration(to: .now))
+        let start = ContinuousClock.now
+        try stage(fingerprint)
+        stagingTime = max(stagingTime, start.duration(to: .now))
         try checkCancelled()
-        let withdrawn = try withdraw(descriptor, seen)
-        let done = try commit(descriptor, withdrawn)
-        if (try? descriptor.status())?.links == 0, seen.size >= Self.largeFile { descriptor.closeElsewhere() }
-        return done
+        let withdrawn = try withdraw(descriptor, expecting: fingerprint)
+        let outcome = try commit(descriptor, withdrawn)
+        if (try? descriptor.status())?.links == 0, fingerprint.size >= Self.largeFile { descriptor.closeElsewhere() }
+        return outcome
     }
 
-    /// Bytes of a file that is worth a process to let go of it.
+    /// The file size, in bytes, from which a separate process closes the last descriptor.
     private static let largeFile: Int64 = 64 << 20
 }
 
-/// What was seen of those who have the set open, so that each change is told once.
+/// The holders seen so far, so that each change is reported once.
 struct HolderObservations {
-    private var told: [FileHolder]?
+    private var reported: [FileHolder]?
     private var last: [FileHolder]?
 
-    /// Nobody is told of only when seen twice: whoever lets go between the refusal and the look leaves nobody to be
-    /// seen.
-    mutating func isNews(_ holders: [FileHolder]) -> Bool {
+    /// Returns true if these holders should be reported. Reports an empty list only after two empty scans: a holder may
+    /// exit before the first.
+    mutating func shouldReport(_ holders: [FileHolder]) -> Bool {
         defer { last = holders }
-        guard holders != told, !holders.isEmpty || last == holders else { return false }
-        told = holders
+        guard holders != reported, !holders.isEmpty || last == holders else { return false }
+        reported = holders
         return true
     }
 }

@@ -3,15 +3,15 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// What a transform has made of a copy.
+/// The result of transforming a copy.
 package struct TransformedStore: Sendable, Equatable {
-    /// What the content was, and what it is, in the words of whoever changes it: versions of a model. Nil where it was
-    /// none that is known.
+    /// The content before and after, in the transform's own terms: versions of a model. `before` is nil if it was
+    /// unknown.
     package let before: String?
     package let after: String
-    /// What the copy has no more: the store as it was goes to the archive then.
+    /// The content that the copy lacks. If there is any, the original store is archived.
     package let losses: RemovedContent
-    /// What a person should know.
+    /// Notes for the user.
     package let notes: [String]
 
     package init(before: String?, after: String, losses: RemovedContent = .none, notes: [String] = []) {
@@ -22,33 +22,36 @@ package struct TransformedStore: Sendable, Equatable {
     }
 }
 
-/// A change of a store's content that goes with its relocation, such as a migration to another model. What it means is
-/// not known here: a copy is made, changed, and published in the store's place.
+/// A change of a store's content as part of its relocation, such as a migration to another model. Its meaning is not
+/// known here: a copy is made, changed, and published in the store's place.
 package protocol StoreTransform: Sendable {
-    /// What the content is afterwards, in the words of whoever changes it.
+    /// The content afterwards, in the transform's own terms.
     var target: String { get }
 
-    /// Whether a program that can open stores of these versions only can open what is made. A version goes by its name, one
-    /// of its identifiers or its checksum.
+    /// Returns true if a program that can open only stores of these versions can open the result. A version is given by
+    /// its name, one of its identifiers or its checksum.
     func isOpenable(knowing versions: Set<String>) -> Bool
 
-    /// Whether the store is to be changed at all; nothing of it is. Throws `RelocationFailure` where it can't be.
+    /// Returns true if the store needs the change. Changes nothing. Throws `RelocationFailure` if the store can't be
+    /// changed.
     func isNeeded(_ store: StoreLocation) throws -> Bool
 
-    /// What it would remove from the store; nothing of it is changed. Throws `RelocationFailure`.
+    /// Returns what the change would remove from the store. Changes nothing. Throws `RelocationFailure`.
     func losses(from store: StoreLocation) throws -> RemovedContent
 
-    /// Tries it on a private copy; nothing of the store is changed. Returns what `run` would; nil where the store isn't one to
-    /// be changed. Throws `RelocationFailure` where it would not go through.
+    /// Tries the change on a private copy. Returns what `run` would, or nil if the store needs no change. Throws
+    /// `RelocationFailure` if the change would fail.
     ///
-    /// - Parameter isMoved: Whether the store goes to another place, with its support folder.
+    /// - Parameter isMoved: True if the store moves to another place with its support folder.
     func rehearse(_ store: StoreLocation, isMoved: Bool) throws -> TransformedStore?
 
-    /// Changes the copy of `store`, which nobody else has open, in rollback mode. When it throws, the copy is discarded. The
-    /// support folder lies beside `keeper`: the copy, or the store itself, which is only read then.
+    /// Changes `staged`, a copy of `store` in rollback mode that no other process has open. If it throws, the copy is
+    /// discarded.
+    ///
+    /// The support folder lies beside `supportOwner`: the copy, or the store itself, which is then only read.
     func run(
-        on staged: StoreLocation, of store: FilePath, supportBeside keeper: StoreLocation,
-        progress: (_ fraction: Double, _ doing: String) -> Void
+        on staged: StoreLocation, of store: FilePath, supportBeside supportOwner: StoreLocation,
+        progress: (_ fraction: Double, _ activity: String) -> Void
     ) throws -> TransformedStore
 }
 
@@ -58,19 +61,21 @@ extension StoreTransform {
 }
 
 extension Relocation {
-    /// Changes the store at its place: a relocation whose destination is its own name. Throws `RelocationFailure`; the
-    /// store is then as it was.
+    /// Changes the store in place: a relocation whose destination is its own name. Throws `RelocationFailure`; the
+    /// store is then unchanged.
     package func transform() throws(RelocationFailure) -> RelocationSummary {
         do {
-            let places = try RelocationEndpoints(request)
-            let engine = try claimed(places.group.name.database, in: places.container)
-            defer { engine.claim?.end(published: false) }
-            return try engine.locked(places.container, for: [places.group, places.legacy]) {
-                let places = try RelocationEndpoints(request)
-                engine.relinquish(places)
-                defer { engine.reacquire(places) }
-                var summary = RelocationSummary(.nothingToDo, from: places.group.path, to: places.group.path)
-                try engine.transformInPlace(places, &summary)
+            let endpoints = try RelocationEndpoints(request)
+            let relocation = try claiming(endpoints.group.name.database, in: endpoints.container)
+            defer { relocation.claim?.end(published: false) }
+            return try relocation.withGroupLock(
+                endpoints.container, afterRecovering: [endpoints.group, endpoints.legacy]
+            ) {
+                let endpoints = try RelocationEndpoints(request)
+                relocation.relinquish(endpoints)
+                defer { relocation.reacquire(endpoints) }
+                var summary = RelocationSummary(.nothingToDo, from: endpoints.group.path, to: endpoints.group.path)
+                try relocation.transformInPlace(endpoints, &summary)
                 return summary
             }
         } catch {
@@ -78,40 +83,40 @@ extension Relocation {
         }
     }
 
-    /// Changes the group's store where that is needed, and says so in the summary.
-    func transformInPlace(_ places: RelocationEndpoints, _ summary: inout RelocationSummary) throws {
-        // What was done before can't be said to have failed because of a look that nobody needs.
+    /// Changes the group's store if needed, and records that in the summary.
+    func transformInPlace(_ endpoints: RelocationEndpoints, _ summary: inout RelocationSummary) throws {
+        // Return before the snapshot: its failure must not fail a relocation that is already complete.
         guard request.transform != nil else { return }
-        let seen = try StoreSnapshot(places.group)
-        guard let content = try content(of: places.group) else { return }
-        guard seen.status?.links == 1 else { throw RelocationFailure.severalNames(places.group.path) }
+        let snapshot = try StoreSnapshot(endpoints.group)
+        guard let content = try content(of: endpoints.group) else { return }
+        guard snapshot.status?.links == 1 else { throw RelocationFailure.severalNames(endpoints.group.path) }
         var request = request
-        request.source = places.group.path
+        request.source = endpoints.group.path
         request.name = nil
         request.retirement = .delete
         let decision = try RelocationDecision(RelocationEndpoints(request), request)
         try RelocationPreconditions(decision).check()
-        report(.plan(content.sentence(inPlace: places.group.path), bytesToCopy: decision.bytesToCopy))
-        let done = try publish(content, places.group, seen, decision, inPlace: true)
-        summary.setAside = done.setAside
-        if done.setAside != nil {
+        report(.plan(content.sentence(inPlace: endpoints.group.path), bytesToCopy: decision.bytesToCopy))
+        let outcome = try publish(content, of: endpoints.group, snapshot: snapshot, decision: decision, inPlace: true)
+        summary.setAside = outcome.setAside
+        if outcome.setAside != nil {
             summary.outcome = .setAside
-        } else if summary.outcome == .nothingToDo || places.areOne {
+        } else if summary.outcome == .nothingToDo || endpoints.isSameStore {
             summary.outcome = .migrated
         }
-        summary.method = done.method
-        summary.bytes = done.bytes
-        summary.notes += done.notes
-        summary.transformed = done.transformed
-        summary.archive = done.archive
-        summary.losses = done.transformed?.losses ?? .none
+        summary.method = outcome.method
+        summary.bytes = outcome.bytes
+        summary.notes += outcome.notes
+        summary.transformed = outcome.transformed
+        summary.archive = outcome.archive
+        summary.losses = outcome.transformed?.losses ?? .none
     }
 }
 
 extension RelocationFailure {
     static func severalNames(_ path: FilePath) -> RelocationFailure {
         RelocationFailure(
-            .badData, code: "hard_linked", "\(PrintablePath(path)) is one file under several names",
+            .badData, code: "hard_linked", "\(PrintablePath(path)) is one file with several names",
             remedy: "remove the other names: the store would have a journal under each")
     }
 }

@@ -4,17 +4,17 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// Quiescing, staging, and withdrawing the database from its old name.
+/// The steps before the commit: quiescing, staging, and withdrawing the database from its old name.
 extension StoreTransfer {
-    /// Brings everything into the database.
+    /// Moves all content into the database.
     func quiesce() throws {
-        var seen = try StoreSnapshot(source)
-        guard seen.status?.identity == transfer.database else { throw RetryReason.changed }
-        guard seen.needsQuiescing, !options.opaque else { return }
-        try proveClosed()
-        // Whoever closed it last has often done it.
-        seen = try StoreSnapshot(source)
-        guard seen.needsQuiescing else { return }
+        var snapshot = try StoreSnapshot(source)
+        guard snapshot.status?.identity == transfer.database else { throw RetryReason.changed }
+        guard snapshot.needsQuiescing, !options.opaque else { return }
+        try checkClosed()
+        // The last program to close it has often done so.
+        snapshot = try StoreSnapshot(source)
+        guard snapshot.needsQuiescing else { return }
         do {
             try Quiescence.perform(source, transfer.id)
         } catch is Quiescence.CheckpointBusy {
@@ -30,16 +30,16 @@ extension StoreTransfer {
         }
     }
 
-    /// Throws `RetryReason.held` unless nobody has the database open at this moment.
-    private func proveClosed() throws {
+    /// Throws `RetryReason.held` unless the database is closed at this moment.
+    private func checkClosed() throws {
         guard !options.assumeClosed else { return }
         let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
         guard let lease = try Self.lease(descriptor) else { throw RetryReason.held(transfer.database) }
         _ = consume lease
     }
 
-    /// A lease can be refused for an instant after the last close, and programs that open and close in turn leave
-    /// gaps of a millisecond: a refusal is believed only after 10 ms.
+    /// Acquires a lease, or returns nil if it is refused for 10 ms. A lease can be refused for an instant after the
+    /// last close, and programs that open and close in turn leave gaps of a millisecond.
     static func lease(_ descriptor: borrowing Descriptor) throws(SystemError) -> FileLease? {
         for _ in 0..<100 {
             if let lease = try FileLease(descriptor) { return lease }
@@ -49,11 +49,11 @@ extension StoreTransfer {
     }
 
     func stage(_ fingerprint: DatabaseFingerprint) throws {
-        let needsCopy = transfer.copies && places.destination != nil
+        let needsCopy = transfer.copies && paths.destination != nil
         guard needsCopy || keepsArchive else { return }
         if let staged, staged.fingerprint == fingerprint { return }
         staged = try StagedSet(
-            of: source, fingerprint: fingerprint, transfer: transfer, places: places, container: container,
+            of: source, fingerprint: fingerprint, transfer: transfer, paths: paths, container: container,
             copies: needsCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
             losses: options.losses, isCancelled: options.isCancelled, report: report)
     }
@@ -63,60 +63,61 @@ extension StoreTransfer {
         return transfer.retirement == .archive || options.content.reason != nil || !options.losses.isEmpty
     }
 
-    /// What the database is once its old name is withdrawn and it is proved closed.
+    /// The state of the database once its old name is withdrawn and it is proved closed.
     struct Withdrawn {
         let fingerprint: DatabaseFingerprint
         let support: FileIdentity?
     }
 
-    func withdraw(_ descriptor: borrowing Descriptor, _ seen: DatabaseFingerprint) throws -> Withdrawn {
+    func withdraw(_ descriptor: borrowing Descriptor, expecting expected: DatabaseFingerprint) throws -> Withdrawn {
         let raw = descriptor.raw
         let fingerprint = try withLease(descriptor) { isIntact in
-            guard try isAsDecided(raw, seen) else { throw RetryReason.changed }
+            guard try isUnchanged(raw, since: expected) else { throw RetryReason.changed }
             try moveSideFilesAway()
-            try setVersion(raw, writeAhead: false)
+            try setFormatVersion(raw, writeAhead: false)
             do {
                 let fingerprint = try DatabaseFingerprint(raw, path: source.path)
                 transfer.closedSupport = try closedSupport
                 try writeJournal(.withdrawn)
-                try exchange()
-                guard try source.directory.identity(places.hidden) == transfer.database else {
-                    // What was swapped is not what was proved closed: it goes back where it came from.
-                    try exchange()
+                try swapNames()
+                guard try source.directory.identity(paths.hidden) == transfer.database else {
+                    // The swapped file is not the one that was proved closed: swap it back.
+                    try swapNames()
                     throw RetryReason.changed
                 }
-                guard isIntact(), try keepsOther() else { throw RetryReason.changed }
+                guard isIntact(), try counterpartExists() else { throw RetryReason.changed }
                 return fingerprint
             } catch {
-                try takeBack(raw, isClosed: isIntact())
+                try revertWithdrawal(raw, isClosed: isIntact())
                 throw error
             }
         }
         try source.directory.synchronize()
-        options.drain.perform()
+        options.gracePeriod.wait()
         return Withdrawn(
             fingerprint: fingerprint, support: try source.directory.identity(source.name.support))
     }
 
-    /// Nothing but a copy, or a reason that lies in the content, depends on the content being what it was.
-    private func isAsDecided(_ raw: CInt, _ seen: DatabaseFingerprint) throws -> Bool {
+    /// Returns true if the database is as it was at the decision. Only a copy, or a reason based on the content,
+    /// requires unchanged content; else the same file suffices.
+    private func isUnchanged(_ raw: CInt, since expected: DatabaseFingerprint) throws -> Bool {
         let now = try DatabaseFingerprint(raw, path: source.path)
-        if case .publish = transfer.purpose, staged == nil { return now.identity == seen.identity }
-        return now == seen
+        if case .publish = transfer.purpose, staged == nil { return now.identity == expected.identity }
+        return now == expected
     }
 
-    /// The names swapped back and the header as it was, since nobody has the database open yet.
-    func takeBack(_ raw: CInt, isClosed: Bool) throws {
-        if try source.directory.identity(places.hidden) == transfer.database { try exchange() }
-        if isClosed, transfer.hadWAL { try setVersion(raw, writeAhead: true) }
+    /// Swaps the names back and restores the header. No process has the database open yet.
+    func revertWithdrawal(_ raw: CInt, isClosed: Bool) throws {
+        if try source.directory.identity(paths.hidden) == transfer.database { try swapNames() }
+        if isClosed, transfer.hadWAL { try setFormatVersion(raw, writeAhead: true) }
         try writeJournal(.intended)
     }
 
-    func exchange() throws(SystemError) {
-        try source.directory.rename(source.name.database, to: places.hidden, in: source.directory, .exchange)
+    func swapNames() throws(SystemError) {
+        try source.directory.rename(source.name.database, to: paths.hidden, in: source.directory, .exchange)
     }
 
-    /// Runs `body` under a write lease. `isIntact` turns false when somebody waits to open the file.
+    /// Runs `body` under a write lease. `isIntact` returns false as soon as a process waits to open the file.
     func withLease<Result>(
         _ descriptor: borrowing Descriptor, _ body: (_ isIntact: () -> Bool) throws -> Result
     ) throws -> Result {
@@ -126,11 +127,11 @@ extension StoreTransfer {
         return try withExtendedLifetime(lease) { _ in try body { FileLease.isIntact(raw) } }
     }
 
-    /// Under the lease nobody uses them: an empty log, a cold journal, the wal-index. One that has content after all
-    /// came late, and stays.
+    /// Moves an empty log, a cold journal and the wal-index aside and removes them: under the lease, no process uses
+    /// them. A file that turns out to have content came late, and is put back.
     private func moveSideFilesAway() throws {
         let directory = source.directory
-        for (suffix, name) in SideFile.kept(source.name) {
+        for (suffix, name) in SideFile.movedAside(for: source.name) {
             guard let found = try directory.status(name) else { continue }
             guard found.kind == .regular else { throw UnsupportedFile(path: directory.path.appending(name)) }
             let aside = transfer.id.hiddenName(suffix)
@@ -138,17 +139,19 @@ extension StoreTransfer {
             let size = try directory.status(aside)?.size ?? 0
             let isHot = suffix == "-journal" && size > 0 ? try RollbackJournal.isHot(aside, in: directory) : false
             if isHot || (suffix == "-wal" && size > 0) {
-                _ = try end.returnSideFiles()
+                _ = try completion.returnSideFiles()
                 throw RetryReason.changed
             }
             try directory.removeFile(aside)
         }
     }
 
-    /// The two bytes of the header that say whether SQLite uses a write-ahead log
-    /// (https://sqlite.org/fileformat2.html, §1.3.3). Without one, nobody can lose a commit in a log that has lost
-    /// its database. Written under the lease only: no connection has them in memory.
-    func setVersion(_ raw: CInt, writeAhead: Bool) throws(SystemError) {
+    /// Sets the two bytes of the header that say whether SQLite uses a write-ahead log
+    /// (https://sqlite.org/fileformat2.html, §1.3.3). In rollback mode, no program can commit to a log that has lost
+    /// its database.
+    ///
+    /// Called only under the lease, when no connection has these bytes in memory.
+    func setFormatVersion(_ raw: CInt, writeAhead: Bool) throws(SystemError) {
         guard transfer.hadWAL || writeAhead, !options.opaque else { return }
         let version: [UInt8] = writeAhead ? [2, 2] : [1, 1]
         let count = try retrying("pwrite", path: source.path) { pwrite(raw, version, 2, 18) }

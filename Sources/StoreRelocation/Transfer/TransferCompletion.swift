@@ -3,113 +3,114 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// Finishes or undoes a transfer, from its journal and from what is on the disk: in the process that began it, or in
+/// Finishes or undoes a transfer from its journal and the state of the disk: in the process that began it, or in
 /// another one after a crash. Each step may have been done before.
 struct TransferCompletion {
     let container: GroupContainer
     let transfer: Transfer
-    let places: TransferPaths
+    let paths: TransferPaths
 
-    /// The store is at neither of its names, and nothing of ours holds it: somebody else took it away.
+    /// The store is at neither of its names, and none of our files holds it: another program took it away.
     struct StoreLost: Error {
         let path: FilePath
         let copies: FilePath
     }
 
-    /// Something stands at the old name that isn't ours.
+    /// A file that isn't ours has the old name.
     struct OldNameTaken: Error {
         let path: FilePath
         let hidden: FilePath
     }
 
-    var source: StoreLocation { places.source }
-    var directory: Directory { places.source.directory }
-    var oldName: FilePath.Component { places.source.name.database }
+    var source: StoreLocation { paths.source }
+    var directory: Directory { paths.source.directory }
+    var oldName: FilePath.Component { paths.source.name.database }
 
-    /// Of a transfer that another process began. Throws `UntrustedJournal`.
+    /// Returns the completion of a transfer that another process began. Throws `UntrustedJournal`.
     static func interrupted(
         _ journal: TransferJournal, _ container: GroupContainer
-    ) throws -> (end: TransferCompletion, state: TransferState) {
-        let places = try TransferPaths(journal, container: container)
+    ) throws -> (completion: TransferCompletion, state: TransferState) {
+        let paths = try TransferPaths(journal, container: container)
         var journal = journal
         journal.renumberDevices(
-            source: places.source.directory.identity, destination: places.destination?.directory.identity)
-        return (TransferCompletion(container: container, transfer: journal.transfer, places: places), journal.state)
+            source: paths.source.directory.identity, destination: paths.destination?.directory.identity)
+        return (TransferCompletion(container: container, transfer: journal.transfer, paths: paths), journal.state)
     }
 
-    /// Whether the commit point was passed: what was to arrive has left the place it left from.
-    func hasArrived(_ state: TransferState) throws -> Bool {
+    /// Returns true if the commit point was passed: the arriving file has left its origin.
+    func hasPassedCommitPoint(_ state: TransferState) throws -> Bool {
         guard case .committing(let arriving, _, _) = state else { return false }
-        let isOld = try isDatabase(directory.status(places.hidden))
-        guard transfer.copies, let destination = places.destination else {
+        let isOld = try isDatabase(directory.status(paths.hidden))
+        guard transfer.copies, let destination = paths.destination else {
             return try !isOld && !isDatabase(directory.status(oldName))
         }
-        let staged = try places.existingStaging()?.status(destination.name.database)
-        let isStaged = places.isDestinationKnown(to: transfer) ? staged?.identity == arriving : staged != nil
-        // Where neither place has it any more, the old one is what is left.
+        let staged = try paths.existingStaging()?.status(destination.name.database)
+        let isStaged = paths.isDestinationKnown(to: transfer) ? staged?.identity == arriving : staged != nil
+        // If neither place has it any more, only the old one is left.
         return try !isStaged && (!isOld || destination.directory.status(destination.name.database) != nil)
     }
 
-    /// Whether that, at the old name or the hidden one, is the database that was to go. In a copy of its directory it
-    /// has another number: there, each file of that name is taken for it.
+    /// Returns true if the file, at the old or the hidden name, is the database of the transfer. In a copy of the
+    /// directory it has another number, so every file of that name counts.
     func isDatabase(_ status: FileStatus?) -> Bool {
         guard let status else { return false }
-        return places.isSourceKnown(to: transfer)
+        return paths.isSourceKnown(to: transfer)
             ? status.identity == transfer.database : status.kind == .regular
     }
 
-    /// SQLite unlinks its rollback journal and doesn't sync the directory: a journal that came back after a power
-    /// failure would be rolled back into what was committed since.
-    func turnWriteAheadOn(at store: StoreLocation) throws -> Bool {
-        let isOn = try JournalMode.writeAhead(at: store)
+    /// Turns write-ahead logging on and syncs the directory. SQLite unlinks its rollback journal without a sync: a
+    /// journal that came back after a power failure would roll back later commits.
+    func enableWriteAheadLogging(at store: StoreLocation) throws -> Bool {
+        let isOn = try JournalMode.enableWriteAhead(at: store)
         try store.directory.synchronize()
         return isOn
     }
 
     // MARK: Finish
 
-    /// Puts the arrival on the disk: whoever was to do so may have died before, and the old set goes next.
+    /// Syncs the arrival. The process that should have done so may have died, and the old set is removed next.
     func synchronizeArrival() throws {
-        try places.destination?.directory.synchronize()
-        try (transfer.copies ? places.staging() : directory).synchronize()
+        try paths.destination?.directory.synchronize()
+        try (transfer.copies ? paths.staging() : directory).synchronize()
     }
 
-    /// Completes what the commit point decided. Returns what a person should know.
+    /// Completes the transfer after the commit point. Returns notes for the user.
     func finish(receipt: RelocationReceipt?) throws -> [String] {
         var notes: [String] = []
         if let receipt { try container.write(receipt) }
-        if let destination = places.destination {
+        if let destination = paths.destination {
             try closeFolder(destination.name.support, in: destination.directory)
         }
         notes += try removeOldSet()
         notes += try retireOldName()
         notes += try returnSideFiles()
         try directory.synchronize()
-        if arrivesInWAL, let destination = places.destination,
-            try !turnWriteAheadOn(at: destination)
+        if arrivesInWAL, let destination = paths.destination,
+            try !enableWriteAheadLogging(at: destination)
         {
-            notes.append("write-ahead logging stays off until the next program turns it on: somebody has it open")
+            notes.append("write-ahead logging stays off until the next program turns it on: a program has it open")
         }
-        try places.removeStaging()
-        try settleRecords(receipt)
+        try paths.removeStaging()
+        try updateRecords(receipt)
         try container.removeJournal()
         return notes
     }
 
-    /// Whether the set is to be a store that programs open, and not an archive.
-    var isForUse: Bool {
+    /// True if the destination is a store that programs open, and not an archive.
+    var isUsableStore: Bool {
         switch transfer.purpose {
         case .publish, .restore: true
         case .archive, .discard: false
         }
     }
 
-    /// Whether write-ahead logging is to be on where the set arrives.
-    var arrivesInWAL: Bool { isForUse && (transfer.arrivesInWAL ?? transfer.hadWAL) }
+    /// True if write-ahead logging is to be on at the destination.
+    var arrivesInWAL: Bool { isUsableStore && (transfer.arrivesInWAL ?? transfer.hadWAL) }
 
-    /// The receipt gets what the store is now, so that a later write shows; what a restored set came out of goes.
-    private func settleRecords(_ receipt: RelocationReceipt?) throws {
-        if var receipt, let destination = places.destination {
+    /// Adds the store's current state to the receipt, so that a later write can be detected, and removes what a
+    /// restored set came from.
+    private func updateRecords(_ receipt: RelocationReceipt?) throws {
+        if var receipt, let destination = paths.destination {
             receipt.published = try destination.directory.status(destination.name.database).map { .init($0) }
             try container.write(receipt)
         }
@@ -119,41 +120,42 @@ struct TransferCompletion {
         }
     }
 
-    /// After a copy the old database is still there under its hidden name; after a rename nothing is.
+    /// Removes the old set. After a copy, the old database still has its hidden name; after a rename nothing is left.
     private func removeOldSet() throws -> [String] {
-        let isOld = try isDatabase(directory.status(places.hidden))
-        // In a copy of the directory it may be another store that has the published one's name.
-        guard places.isDestinationKnown(to: transfer) else {
+        let isOld = try isDatabase(directory.status(paths.hidden))
+        // In a copy of the directory, another store may have the published one's name.
+        guard paths.isDestinationKnown(to: transfer) else {
             return isOld
-                ? ["\(PrintablePath(directory.path.appending(places.hidden))), the store as it was, is left"] : []
+                ? ["the original store remains at \(PrintablePath(directory.path.appending(paths.hidden)))"] : []
         }
         if let support = transfer.support, let found = try directory.status(source.name.support),
             try found.identity == support || (isOld && isSupportOfWithdrawn(found))
         {
             try directory.removeTree(source.name.support)
         }
-        if isOld { try directory.removeFile(places.hidden) }
+        if isOld { try directory.removeFile(paths.hidden) }
         return []
     }
 
-    /// In a copy of its directory, beside the withdrawn database, while no other store can have the old name.
+    /// Returns true if this is the support folder of the withdrawn database in a copy of its directory, as long as no
+    /// other store can have the old name.
     private func isSupportOfWithdrawn(_ found: FileStatus) throws -> Bool {
-        try !places.isSourceKnown(to: transfer) && found.kind == .directory
+        try !paths.isSourceKnown(to: transfer) && found.kind == .directory
             && directory.status(oldName)?.kind == .directory
     }
 
-    /// The empty directory at the old name goes, or a symbolic link takes its place.
+    /// Removes the empty directory at the old name, or replaces it by a symbolic link.
     private func retireOldName() throws -> [String] {
-        // The hidden name, unless the store as it was keeps that.
-        let link = try isDatabase(directory.status(places.hidden)) ? transfer.id.hiddenName("-link") : places.hidden
+        // Use the hidden name, unless the original store keeps it.
+        let link = try isDatabase(directory.status(paths.hidden)) ? transfer.id.hiddenName("-link") : paths.hidden
         guard try directory.status(oldName)?.kind == .directory else {
-            // The link may be in place already, with the directory under the hidden name.
+            // The link may be in place already, with the directory at the hidden name.
             if try directory.status(link)?.kind == .directory {
                 try directory.removeDirectory(link)
             }
             return []
         }
-        // The link that a restored store has swapped places with.
+        // A restored store has swapped places with this link.
         if transfer.retirement != .symlink, try directory.status(link)?.kind == .symbolicLink {
             try directory.removeFile(link)
         }
@@ -163,7 +165,7 @@ struct TransferCompletion {
                 return []
             } catch {
                 guard error.errno == .directoryNotEmpty else { throw error }
-                return ["\(PrintablePath(source.path)) is left: somebody put something into it"]
+                return ["\(PrintablePath(source.path)) remains: another program has put something into it"]
             }
         }
         if try directory.status(link) == nil {
@@ -176,11 +178,11 @@ struct TransferCompletion {
 }
 
 extension TransferCompletion {
-    /// Where a symbolic link at the old name is to lead; nil where there is to be none.
+    /// The target of the symbolic link at the old name; nil if there is to be none.
     private var linkTarget: FilePath? {
         guard transfer.retirement == .symlink else { return nil }
         return switch transfer.purpose {
-        case .publish: places.destination?.path
+        case .publish: paths.destination?.path
         case .archive, .discard: transfer.successor?.path.lastComponent.map(container.directory.path.appending)
         case .restore: nil
         }
@@ -194,7 +196,7 @@ enum SideFile {
     /// A second name for the hot journal, while SQLite rolls it back and unlinks the first one.
     static func rollbackAside(_ id: TransferIdentifier) -> FilePath.Component { id.hiddenName("-rollback") }
 
-    static func kept(_ name: StoreName) -> [(suffix: String, name: FilePath.Component)] {
+    static func movedAside(for name: StoreName) -> [(suffix: String, name: FilePath.Component)] {
         [("-wal", name.wal), ("-journal", name.journal), (sharedMemorySuffix, name.sharedMemory)]
     }
 }

@@ -3,19 +3,19 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// The directories and names that a transfer works between.
+/// The directories and names of a transfer.
 struct TransferPaths {
-    /// The old place.
+    /// The old location.
     let source: StoreLocation
-    /// The new one; nil when the set is discarded.
+    /// The new location; nil if the set is discarded.
     let destination: StoreLocation?
-    /// What the database is called beside its old name while it is withdrawn.
+    /// The database's name in its old directory while it is withdrawn.
     let hidden: FilePath.Component
     private let container: GroupContainer
     private let id: TransferIdentifier
     private let stagesBesideDestination: Bool
 
-    /// For a transfer of this process's own.
+    /// Creates the paths for a transfer of this process.
     init(_ transfer: Transfer, source: StoreLocation, container: GroupContainer) throws {
         try self.init(transfer, source: source, container: container) { try Directory($0) }
     }
@@ -38,12 +38,12 @@ struct TransferPaths {
             }
     }
 
-    /// Whether the set gets its own name again, with other content.
+    /// True if the set keeps its name and gets other content.
     var isInPlace: Bool {
         destination?.directory.identity == source.directory.identity && destination?.name == source.name
     }
 
-    /// From the journal alone, after a crash. Throws `UntrustedJournal`.
+    /// Creates the paths from the journal alone, after a crash. Throws `UntrustedJournal`.
     init(_ journal: TransferJournal, container: GroupContainer) throws {
         let transfer = journal.transfer
         let source = StoreLocation(
@@ -51,13 +51,14 @@ struct TransferPaths {
         try self.init(transfer, source: source, container: container) { try journal.directory($0) }
     }
 
-    /// Where copies are made before they get their names: on the file system where they are to be.
+    /// Returns the directory for copies that have no names yet, on the file system of their destination. Creates it if
+    /// missing.
     func staging() throws(SystemError) -> Directory {
         guard stagesBesideDestination, let destination else { return try container.staging(id) }
         return try GroupContainer.child(id.hiddenName("-staging"), of: destination.directory)
     }
 
-    /// The same, where it is there; looking makes nothing.
+    /// Returns the same directory if it exists. Creates nothing.
     func existingStaging() throws(SystemError) -> Directory? {
         guard stagesBesideDestination, let destination else { return try container.existingStaging(id) }
         let name = id.hiddenName("-staging")
@@ -70,8 +71,8 @@ struct TransferPaths {
         try destination.directory.synchronize()
     }
 
-    /// Whether these are the directories that the transfer began in, and not copies of them, as from a backup: there,
-    /// what was known of files by their numbers is worth nothing.
+    /// Returns true if this is the directory in which the transfer began, and not a copy from a backup, for example. In
+    /// a copy, inode numbers identify nothing.
     func isSourceKnown(to transfer: Transfer) -> Bool {
         transfer.sourceDirectory.map { $0 == source.directory.identity } ?? true
     }
@@ -90,6 +91,6 @@ struct TransferPaths {
 }
 
 extension Directory {
-    /// Which file goes by the name; nil when none does.
+    /// Returns the identity of the file with this name, or nil if there is none.
     func identity(_ name: FilePath.Component) throws(SystemError) -> FileIdentity? { try status(name)?.identity }
 }

@@ -2,10 +2,10 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// The command line as the kernel passed it: Swift's own copy repairs bytes that are not UTF-8, and a path may
-/// hold any.
+/// The command line as the kernel passed it. Swift's own copy repairs bytes that aren't UTF-8, but a path may contain
+/// any.
 enum ArgumentBytes {
-    /// The path that an argument named, alone or behind `--option=`, its bytes as they were given.
+    /// Returns the path that an argument names, alone or after `--option=`, with its original bytes.
     static func path(_ repaired: String) -> FilePath {
         let candidates =
             raw

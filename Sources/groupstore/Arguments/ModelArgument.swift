@@ -7,12 +7,12 @@ import ManagedObjectModels
 import SQLiteStore
 import SystemPackage
 
-/// A model as it is named on the command line: its file or directory, or a store.
+/// A model named on the command line: its file or directory, or a store.
 enum ModelArgument {
     case bundle(ModelBundle)
     case store(StoreModel)
 
-    /// Reads what `text` names. Throws `CommandFailure`.
+    /// Reads the model or store at `text`. Throws `CommandFailure`.
     init(_ text: String) throws {
         do {
             let path = ArgumentBytes.path(text)
@@ -32,7 +32,7 @@ enum ModelArgument {
         }
     }
 
-    /// Whether the file is a SQLite database. What isn't there may be named by its group.
+    /// Returns whether the path is a SQLite database. If nothing exists there, it may be `GROUP_ID/NAME`.
     private static func isStore(_ path: FilePath) throws -> Bool {
         guard let status = FileStatus(following: path) else {
             return (try? StoreArgument(path.string).location()) != nil
@@ -46,13 +46,13 @@ enum ModelArgument {
         let location = try StoreArgument(text).location()
         guard let model = try StoreModel.read(location) else {
             throw CommandFailure(
-                .badData, code: "not_core_data", "\(PrintablePath(location.path)): this store is not Core Data's",
-                remedy: "name a store that has the table Z_METADATA, or a model")
+                .badData, code: "not_core_data", "\(PrintablePath(location.path)): this isn't a Core Data store",
+                remedy: "name a store with the table Z_METADATA, or a model")
         }
         return model
     }
 
-    /// Nil for a model.
+    /// The store; nil for a model.
     var store: StoreModel? { if case .store(let store) = self { store } else { nil } }
 
     var path: FilePath {
@@ -63,18 +63,18 @@ enum ModelArgument {
     }
 }
 
-/// A version of a model as far as it is known: a store may tell its hashes only.
+/// A model version, as far as it is known: a store may provide only its hashes.
 struct NamedModel {
     let name: String
     let isCurrent: Bool
     let hashes: [String: [UInt8]]
     let model: ManagedObjectModel?
-    /// Nil for a store's.
+    /// The version; nil for a store's model.
     let version: ModelVersion?
 }
 
 extension ModelArgument {
-    /// All versions, merged with the models named by `merge`. Throws `CommandFailure`.
+    /// Returns all versions, merged with the models of `--merge`. Throws `CommandFailure`.
     func versions(_ merge: ModelMergeOptions) throws -> [NamedModel] {
         switch self {
         case .bundle(let bundle):
@@ -91,7 +91,7 @@ extension ModelArgument {
                     .badData, code: "no_version_hashes",
                     "\(PrintablePath(store.path)): the store's metadata has no version hashes"
                         + (store.metadata.problem.map { ": " + $0 } ?? ""),
-                    remedy: "open the store once with the app that made it")
+                    remedy: "open the store once with the app that created it")
             }
             return [
                 NamedModel(
@@ -103,7 +103,7 @@ extension ModelArgument {
 }
 
 extension ModelArgument {
-    /// The version of this name, else the current one. Throws `CommandFailure`.
+    /// Returns the version with this name, or the current one if the name is nil. Throws `CommandFailure`.
     func version(named name: String?, _ merge: ModelMergeOptions) throws -> NamedModel {
         if case .bundle(let bundle) = self, let unreadable = bundle.unreadable.first(where: { $0.name == name }) {
             throw CommandFailure(unreadable.error)
@@ -112,46 +112,46 @@ extension ModelArgument {
         guard let found = all.first(where: { name == nil ? $0.isCurrent : $0.name == name }) else {
             throw CommandFailure(
                 .badData, code: "no_such_version", "\(PrintablePath(path)): there is no version “\(name ?? "")”",
-                remedy: "there are " + all.map(\.name).joined(separator: ", "))
+                remedy: "the versions are " + all.map(\.name).joined(separator: ", "))
         }
         return found
     }
 }
 
 extension NamedModel {
-    /// The model. Throws `CommandFailure` where only its hashes are known.
+    /// The model. Throws `CommandFailure` if only its hashes are known.
     var knownModel: ManagedObjectModel {
         get throws {
             guard let model else {
                 throw CommandFailure(
-                    .badData, code: "no_model", "\(name): the store carries no model that its metadata agrees with",
-                    remedy: "name the model that it was made with")
+                    .badData, code: "no_model", "\(name): the store has no model that matches its metadata",
+                    remedy: "name the model that it was created with")
             }
             return model
         }
     }
 }
 
-/// What was renamed, where a model's renaming identifiers don't say it.
+/// The renamings that a model's renaming identifiers don't declare.
 struct ModelRenameOptions: ParsableArguments {
     @Option(
         name: .customLong("rename"),
-        help: "OLD=NEW or ENTITY.OLD=NEW: an entity or property was renamed; may be repeated.")
+        help: "Treat an entity or property as renamed: OLD=NEW or ENTITY.OLD=NEW. May be repeated.")
     var renamings: [String] = []
 
-    /// Throws `CommandFailure`.
+    /// Parses the renamings. Throws `CommandFailure`.
     func parsed() throws -> [ModelRenaming] {
         try renamings.map { text in
             guard let renaming = ModelRenaming(text) else {
                 throw CommandFailure(
-                    .usage, code: "usage", "--rename \(text): this is no renaming",
+                    .usage, code: "usage", "--rename \(text): not a renaming",
                     remedy: "write Car=Automobile or Car.color=paintColor")
             }
             return renaming
         }
     }
 
-    /// The newer model with its renaming identifiers set. Throws `CommandFailure`.
+    /// Returns the newer model with its renaming identifiers set. Throws `CommandFailure`.
     func applied(to model: ManagedObjectModel, from old: ManagedObjectModel) throws -> ManagedObjectModel {
         guard !renamings.isEmpty else { return model }
         let parsed = try parsed()
@@ -162,7 +162,7 @@ struct ModelRenameOptions: ParsableArguments {
 }
 
 extension CommandFailure {
-    /// What `--rename` says doesn't fit the models.
+    /// Creates the failure for a `--rename` that doesn't fit the models.
     init(renaming fault: ModelFault) {
         self.init(
             .usage, code: "bad_renaming", "--rename: \(fault.element.map { $0 + ": " } ?? "")\(fault.message)",
@@ -170,19 +170,20 @@ extension CommandFailure {
     }
 }
 
-/// Models that are one at run time, as `NSManagedObjectModel.mergedModel(from:)` makes it.
+/// Models that form one model at run time, as `NSManagedObjectModel.mergedModel(from:)` makes it.
 struct ModelMergeOptions: ParsableArguments {
-    /// Nothing to merge.
+    /// Options without models to merge.
     static var none: ModelMergeOptions {
         var options = ModelMergeOptions()
         options.others = []
         return options
     }
 
-    @Option(name: .customLong("merge"), help: "A model to merge in, as an app does with several; may be repeated.")
+    @Option(
+        name: .customLong("merge"), help: "Merge in this model, as an app with several models does. May be repeated.")
     var others: [String] = []
 
-    /// Throws `CommandFailure`.
+    /// Returns the model merged with the others. Throws `CommandFailure`.
     func merged(_ model: ManagedObjectModel, _ path: FilePath) throws -> ManagedObjectModel {
         guard !others.isEmpty else { return model }
         let more = try others.map { other in

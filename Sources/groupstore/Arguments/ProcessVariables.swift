@@ -1,6 +1,6 @@
 import Glibc
 
-/// The variables that say where groups, configuration and the agent are.
+/// The environment variables that locate groups, the configuration and the agent.
 enum ProcessVariables {
     static var all: [String: String] {
         let names = [

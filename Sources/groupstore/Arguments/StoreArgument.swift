@@ -8,16 +8,16 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// A store as it is named on the command line: a path, or `GROUP_ID/NAME`.
+/// A store named on the command line: a path, or `GROUP_ID/NAME`.
 struct StoreArgument {
     private let text: String
 
     init(_ text: String) { self.text = text }
 
-    /// Where the store is, symbolic links followed. What exists as a path is one; only then a group is thought of,
-    /// whose directory is the standard configuration's, else the default one.
+    /// Returns the store's location with symbolic links resolved. A path that exists takes precedence over a group. A
+    /// group's directory is the one in the standard configuration, else the default one.
     ///
-    /// Throws `StoreError`, `SystemError`, and `ConfigurationError` for a configuration that can't be read.
+    /// Throws `StoreError`, `SystemError`, and `ConfigurationError` if the configuration can't be read.
     func location() throws -> StoreLocation {
         let given = ArgumentBytes.path(text)
         let path = try Self.resolved(given) ?? groupStore().flatMap(Self.resolved)
@@ -37,7 +37,7 @@ struct StoreArgument {
         return (configured ?? group.defaultDirectory(environment: environment))?.appending(name)
     }
 
-    /// Nil when there is nothing by that name.
+    /// Returns nil if nothing has that name.
     private static func resolved(_ path: FilePath) throws(SystemError) -> FilePath? {
         guard let found = path.withPlatformString({ realpath($0, nil) }) else {
             let error = SystemError.last("realpath", path: path)
@@ -49,19 +49,19 @@ struct StoreArgument {
     }
 }
 
-/// How an agent names a store to a child of its own. The agent may be root, and others may write to the group's
-/// directory: what they put there must not lead it elsewhere.
+/// The options with which an agent names a store to its own child process. The agent may run as root, and other users
+/// may write to the group's directory: nothing that they put there may redirect it.
 struct HeldStoreOptions: ParsableArguments {
-    /// The store is the file of that name itself, and no symbolic link.
+    /// True if the store must be the named file itself, not a symbolic link.
     @Flag(help: .hidden)
     var noLinks = false
 
-    /// The file, DEVICE:INODE, that whoever asks may open.
+    /// The file, DEVICE:INODE, that the requesting user may open.
     @Option(help: .hidden)
     var onlyFile: FileIdentity?
 
-    /// The directory is held open, and links on the way to it are followed as far as they may be believed. Throws
-    /// `StoreError` for anything but a regular file.
+    /// Returns the store's location. With these options the directory is held open, and symbolic links on the way to it
+    /// are followed only as far as they can be trusted. Throws `StoreError` for anything but a regular file.
     func location(_ text: String) throws -> StoreLocation {
         guard noLinks || onlyFile != nil else { return try StoreArgument(text).location() }
         let path = ArgumentBytes.path(text)
@@ -109,18 +109,18 @@ extension CommandFailure {
         case .noSpace where error.call == "inotify_add_watch":
             self.init(
                 .inputOutput, code: "io_error", "\(error)",
-                remedy: ResourceLimit(error)?.remedy ?? "raise what is reached: fs.inotify.max_user_watches")
+                remedy: ResourceLimit(error)?.remedy ?? "raise the limit fs.inotify.max_user_watches")
         case .noSpace, .diskQuotaExceeded:
             self.init(.inputOutput, code: "no_space", "\(error)", remedy: "free space there, or set TMPDIR")
         case .noSuchFileOrDirectory:
             self.init(
                 .inputOutput, code: "io_error", "\(error)",
-                remedy: "there is nothing at this path: make the directory, or correct the path")
+                remedy: "nothing exists at this path: create the directory, or correct the path")
         case .tooManyOpenFiles, .tooManyOpenFilesInSystem:
             self.init(
                 .inputOutput, code: "io_error", "\(error)",
                 remedy:
-                    "start it with fewer files open, or raise what is reached: ulimit -n, fs.inotify.max_user_instances"
+                    "start it with fewer open files, or raise the limit: ulimit -n, fs.inotify.max_user_instances"
             )
         case _ where error.obstacleRemedy != nil:
             self.init(.inputOutput, code: "obstacle", "\(error)", remedy: error.obstacleRemedy ?? "")

@@ -3,22 +3,23 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// A file that holds up to where all is done, for the next run: one line, replaced as a whole.
+/// A file that keeps the position up to which all work is done, for the next run: one line, replaced as a whole.
 struct TokenFile: Sendable {
     let path: FilePath
 
-    /// Nil when there is none yet. Throws a `CommandFailure` when it can't be read or holds no token.
+    /// Returns the token, or nil if there is no file yet. Throws `CommandFailure` if it can't be read or holds no
+    /// token.
     func read() throws -> String? {
         do {
-            let (directory, name) = try place()
-            guard let bytes = try DurableFile.read(name, in: directory, limit: Self.longest + 1) else { return nil }
+            let (directory, name) = try location()
+            guard let bytes = try DurableFile.read(name, in: directory, limit: Self.maxLength + 1) else { return nil }
             let line = bytes.last == 0x0A ? bytes.dropLast() : bytes[...]
-            guard bytes.count <= Self.longest, !line.isEmpty, !line.contains(where: { $0 <= 0x20 }),
+            guard bytes.count <= Self.maxLength, !line.isEmpty, !line.contains(where: { $0 <= 0x20 }),
                 let token = String(validating: line, as: UTF8.self)
             else {
                 throw CommandFailure(
-                    .badData, code: "bad_token_file", "\(PrintablePath(path)) holds no token",
-                    remedy: "name another file, or remove it to begin anew")
+                    .badData, code: "bad_token_file", "\(PrintablePath(path)) doesn't hold a token",
+                    remedy: "name another file, or remove it to start over")
             }
             return token
         } catch let error as SystemError {
@@ -26,22 +27,22 @@ struct TokenFile: Sendable {
         }
     }
 
-    /// Throws a `CommandFailure`; the file is as it was then.
+    /// Replaces the token. Throws `CommandFailure`; the file is unchanged then.
     func write(_ token: String) throws {
         do {
-            let (directory, name) = try place()
+            let (directory, name) = try location()
             try DurableFile.write(Array((token + "\n").utf8), as: name, in: directory, mode: 0o600)
         } catch let error as SystemError {
             throw CommandFailure(error)
         }
     }
 
-    private static let longest = WireLine.longest
+    private static let maxLength = WireLine.maxLength
 
-    private func place() throws -> (Directory, FilePath.Component) {
+    private func location() throws -> (Directory, FilePath.Component) {
         let absolute = path.absolute(in: FilePath(workingDirectory()))
         guard let name = absolute.lastComponent else {
-            throw CommandFailure(.usage, code: "no_file", "--token-file: \(PrintablePath(path)) is no file")
+            throw CommandFailure(.usage, code: "no_file", "--token-file: \(PrintablePath(path)) isn't a file")
         }
         return (try Directory(absolute.removingLastComponent()), name)
     }

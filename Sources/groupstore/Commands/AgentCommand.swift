@@ -13,21 +13,22 @@ struct AgentCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "agent",
         abstract:
-            "Relocate legacy stores when they appear, and tell subscribers of each change. Runs in the foreground.",
+            "Run the agent: relocate legacy stores when they appear, and publish changes to subscribers.",
         discussion: """
-            SIGHUP reads the configuration anew, SIGTERM and SIGINT end it. Without options the configuration is \
+            The agent runs in the foreground. SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent. \
+            The default configuration is \
             $XDG_CONFIG_HOME/groupstore/config.yaml, else /etc/groupstore/config.yaml.
             """)
 
-    @Option(help: "The configuration file.", completion: .file())
+    @Option(help: "Read this configuration file.", completion: .file())
     var config: String?
 
-    @Option(help: ArgumentHelp("A group and its directory; may be repeated.", valueName: "id=dir"))
+    @Option(help: ArgumentHelp("Serve this group in this directory. May be repeated.", valueName: "id=dir"))
     var group: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "A legacy store of the group, which keeps its name; may be repeated. With several groups: ID=FILE.",
+            "Relocate this legacy store into the group under its own name; ID=FILE with several groups. May be repeated.",
             valueName: "file"))
     var legacy: [String] = []
 
@@ -63,7 +64,7 @@ struct AgentCommand: ParsableCommand {
         guard let socket = configuration.socket ?? AgentSocket.path(environment: environment) else {
             throw CommandFailure(
                 .configuration, code: "no_socket_path",
-                "where to listen is not known: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set",
+                "the socket path is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set",
                 remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
         }
         let lines = StandardErrorLog(to: STDERR_FILENO)
@@ -72,8 +73,8 @@ struct AgentCommand: ParsableCommand {
             configuration: configuration, socket: socket,
             parts: Agent.Parts(
                 source: { try InotifySource(privateDirectory: $0) },
-                scheduler: { surroundings, configuration, log in
-                    RelocationScheduler(configuration, surroundings: surroundings, logger: log)
+                scheduler: { environment, configuration, log in
+                    RelocationScheduler(configuration, environment: environment, logger: log)
                 },
                 reload: file.map { file in { try file.load() } },
                 historyProgram: "/proc/self/exe"),
@@ -109,7 +110,7 @@ extension AgentCommand {
         for argument in group {
             let (name, directory) = Self.split(argument)
             guard let identifier = GroupIdentifier(name) else {
-                throw Self.usage("\(name) is no group identifier", "letters, digits, '.', '-' and '_'")
+                throw Self.usage("\(name) isn't a group identifier", "use letters, digits, '.', '-' and '_'")
             }
             guard let place = directory?.absolute(in: working) ?? identifier.defaultDirectory(environment: environment)
             else { throw Self.usage("\(name) has no directory, and HOME is not set", "--group \(name)=DIR") }
@@ -135,7 +136,7 @@ extension AgentCommand {
         return legacy.map { Self.split($0) }.filter { $0.0 == group }.compactMap(\.1)
     }
 
-    /// What is before the first `=`, and behind it the path with its bytes as they were given.
+    /// Returns the text before the first `=`, and after it the path with its original bytes.
     private static func split(_ argument: String) -> (String, FilePath?) {
         let bytes = ArgumentBytes.path(argument).bytes
         guard let equals = bytes.firstIndex(of: UInt8(ascii: "=")) else { return (argument, nil) }

@@ -2,15 +2,18 @@ import AgentProtocol
 import GroupStoreAgent
 import SystemPackage
 
-/// What `doctor` makes of what an agent says.
+/// The findings of `doctor` in an agent's status.
 extension AgentStatus {
-    /// `directories`: only the relocations from there; nil for all.
+    /// Returns the findings.
+    ///
+    /// - Parameter directories: Limits relocation problems to those of stores in these directories; nil for all.
     func findings(in directories: Set<FilePath>?) -> [Finding] {
-        let told = problems.filter { problem in
+        let relevant = problems.filter { problem in
             guard let directories, let path = problem.path else { return true }
             return directories.contains(path.removingLastComponent())
         }
-        return rows.filter { $0.type == "store" }.compactMap(Self.notFollowed) + descriptors + told.map(Finding.init)
+        return rows.filter { $0.type == "store" }.compactMap(Self.notFollowed) + descriptors
+            + relevant.map(Finding.init)
     }
 
     private static func notFollowed(_ row: StatusRow) -> Finding? {
@@ -35,7 +38,7 @@ extension AgentStatus {
 }
 
 extension Finding {
-    /// What the agent can't do.
+    /// Creates the finding for a problem of the agent.
     fileprivate init(_ problem: AgentProblem) {
         let cause: Cause =
             switch ExitStatus(rawValue: problem.exitCode) {

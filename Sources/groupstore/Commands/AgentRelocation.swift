@@ -6,24 +6,25 @@ import StoreMigration
 import StoreRelocation
 import SystemPackage
 
-/// A relocation that the agent does, because it serves the group and follows its stores.
+/// A relocation that the agent performs, because it serves the group and follows its stores.
 struct AgentRelocation {
     private let connection: AgentConnection
     private let operation: RelocateOperation
 
-    /// A copy between slow disks may take long; an agent that dies is noticed at once.
-    private static let patience = Duration.seconds(86_400)
-    /// An agent that doesn't answer by then puts it back all the same: it sees that the connection has ended.
-    private static let untilPutBack = Duration.seconds(60)
+    /// The time limit for the reply. A copy between slow disks may take long; the end of an agent is noticed at once.
+    private static let replyTimeout = Duration.seconds(86_400)
+    /// The time limit for cancelling. An agent that hasn't replied by then rolls back all the same, because it sees
+    /// that the connection has ended.
+    private static let rollBackTimeout = Duration.seconds(60)
 
-    /// Nil when no agent answers, or when it serves neither this group nor the one that the store is in: then the relocation
-    /// is the command's own.
+    /// Returns nil if no agent answers, or if it serves neither this group nor the one that contains the store. The
+    /// command then relocates the store itself.
     init?(
         _ request: RelocationRequest, _ migration: MigrationRequest?, dryRun: Bool, undo: Bool,
         environment: [String: String]
     ) {
         guard let socket = try? AgentConnection.standardSocket(environment: environment),
-            let connection = try? AgentConnection(socket, bell: Interruption.bell),
+            let connection = try? AgentConnection(socket, interrupt: Interruption.descriptor),
             let groups = try? ServedGroups(connection),
             [request.group, request.source.removingLastComponent()].contains(where: { groups.group(at: $0) != nil })
         else { return nil }
@@ -34,14 +35,14 @@ struct AgentRelocation {
         self.operation = operation
     }
 
-    /// The summary's members; nil when the agent can't do it after all, or died on the way. What it had begun, the
-    /// next run finds and finishes or undoes. Throws `RelocationFailure` when a signal ends it, and the agent has put
-    /// everything back.
-    func run(_ progress: RelocationProgress) throws(RelocationFailure) -> JSONObject? {
+    /// Returns the members of the summary, or nil if the agent can't do it after all or died. The next run finds what
+    /// it had begun, and finishes or undoes it. Throws `RelocationFailure` if a signal interrupts it and the agent has
+    /// put everything back.
+    func run(_ progress: RelocationProgressReporter) throws(RelocationFailure) -> JSONObject? {
         do throws(AgentConnectionError) {
             let answer = try connection.request(
-                .relocate(operation), deadline: Deadline(after: Self.patience), passing: proof(),
-                cancelling: Self.untilPutBack
+                .relocate(operation), deadline: Deadline(after: Self.replyTimeout), passing: proof(),
+                cancellationTimeout: Self.rollBackTimeout
             ) { progress.relay($0, $1) }
             guard answer.object("error")?.string("code") == "cancelled" else { return answer }
         } catch {
@@ -54,10 +55,12 @@ struct AgentRelocation {
         throw .cancelled(FilePath(bytes: operation.source) ?? "")
     }
 
-    /// For another user's agent: that this user may read and write the store. Closed as soon as it is sent, since a store that
-    /// is open can't be relocated.
+    /// Returns a descriptor that proves to another user's agent that this user may read and write the store. It is
+    /// closed as soon as it is sent, because an open store can't be relocated.
     private func proof() -> Descriptor? {
-        guard !connection.isOwn, geteuid() != 0, let source = FilePath(bytes: operation.source) else { return nil }
+        guard !connection.belongsToSameUser, geteuid() != 0, let source = FilePath(bytes: operation.source) else {
+            return nil
+        }
         return try? Descriptor(opening: source, flags: O_RDWR | O_NONBLOCK)
     }
 }
@@ -77,7 +80,7 @@ extension RelocateOperation {
         journalMode = request.journalMode?.word
     }
 
-    /// The agent reads the model, the mapping models and the default store itself.
+    /// Adds a migration. The agent reads the model, the mapping models and the default store itself.
     mutating func add(_ migration: MigrationRequest) {
         model = NamedFile(migration.model)
         modelVersion = migration.version

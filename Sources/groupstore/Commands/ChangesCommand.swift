@@ -8,26 +8,26 @@ import PersistentHistory
 struct ChangesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "changes",
-        abstract: "Print the rows that changed since a token, and end. Needs no agent.",
+        abstract: "Print the rows of a store that changed since a token.",
         discussion: """
-            Reads the store's history: groupstore's own (see groupstore history enable), or Core Data's. The summary's \
-            token is what to ask with next; with more, there is more to be had at once: a page ends after --limit changes, and \
-            after about 4 MiB of them. Where the token is worth nothing \
-            any more, one reset is printed: read the store anew.
+            Reads the store's history: groupstore's own (see 'groupstore history enable'), or Core Data's. Needs no \
+            agent. The summary has the token for the next run. A page ends after --limit changes or about 4 MiB; if \
+            the summary says 'more', the next page is available at once. If the token is no longer valid, prints one \
+            'reset': everything read from the store before is stale.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
-    @Option(help: "The token of what is known; without it, all that is kept.")
+    @Option(help: "Print the changes after this token; without it, all that the history keeps.")
     var since: String?
 
-    @Flag(help: "Print no rows, only the token of now.")
+    @Flag(help: "Print no rows, only the current token.")
     var now = false
 
     @OptionGroup var filter: HistoryFilterOptions
 
-    /// For the agent, whose lines have a limit, too.
+    /// Limits lines to what the wire can carry. Set by the agent.
     @Flag(help: .hidden)
     var wireLines = false
 
@@ -47,16 +47,17 @@ struct ChangesCommand: ParsableCommand {
     }
 
     func validate() throws {
-        if now, since != nil { throw ValidationError("--now and --since are two different places to begin") }
+        if now, since != nil { throw ValidationError("--now and --since exclude each other") }
     }
 
     private enum Answer {
-        /// The changes as lines: they may be much shorter than what they were read from.
+        /// The changes as lines, which may be much shorter than the rows they were read from.
         case page([HistoryPrinter.Line], StoreHistory.PageEnd)
         case reset(StoreHistory.Discontinuity, HistoryToken)
     }
 
-    /// Nothing is printed while the store is read: whoever takes the output slowly must not hold up its log's checkpoint.
+    /// Reads a page. Nothing is printed while the store is read: a slow consumer of the output must not hold up a
+    /// checkpoint of the store's log.
     private func answer(_ history: StoreHistory, _ position: HistoryToken?, _ output: Output) throws -> Answer {
         do {
             let start = try now ? history.current() : position ?? history.start()
@@ -65,7 +66,7 @@ struct ChangesCommand: ParsableCommand {
                 var line = HistoryPrinter.line(change, json: output.json)
                 if wireLines { line.shorten() }
                 lines.append(line)
-                return wireLines ? min(change.size, WireLine.longest) : change.size
+                return wireLines ? min(change.size, WireLine.maxLength) : change.size
             }
             return .page(lines, end)
         } catch {
@@ -75,7 +76,7 @@ struct ChangesCommand: ParsableCommand {
     }
 
     private func print(_ output: Output, _ position: HistoryToken?) throws {
-        let answer: Answer = try HistoryAccess.reading(store, held: held) { try self.answer($0, position, output) }
+        let answer: Answer = try HistoryAccess.withHistory(store, held: held) { try self.answer($0, position, output) }
         switch answer {
         case .page(let lines, let end):
             for line in lines { line.print(output) }
@@ -89,23 +90,23 @@ struct ChangesCommand: ParsableCommand {
     }
 }
 
-/// Of which rows' changes to be told.
+/// Options that select changed rows.
 struct RowFilterOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Only of these entities of a Core Data store.", valueName: "a,b"))
+    @Option(help: ArgumentHelp("Only changes of these entities of a Core Data store.", valueName: "a,b"))
     var entities: String?
 
-    @Option(help: ArgumentHelp("Only these: insert, update, delete.", valueName: "a,b"))
+    @Option(help: ArgumentHelp("Only these operations: insert, update, delete.", valueName: "a,b"))
     var operations: String?
 
-    @Option(help: ArgumentHelp("Only by these authors.", valueName: "a,b"))
+    @Option(help: ArgumentHelp("Only changes by these authors.", valueName: "a,b"))
     var authors: String?
 
-    @Option(help: ArgumentHelp("Not by these authors: a subscriber's own.", valueName: "a,b"))
+    @Option(help: ArgumentHelp("No changes by these authors, such as a subscriber's own.", valueName: "a,b"))
     var exceptAuthors: String?
 
     func validate() throws {
         guard Self.names(operations).map({ $0.allSatisfy { Self.operation($0) != nil } }) ?? true else {
-            throw ValidationError("--operations takes insert, update and delete")
+            throw ValidationError("--operations takes insert, update or delete")
         }
     }
 
@@ -126,7 +127,7 @@ struct RowFilterOptions: ParsableArguments {
         return filter
     }
 
-    /// As it travels.
+    /// The filter as sent on the wire.
     var wire: HistoryOperation.Filter {
         var filter = HistoryOperation.Filter()
         filter.entities = Self.names(entities)?.sorted()
@@ -137,20 +138,20 @@ struct RowFilterOptions: ParsableArguments {
     }
 }
 
-/// Of which changes to be told, and of how many.
+/// Options that select changes and limit their number.
 struct HistoryFilterOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Only of these tables, separated by commas; a name's own comma is written \\,.", valueName: "a,b"))
+            "Only changes of these tables. Write a comma within a name as \\,.", valueName: "a,b"))
     var tables: String?
 
     @OptionGroup var rows: RowFilterOptions
 
-    @Option(help: "At most this many changes.")
+    @Option(help: "Print at most this many changes.")
     var limit = 1000
 
     func validate() throws {
-        guard (1...1_000_000).contains(limit) else { throw ValidationError("--limit is 1 to 1000000") }
+        guard (1...1_000_000).contains(limit) else { throw ValidationError("--limit must be 1 to 1000000") }
     }
 
     var filter: HistoryFilter {
@@ -160,9 +161,9 @@ struct HistoryFilterOptions: ParsableArguments {
     }
 }
 
-/// A change's line.
+/// Prints changes, a line each.
 enum HistoryPrinter {
-    /// What is printed of a change: one of the two.
+    /// A change's line in one of two forms: JSON or text.
     struct Line {
         private var json: JSONObject?
         private let text: String
@@ -170,7 +171,7 @@ enum HistoryPrinter {
         init(_ json: JSONObject) { (self.json, text) = (json, "") }
         init(_ text: String) { (json, self.text) = (nil, text) }
 
-        /// To what a line of the wire may have.
+        /// Shortens the line to what the wire can carry.
         mutating func shorten() {
             guard let bytes = json.map({ WireLine.bytes($0) }),
                 case .object(let short)? = try? JSONValue(parsing: bytes)
@@ -184,7 +185,7 @@ enum HistoryPrinter {
     static func print(_ change: HistoryChange, _ output: Output) { line(change, json: output.json).print(output) }
 
     static func line(_ change: HistoryChange, json: Bool) -> Line {
-        // What may have been missed is no row.
+        // A gap isn't a row.
         if change.operation == .gap {
             let reason = StoreHistory.Discontinuity.gap.rawValue
             let token: JSONObject = [

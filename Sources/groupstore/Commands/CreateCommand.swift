@@ -12,19 +12,19 @@ import SystemPackage
 struct CreateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "create",
-        abstract: "Make an empty Core Data store of a model, as Core Data would make it.")
+        abstract: "Create an empty Core Data store for a model, as Core Data would.")
 
-    @Argument(help: "Where the store is to be. There may be nothing yet.", completion: .file())
+    @Argument(help: "The path of the new store, which must not exist.", completion: .file())
     var store: String
 
     @Option(
         help: "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd or .mom.", completion: .file())
     var model: String
 
-    @Option(name: .customLong("version"), help: "A version of the model other than the current one.")
+    @Option(name: .customLong("version"), help: "Use this version of the model instead of the current one.")
     var version: String?
 
-    @Option(help: "How the store keeps its log: wal or delete.")
+    @Option(help: "The store's journal mode: wal or delete.")
     var journalMode: JournalModeArgument = .wal
 
     @OptionGroup var mergeOptions: ModelMergeOptions
@@ -37,7 +37,7 @@ struct CreateCommand: ParsableCommand {
             let path = ArgumentBytes.path(store)
             try storeFailures {
                 let layout = StoreLayout(try named.knownModel)
-                try layout.check()
+                try layout.validate()
                 try create(layout, at: path)
             }
             var record: JSONObject = ["type": "summary", "outcome": "created", "model": .string(named.name)]
@@ -47,7 +47,7 @@ struct CreateCommand: ParsableCommand {
     }
 
     private func create(_ layout: StoreLayout, at path: FilePath) throws {
-        guard let last = path.lastComponent, let name = StoreName.given(last) else {
+        guard let last = path.lastComponent, let name = StoreName.validated(last) else {
             throw RelocationFailure.badName(path)
         }
         let parent = path.removingLastComponent()
@@ -57,7 +57,7 @@ struct CreateCommand: ParsableCommand {
         try new.publish(mode: 0o666 & ~Self.fileModeMask, writeAhead: journalMode == .wal)
     }
 
-    /// It can be asked for only by setting it.
+    /// The file mode mask. umask(2) can read it only by setting it.
     private static var fileModeMask: mode_t {
         let mask = umask(0)
         umask(mask)
@@ -65,14 +65,14 @@ struct CreateCommand: ParsableCommand {
     }
 }
 
-/// How a store keeps its log.
+/// A store's journal mode.
 enum JournalModeArgument: String, ExpressibleByArgument, CaseIterable {
     case wal, delete
 
     var mode: DatabaseHeader.JournalMode { self == .wal ? .writeAhead : .rollback }
 }
 
-/// Runs `body`, and turns what stores, models and the system throw into `CommandFailure`.
+/// Runs `body`, and converts errors of stores, models and the system to `CommandFailure`.
 func storeFailures<Result>(_ body: () throws -> Result) throws -> Result {
     do {
         return try body()
@@ -86,9 +86,9 @@ func storeFailures<Result>(_ body: () throws -> Result) throws -> Result {
         throw CommandFailure(
             .badData, code: "name_collision", (fault.element.map { $0 + ": " } ?? "") + fault.message,
             remedy: fault.remedy)
-    } catch let error as NewStore.Taken {
+    } catch let error as NewStore.AlreadyExists {
         throw CommandFailure(
-            .conflict, code: "exists", "\(PrintablePath(error.path)): there is something already",
-            remedy: "name another place, or move it away")
+            .conflict, code: "exists", "\(PrintablePath(error.path)): this exists already",
+            remedy: "name another path, or move it away")
     }
 }

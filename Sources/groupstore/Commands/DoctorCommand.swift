@@ -9,17 +9,17 @@ import SystemPackage
 struct DoctorCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
-        abstract: "Check whether stores can be relocated and watched on this machine, and say what would help.",
+        abstract: "Check whether stores can be relocated and watched on this machine, and suggest remedies.",
         discussion: """
-            Checks inotify's limits, leases, the agent's socket, libraries, and each directory named: where stores \
-            are, or are to be. A file stands for its directory. Without PATH, those of the configuration are looked \
-            at, else the group containers of this user.
+            Checks inotify's limits, file leases, the agent's socket, the libraries, and each directory that stores \
+            are in or will be in. A file stands for its directory. Without PATH, checks the directories of the \
+            configuration, else the group containers of this user.
             """)
 
-    @Argument(help: "Directories or stores.", completion: .file())
+    @Argument(help: "Directories or stores to check.", completion: .file())
     var paths: [String] = []
 
-    @Option(help: "The configuration; else the agent's standard one.", completion: .file())
+    @Option(help: "Use this configuration instead of the agent's standard one.", completion: .file())
     var config: String?
 
     @OptionGroup var outputOptions: OutputOptions
@@ -41,7 +41,7 @@ struct DoctorCommand: ParsableCommand {
         let environment = ProcessVariables.all
         let named = config.map { ArgumentBytes.path($0) }
         guard let path = named ?? ConfigurationFile.standardPath(environment: environment) else {
-            return (nil, Finding("configuration", .fine, "no configuration file; default places are used"))
+            return (nil, Finding("configuration", .fine, "no configuration file; defaults are used"))
         }
         do throws(ConfigurationError) {
             let loaded = try ConfigurationFile(path, environment: environment).load()
@@ -54,7 +54,7 @@ struct DoctorCommand: ParsableCommand {
         }
     }
 
-    /// What was named, else what is configured, else the default containers; each once.
+    /// Returns the directories of the arguments, else of the configuration, else the default containers; each once.
     private func directories(_ configuration: Configuration?) -> [FilePath] {
         var found: [FilePath] = []
         func add(_ directory: FilePath) { if !found.contains(directory) { found.append(directory) } }
@@ -97,8 +97,8 @@ struct DoctorCommand: ParsableCommand {
         return SocketDiagnosis(path).finding()
     }
 
-    /// What the agent says of itself, and of the places named where there are such. Nothing without an agent: another
-    /// check tells of that.
+    /// Returns the agent's own findings, limited to the named directories if there are any. Empty without an agent,
+    /// which another check reports.
     private func agent(_ configuration: Configuration?) -> [Finding] {
         guard let path = Self.socket(configuration), let status = try? AgentStatus(socket: path) else { return [] }
         return status.findings(in: paths.isEmpty ? nil : Set(directories(configuration)))
@@ -139,7 +139,7 @@ extension Finding {
         }
     }
 
-    /// Nil unless it is a problem.
+    /// The exit status of a problem; nil for other findings.
     fileprivate var status: ExitStatus? {
         guard case .problem(let cause) = verdict else { return nil }
         return switch cause {

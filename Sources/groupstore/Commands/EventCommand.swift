@@ -3,15 +3,15 @@ import Glibc
 import LinuxSystem
 import Synchronization
 
-/// Runs a shell command for events, one run at a time on a thread of its own; events during a run cause one more. Each
-/// event is covered by a run that has succeeded: one that fails is repeated, together with what came meanwhile.
+/// Runs a shell command for events, one run at a time on its own thread. Events during a run cause one more run. Each
+/// event is covered by a run that succeeds: a failed run is repeated, together with later events.
 final class EventCommand: Sendable {
     private struct State {
         var next: EventRun?
         var isFinishing = false
-        /// Up to where runs have succeeded.
+        /// The position up to which runs have succeeded.
         var done: String
-        /// Of the last run.
+        /// The exit status of the last run.
         var status: Int32 = 0
     }
 
@@ -22,17 +22,19 @@ final class EventCommand: Sendable {
     private let finishing = DispatchSemaphore(value: 0)
     private let thread = Mutex<SystemThread?>(nil)
 
-    private static let firstPause = Duration.seconds(1)
-    private static let longestPause = Duration.seconds(60)
+    private static let minimumPause = Duration.seconds(1)
+    private static let maximumPause = Duration.seconds(60)
 
-    /// `token`: up to where nothing is to be done. `tokenFile` is written after each run that has succeeded.
+    /// - Parameters:
+    ///   - token: The position up to which nothing has to be done.
+    ///   - tokenFile: Written after each successful run.
     init(_ command: String, from token: String, tokenFile: TokenFile?) {
         self.command = ShellCommand(words: command)
         self.tokenFile = tokenFile
         state = Mutex(State(done: token))
     }
 
-    /// Returns at once. Throws `SystemError` when there can be no thread.
+    /// Schedules a run and returns at once. Throws `SystemError` if no thread can be created.
     func run(_ event: EventRun) throws {
         add(event)
         try thread.withLock { thread in
@@ -47,15 +49,15 @@ final class EventCommand: Sendable {
         }
     }
 
-    /// Up to where runs have succeeded.
+    /// The position up to which runs have succeeded.
     var done: String { state.withLock { $0.done } }
 
-    /// Lets what is left have one more run, and returns the last one's exit status.
+    /// Gives pending events one more run, and returns the exit status of the last run.
     func finish() -> Int32 {
         state.withLock { $0.isFinishing = true }
         finishing.signal()
         work.signal()
-        // The command is the user's; how long it takes is too.
+        // The command is the user's, and so is its duration.
         _ = thread.withLock { $0.take() }?.join(within: .seconds(86_400))
         return state.withLock { $0.status }
     }
@@ -63,7 +65,7 @@ final class EventCommand: Sendable {
     // MARK: The command's thread
 
     private func loop() {
-        var pause = Self.firstPause
+        var pause = Self.minimumPause
         while true {
             work.wait()
             let (run, done, isFinishing) = state.withLock { state in
@@ -72,11 +74,11 @@ final class EventCommand: Sendable {
             }
             if let run {
                 if perform(run, done) {
-                    pause = Self.firstPause
+                    pause = Self.minimumPause
                 } else if !isFinishing {
                     restore(run)
                     _ = finishing.wait(timeout: .now() + .nanoseconds(Int(pause.nanoseconds)))
-                    pause = min(pause * 2, Self.longestPause)
+                    pause = min(pause * 2, Self.maximumPause)
                     work.signal()
                 }
             }
@@ -84,7 +86,7 @@ final class EventCommand: Sendable {
         }
     }
 
-    /// It is still to be done, before what came meanwhile.
+    /// Puts a failed run back in front of the events that came meanwhile.
     private func restore(_ run: EventRun) {
         state.withLock { state in
             var both = run
@@ -106,9 +108,9 @@ final class EventCommand: Sendable {
         do {
             try tokenFile?.write(run.token)
         } catch {
-            // The next start does it once more: at least once it is.
+            // The next start repeats the run: the guarantee is at least once.
             let words = (error as? CommandFailure)?.message ?? "\(error)"
-            Output.write("groupstore: the token is not kept: \(words)", to: STDERR_FILENO)
+            Output.write("groupstore: the token could not be written: \(words)", to: STDERR_FILENO)
         }
         return true
     }

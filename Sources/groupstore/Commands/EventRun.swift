@@ -1,10 +1,10 @@
 import AgentProtocol
 import SystemPackage
 
-/// What one run of an event's command is about: one event, or several that came while the command could not be run.
+/// The input of one run of an event's command: one event, or several that came before the command could run.
 struct EventRun: Sendable {
     private(set) var event: String
-    /// Up to where all is done when the run has succeeded.
+    /// The position up to which all is done once the run has succeeded.
     private(set) var token: String
     private var tables: Set<String>
     private var isComplete: Bool
@@ -20,8 +20,8 @@ struct EventRun: Sendable {
         path = feed.path.bytes
     }
 
-    /// The event that asks for most stands for both: one that came later must not make the command take what it knows
-    /// for current.
+    /// Adds a later event. The event that requires the most work stands for both, so that a later event doesn't make
+    /// the command trust stale data.
     mutating func add(_ later: EventRun) {
         if Self.weight(later.event) >= Self.weight(event) { event = later.event }
         token = later.token
@@ -31,7 +31,7 @@ struct EventRun: Sendable {
 
     private static func weight(_ event: String) -> Int { ["change", "relocated", "reset"].firstIndex(of: event) ?? -1 }
 
-    /// Variables and their values. `done`: up to where earlier runs have succeeded.
+    /// Returns the variables and their values. `done` is the position up to which earlier runs have succeeded.
     func variables(done: String) -> [(String, [UInt8])] {
         [
             ("GROUPSTORE_EVENT", Array(event.utf8)), ("GROUPSTORE_TOKEN", Array(token.utf8)),

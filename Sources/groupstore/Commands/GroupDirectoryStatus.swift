@@ -6,14 +6,14 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// What a group container's directory tells by itself: the stores in it, and our records. Nothing is written, and no
-/// store is opened through SQLite.
+/// The status that a group container's directory shows by itself: its stores and groupstore's records. Writes nothing,
+/// and opens no store through SQLite.
 struct GroupDirectoryStatus {
     private(set) var rows: [StatusRow] = []
     private(set) var storeCount = 0
     private(set) var isInterrupted = false
 
-    /// Throws `SystemError` and `UnreadableRecord`.
+    /// Reads the directory. Throws `SystemError` and `UnreadableRecord`.
     init(_ path: FilePath) throws {
         let container = try GroupContainer(path)
         var group: JSONObject = [:]
@@ -57,7 +57,7 @@ struct GroupDirectoryStatus {
         rows.append(StatusRow("file", row, [file] + relocation))
     }
 
-    /// Nil when it is no SQLite database, or can't be read without waiting.
+    /// Returns a database's header, or nil if the file isn't a SQLite database or can't be read without waiting.
     private static func header(of name: FilePath.Component, in directory: Directory) -> DatabaseHeader? {
         guard StoreName(name) != nil, (try? directory.status(name))?.kind == .regular,
             let file = try? directory.open(name, flags: O_RDONLY)

@@ -8,11 +8,12 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// How the commands reach a store whose history they read or write.
+/// Access of commands to a store whose history they read or write.
 enum HistoryAccess {
-    /// Writes the store under a claim where it is in a group container: nobody relocates it meanwhile. Presenters keep
-    /// it open: SQLite's own locks are enough between them. Throws as `body` does, and `FileCoordinationError`.
-    static func writing<Result>(
+    /// Calls `body` to write the store, under a claim if it is in a group container: nobody relocates it meanwhile.
+    /// Presenters keep it open, because SQLite's own locks are enough between them. Throws as `body` does, and
+    /// `FileCoordinationError`.
+    static func withWritableStore<Result>(
         _ store: String, held: HeldStoreOptions? = nil, _ body: (StoreLocation) throws -> Result
     ) throws -> Result {
         let location = try held?.location(store) ?? StoreArgument(store).location()
@@ -21,8 +22,8 @@ enum HistoryAccess {
         if try WithdrawnDatabase.isUnfinished(location.name.database, in: container) {
             throw CommandFailure(
                 .busy, code: "relocating",
-                "\(PrintablePath(location.path)) is being relocated, or that was interrupted",
-                remedy: "try again when it is done; groupstore recover shows what it is")
+                "\(PrintablePath(location.path)) is being relocated, or a relocation of it was interrupted",
+                remedy: "try again when it is done; groupstore recover shows its state")
         }
         let url = URL(filePath: location.path.string, directoryHint: .notDirectory)
         let coordinator = FileCoordinator(in: container)
@@ -31,8 +32,8 @@ enum HistoryAccess {
         }
     }
 
-    /// Reads without a trace.
-    static func reading<Result>(
+    /// Calls `body` with the store's history. Reads without leaving a trace.
+    static func withHistory<Result>(
         _ store: String, held: HeldStoreOptions? = nil, _ body: (StoreHistory) throws -> Result
     ) throws -> Result {
         let location = try held?.location(store) ?? StoreArgument(store).location()
@@ -41,8 +42,8 @@ enum HistoryAccess {
 
     static func badToken(_ token: String) -> CommandFailure {
         CommandFailure(
-            .usage, code: "bad_token", "\(token.prefix(100)) is no token of a store's history",
-            remedy: "take one from changes, history show, or an event of a subscription with history")
+            .usage, code: "bad_token", "\(token.prefix(100)) isn't a token of a store's history",
+            remedy: "use one printed by changes, history show, or a subscription with history")
     }
 
     static func run(_ output: Output, changing: Bool = false, _ body: () throws -> Void) throws {
@@ -53,8 +54,8 @@ enum HistoryAccess {
                 throw CommandFailure(error)
             } catch let error as StoreHistory.Discontinuity {
                 throw CommandFailure(
-                    .badData, code: error.rawValue, "the token is not one of this store's history any more",
-                    remedy: "read the store anew, and take a token of now")
+                    .badData, code: error.rawValue, "the token is no longer valid in this store's history",
+                    remedy: "read the store again, and continue with the current token")
             } catch let error as FileCoordinationError {
                 throw CommandFailure(
                     error.code == .notWritable ? .notPermitted : .busy, code: error.code.rawValue, error.message,
@@ -75,7 +76,7 @@ extension CommandFailure {
         let (status, code): (ExitStatus, String) =
             switch error {
             case .disabled: (.badData, "no_history")
-            case .coreDatas: (.badData, "core_data_history")
+            case .ownedByCoreData: (.badData, "core_data_history")
             case .newer: (.badData, "newer_history")
             case .unusable: (.badData, "unusable_table")
             case .foreign: (.badData, "foreign_table")

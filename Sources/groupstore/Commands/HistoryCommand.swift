@@ -11,7 +11,7 @@ import SystemPackage
 struct HistoryCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "history",
-        abstract: "Record which rows of a store change, whoever writes it, and forget what nobody needs any more.",
+        abstract: "Record which rows of a store change, whichever program writes it, and purge old changes.",
         subcommands: [
             HistoryEnableCommand.self, HistoryDisableCommand.self, HistoryPurgeCommand.self, HistoryShowCommand.self,
             HistoryAcknowledgeCommand.self,
@@ -21,10 +21,10 @@ struct HistoryCommand: ParsableCommand {
 struct HistoryEnableCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "enable",
-        abstract: "Record changes from now on; where it is done already, follow what became of the schema.",
+        abstract: "Record a store's changes from now on, or update the recording to the current schema.",
         discussion: """
-            Tables and triggers whose names begin with GS_ are added to the store in one transaction. A store with Core \
-            Data's own persistent history is left as it is: that one is read.
+            Adds tables and triggers whose names begin with GS_ to the store, in one transaction. A store with Core \
+            Data's own persistent history stays unchanged; groupstore reads that history.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
@@ -37,7 +37,9 @@ struct HistoryEnableCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try HistoryAccess.run(output, changing: true) {
-            let outcome = try HistoryAccess.writing(store, held: held) { try HistoryInstallation($0).enable() }
+            let outcome = try HistoryAccess.withWritableStore(store, held: held) {
+                try HistoryInstallation($0).enable()
+            }
             for (table, reason) in outcome.unrecorded.sorted(by: { $0.key < $1.key }) {
                 output.record(
                     ["type": "unrecorded", "table": .string(table), "reason": .string(reason)],
@@ -59,7 +61,7 @@ struct HistoryEnableCommand: ParsableCommand {
 
 struct HistoryDisableCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "disable", abstract: "Take a store's history out of it, with all that was recorded.")
+        commandName: "disable", abstract: "Remove a store's history and all recorded changes.")
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
@@ -69,7 +71,7 @@ struct HistoryDisableCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try HistoryAccess.run(output, changing: true) {
-            let outcome = try HistoryAccess.writing(store) { try HistoryInstallation($0).disable() }
+            let outcome = try HistoryAccess.withWritableStore(store) { try HistoryInstallation($0).disable() }
             output.record(
                 ["type": "summary", "outcome": .string(outcome.kind.rawValue)],
                 outcome.kind == .coreData ? "Core Data keeps this store's history" : outcome.kind.rawValue)
@@ -80,28 +82,30 @@ struct HistoryDisableCommand: ParsableCommand {
 struct HistoryPurgeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "purge",
-        abstract: "Forget old changes.",
+        abstract: "Purge old changes from a store's history.",
         discussion: """
-            What a named subscriber has not acknowledged stays, unless --force says otherwise. The last change always \
+            Changes that a named subscriber hasn't acknowledged stay, unless --force is given. The last change always \
             stays.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
-    @Option(help: ArgumentHelp("Forget what is older than this: 90s, 30m, 12h, 7d.", valueName: "age"))
+    @Option(help: ArgumentHelp("Purge changes older than this, such as 90s, 30m, 12h or 7d.", valueName: "age"))
     var olderThan: String?
 
-    @Option(help: ArgumentHelp("Keep this many changes.", valueName: "count"))
+    @Option(help: ArgumentHelp("Purge all but this many changes.", valueName: "count"))
     var keep: Int64?
 
-    @Flag(help: "Forget what all named subscribers have acknowledged.")
+    @Flag(help: "Purge the changes that all named subscribers have acknowledged.")
     var acknowledged = false
 
-    @Flag(help: "Forget also what a named subscriber has not acknowledged.")
+    @Flag(help: "Purge changes even if a named subscriber hasn't acknowledged them.")
     var force = false
 
-    @Option(help: ArgumentHelp("Forget this subscriber first: it is gone for good.", valueName: "name"))
+    @Option(
+        help: ArgumentHelp(
+            "Remove this subscriber first, because it is gone for good. May be repeated.", valueName: "name"))
     var forgetSubscriber: [String] = []
 
     @OptionGroup var held: HeldStoreOptions
@@ -110,11 +114,11 @@ struct HistoryPurgeCommand: ParsableCommand {
 
     func validate() throws {
         if let olderThan, HistoryAge.seconds(olderThan) == nil {
-            throw ValidationError("--older-than takes a number and s, m, h or d, such as 7d")
+            throw ValidationError("--older-than takes a number followed by s, m, h or d, such as 7d")
         }
-        if let keep, keep < 0 { throw ValidationError("--keep is 0 or more") }
+        if let keep, keep < 0 { throw ValidationError("--keep must be 0 or more") }
         if olderThan == nil, keep == nil, !acknowledged, forgetSubscriber.isEmpty {
-            throw ValidationError("say what to forget: --older-than, --keep or --acknowledged")
+            throw ValidationError("choose the changes to purge: --older-than, --keep or --acknowledged")
         }
     }
 
@@ -126,7 +130,7 @@ struct HistoryPurgeCommand: ParsableCommand {
             purge.count = keep
             purge.acknowledged = acknowledged
             purge.force = force
-            let outcome = try HistoryAccess.writing(store, held: held) { location in
+            let outcome = try HistoryAccess.withWritableStore(store, held: held) { location in
                 let maintenance = HistoryMaintenance(location)
                 for name in forgetSubscriber { _ = try maintenance.forget(subscriber: name) }
                 return try maintenance.purge(purge)
@@ -135,8 +139,8 @@ struct HistoryPurgeCommand: ParsableCommand {
             summary["purged"] = .integer(outcome.purged)
             summary["left"] = .integer(outcome.left)
             if let holder = outcome.heldBy { summary["held_by"] = .string(holder) }
-            let held = outcome.heldBy.map { "; \($0) has not acknowledged the rest" } ?? ""
-            output.record(summary, "\(outcome.purged) changes forgotten, \(outcome.left) left\(held)")
+            let held = outcome.heldBy.map { "; \($0) hasn't acknowledged the rest" } ?? ""
+            output.record(summary, "\(outcome.purged) changes purged, \(outcome.left) left\(held)")
         }
     }
 }
@@ -144,15 +148,15 @@ struct HistoryPurgeCommand: ParsableCommand {
 struct HistoryAcknowledgeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "acknowledge",
-        abstract: "Note that a named subscriber knows all up to a token: nothing after it is purged.")
+        abstract: "Record that a named subscriber knows all changes up to a token; later ones aren't purged.")
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
-    @Option(help: "The subscriber; one that isn't known yet is made.")
+    @Option(help: "The subscriber's name. A new subscriber is created.")
     var subscriber: String
 
-    @Option(help: "A token of `changes` or `history show`.")
+    @Option(help: "A token printed by 'changes' or 'history show'.")
     var token: String
 
     @OptionGroup var held: HeldStoreOptions
@@ -161,7 +165,7 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
 
     func validate() throws {
         if subscriber.isEmpty || subscriber.utf8.count > 256 {
-            throw ValidationError("--subscriber is a name of at most 256 bytes")
+            throw ValidationError("--subscriber takes a name of at most 256 bytes")
         }
     }
 
@@ -169,7 +173,7 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
         let output = Output(outputOptions)
         try HistoryAccess.run(output, changing: true) {
             guard let position = HistoryToken(token) else { throw HistoryAccess.badToken(token) }
-            try HistoryAccess.writing(store, held: held) { location in
+            try HistoryAccess.withWritableStore(store, held: held) { location in
                 try HistoryMaintenance(location).acknowledge(position, by: subscriber)
             }
             output.record(["type": "summary", "outcome": "acknowledged"], "acknowledged")
@@ -177,7 +181,7 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
     }
 }
 
-/// A length of time on the command line.
+/// Parses a duration on the command line.
 enum HistoryAge {
     static func seconds(_ text: String) -> Double? {
         let units: [Character: Double] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]

@@ -5,7 +5,8 @@ import PersistentHistory
 
 struct HistoryShowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "show", abstract: "Say what of a store's changes is kept, who needs it, and print the latest.")
+        commandName: "show",
+        abstract: "Show the state of a store's history and its subscribers, and print the latest changes.")
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
@@ -16,13 +17,13 @@ struct HistoryShowCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        guard (0...100_000).contains(last) else { throw ValidationError("--last is 0 to 100000") }
+        guard (0...100_000).contains(last) else { throw ValidationError("--last must be 0 to 100000") }
     }
 
     func run() throws {
         let output = Output(outputOptions)
         try HistoryAccess.run(output) {
-            let (summary, changes) = try HistoryAccess.reading(store) { history in
+            let (summary, changes) = try HistoryAccess.withHistory(store) { history in
                 (try history.summary(), try history.latest(last))
             }
             describe(summary, output)
@@ -46,7 +47,7 @@ struct HistoryShowCommand: ParsableCommand {
         table.add(.text("token"), .text("\(summary.token)"))
         table.add(.text("tables"), .text(summary.tables.joined(separator: ", ")))
         if summary.isOutdated {
-            table.add(.text("outdated"), .text("the schema was changed since: groupstore history enable"))
+            table.add(.text("outdated"), .text("the schema has changed since: run groupstore history enable"))
         }
         output.record(object, lines: table.lines())
         for subscriber in summary.subscribers {

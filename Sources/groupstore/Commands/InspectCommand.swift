@@ -8,17 +8,17 @@ import SQLiteStore
 struct InspectCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "inspect",
-        abstract: "Describe a store: its files, tables and rows, and what Core Data wrote about it.",
+        abstract: "Describe a store: its files, settings, tables and rows, and its Core Data metadata.",
         discussion: """
-            Nothing of the store is changed, not even a side file made or removed, and programs that have it open \
-            aren't hindered.
+            Changes nothing in the store, creates and removes no side file, and doesn't hinder programs that have \
+            it open.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
     @Option(
-        help: "A model: say which of its versions the store is of; else the one of the configuration is used.",
+        help: "Determine the store's version of this model; by default of the configured one.",
         completion: .file())
     var model: String?
 
@@ -33,7 +33,7 @@ struct InspectCommand: ParsableCommand {
             let entities = try storeFailures { try EntityReport(location, version?.version) }
             if output.json {
                 var lines = description.json(entities)
-                // The summary stays the last one.
+                // The summary stays last.
                 if let version { lines.insert(version.record, at: lines.count - 1) }
                 for line in lines { output.record(line, "") }
             } else {
@@ -43,8 +43,8 @@ struct InspectCommand: ParsableCommand {
         }
     }
 
-    /// The model that the standard configuration names for the store; nil for none, or for a configuration that can't be
-    /// read: nobody has asked for it.
+    /// Returns the model that the standard configuration names for the store. Returns nil if there is none, or if the
+    /// configuration can't be read, because the user didn't ask for it.
     private func configuredModel(_ location: StoreLocation) -> String? {
         let environment = ProcessVariables.all
         guard let path = ConfigurationFile.standardPath(environment: environment),

@@ -3,24 +3,25 @@ import CLinux
 import StoreRelocation
 import Synchronization
 
-/// A relocation that a person or a service manager ends with a signal puts everything back first. A second signal ends the
-/// process as it always did: the next run finds what was begun.
+/// Interruption by SIGINT, SIGTERM or SIGHUP. A relocation puts everything back before it ends. A second signal ends
+/// the process at once; the next run finds what was begun.
 enum Interruption {
-    private static let isAskedFor = Atomic<Bool>(false)
-    /// Whether it is said on standard error at once, whatever the process is busy with.
+    private static let requestFlag = Atomic<Bool>(false)
+    /// True if the signal handler reports the interruption on standard error at once, whatever the process is doing.
     private static let isAnnounced = Atomic<Bool>(false)
     private static let isTerminal = isatty(STDERR_FILENO) == 1
 
-    static var wasAskedFor: Bool { isAskedFor.load(ordering: .relaxed) }
+    static var isRequested: Bool { requestFlag.load(ordering: .relaxed) }
 
-    /// Can be read from when it was asked for: whoever waits for something else waits for that, too. -1 where there is none.
-    static let bell = gs_eventfd()
+    /// An event descriptor that becomes readable on interruption, for waits in poll(2). -1 if there is none.
+    static let descriptor = gs_eventfd()
 
-    /// From now on the first SIGINT, SIGTERM or SIGHUP is noted, unless it is ignored as `nohup` has it; and whoever reads
-    /// the output may go away in the middle, unless that `endsWithOutput`. With `announcing`, a line says that it was noted.
-    static func isNotedFromNowOn(endsWithOutput: Bool = false, announcing: Bool = false) {
-        // Made now: what makes them at their first use is not for a signal handler.
-        _ = (wasAskedFor, bell, isTerminal)
+    /// Installs handlers for the first SIGINT, SIGTERM and SIGHUP, except those that are ignored, as under `nohup`.
+    /// Also ignores SIGPIPE, so that a reader of the output may go away, unless `endsWithOutput`. With `announcing`,
+    /// the handler reports the interruption.
+    static func installHandlers(endsWithOutput: Bool = false, announcing: Bool = false) {
+        // Initialized now, because a signal handler must not run lazy initializers.
+        _ = (isRequested, descriptor, isTerminal)
         isAnnounced.store(announcing, ordering: .relaxed)
         for number in [SIGINT, SIGTERM, SIGHUP] {
             var action = sigaction()
@@ -28,21 +29,21 @@ enum Interruption {
             let isIgnored = unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1
             guard !isIgnored else { continue }
             action = sigaction()
-            action.__sigaction_handler.sa_handler = { _ in Interruption.note() }
+            action.__sigaction_handler.sa_handler = { _ in Interruption.handle() }
             action.sa_flags = CInt(bitPattern: UInt32(SA_RESETHAND))
             sigaction(number, &action, nil)
         }
         if !endsWithOutput { _ = signal(SIGPIPE, SIG_IGN) }
     }
 
-    /// In a signal's handler.
-    private static func note() {
-        isAskedFor.store(true, ordering: .relaxed)
+    /// Handles a signal.
+    private static func handle() {
+        requestFlag.store(true, ordering: .relaxed)
         var one: UInt64 = 1
         let error = errno
-        _ = write(bell, &one, 8)
+        _ = write(descriptor, &one, 8)
         if isAnnounced.load(ordering: .relaxed) {
-            // In place of a progress bar.
+            // Replaces a progress bar.
             if isTerminal { say("\r\u{1B}[K") }
             say("stopping\n")
         }
@@ -51,14 +52,14 @@ enum Interruption {
 }
 
 extension Interruption {
-    /// As a signal's handler may.
+    /// Writes with a function that is allowed in a signal handler.
     private static func say(_ text: StaticString) { _ = write(STDERR_FILENO, text.utf8Start, text.utf8CodeUnitCount) }
 }
 
 extension RelocationFailure {
-    /// Said as what it is, where a signal has ended the waiting.
+    /// The failure, reported as an interruption if a signal has ended the wait.
     var markedIfInterrupted: RelocationFailure {
-        guard code == "cancelled", Interruption.wasAskedFor else { return self }
+        guard code == "cancelled", Interruption.isRequested else { return self }
         var failure = self
         failure.kind = .interrupted
         return failure

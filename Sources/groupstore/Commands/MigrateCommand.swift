@@ -16,41 +16,42 @@ struct MigrateCommand: ParsableCommand {
         commandName: "migrate",
         abstract: "Migrate a Core Data store to another version of its model.",
         discussion: """
-            The store is copied, the copy is migrated, and takes the store's place in one step: killed at any time, the \
-            store is as it was, or migrated. With --to the copy gets a name of its own, and the store stays as it is; one \
-            that is of the version already is only copied.
+            Migrates a copy, which then replaces the store in one step. If the command is killed at any time, the store \
+            is either unchanged or migrated. With --to, the copy gets another name and the store stays unchanged; a \
+            store that has the version already is only copied.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
     @Option(
-        help: "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd, .mom, or a store of it.",
+        help:
+            "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd or .mom, or a store with that model.",
         completion: .file())
     var model: String
 
     @OptionGroup var modelOptions: MigrationModelOptions
 
-    @Option(help: "Leave the store alone, and make the migrated one here.", completion: .file())
+    @Option(help: "Leave the store unchanged, and create the migrated one here.", completion: .file())
     var to: String?
 
-    @Option(help: "How the migrated store keeps its log: wal or delete; as it did, unless given.")
+    @Option(help: "The migrated store's journal mode: wal or delete (default: unchanged).")
     var journalMode: JournalModeArgument?
 
-    @Flag(help: "Say what would be done, and change nothing.")
+    @Flag(help: "Print what would be done, and change nothing.")
     var dryRun = false
 
     @Option(help: "Seconds to wait for programs that have the store open.")
     var deadline: Double = 30
 
-    @Flag(help: "Go on where it can't be proved that nobody has the store open.")
+    @Flag(help: "Continue even if it can't be proved that no program has the store open.")
     var assumeClosed = false
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
         try modelOptions.validate(beside: model)
-        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
+        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline must be 0 to 86400 seconds") }
     }
 
     func run() throws {
@@ -61,9 +62,9 @@ struct MigrateCommand: ParsableCommand {
                 let started = ContinuousClock.now
                 if !dryRun { try finishInterrupted(location) }
                 let job = try MigrationJob(location, model, modelOptions, isDryRun: dryRun)
-                var done = Done(notes: job.notes + keeping(job), losses: job.losses)
+                var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
                 if to != nil || !job.manager.steps.isEmpty, !dryRun {
-                    done = try perform(job, MigrationReporter(output))
+                    done = try migrate(job, MigrationReporter(output))
                 }
                 for note in done.notes {
                     output.record(["type": "note", "text": .string(note)], "note: \(note)")
@@ -75,16 +76,16 @@ struct MigrateCommand: ParsableCommand {
         }
     }
 
-    /// What was done, or would be.
+    /// The result of a migration, or its forecast.
     private struct Done {
         var notes: [String]
         var losses: RemovedContent
-        /// Where the store is kept as it was.
+        /// The path of the archived original.
         var archive: FilePath?
     }
 
-    /// What becomes of a store in place that the migration removes something from, before it is done.
-    private func keeping(_ job: MigrationJob) -> [String] {
+    /// Returns notes on the archiving of a store in place, if the migration removes something from it.
+    private func archiveNotes(_ job: MigrationJob) -> [String] {
         guard to == nil, !job.losses.isEmpty else { return [] }
         let archive = GroupContainer(directory: job.location.directory).archivePath
         let bytes = (try? job.location.bytesToArchive()) ?? 0
@@ -94,7 +95,7 @@ struct MigrateCommand: ParsableCommand {
         ]
     }
 
-    /// A migration that was killed may have left the store under another name: that comes before any look at it.
+    /// Completes an earlier migration first: one that was killed may have left the store under another name.
     private func finishInterrupted(_ location: StoreLocation) throws {
         var request = RelocationRequest(source: location.path, group: location.directory.path)
         request.deadline = .milliseconds(Int64(deadline * 1000))
@@ -106,10 +107,10 @@ struct MigrateCommand: ParsableCommand {
         }
     }
 
-    private func perform(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
+    private func migrate(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
         guard let to else { return try migrateInPlace(job, reporter) }
         let path = ArgumentBytes.path(to)
-        guard let last = path.lastComponent, let name = StoreName.given(last) else {
+        guard let last = path.lastComponent, let name = StoreName.validated(last) else {
             throw RelocationFailure.badName(path)
         }
         let parent = path.removingLastComponent()
@@ -128,7 +129,7 @@ struct MigrateCommand: ParsableCommand {
         return Done(notes: outcome.notes, losses: outcome.losses)
     }
 
-    /// A relocation whose destination is its own name.
+    /// Migrates the store by a relocation whose destination is its own name.
     private func migrateInPlace(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
         var request = RelocationRequest(source: job.location.path, group: job.location.directory.path)
         request.deadline = .milliseconds(Int64(deadline * 1000))
@@ -136,13 +137,13 @@ struct MigrateCommand: ParsableCommand {
         request.journalMode = journalMode?.mode
         request.transform = try modelOptions.transform(job)
         FileLease.ignoreBreakSignal()
-        Interruption.isNotedFromNowOn(announcing: true)
+        Interruption.installHandlers(announcing: true)
         let engine = Relocation(
-            request, isCancelled: { Interruption.wasAskedFor },
+            request, isCancelled: { Interruption.isRequested },
             report: { event in
                 switch event {
                 case .transforming(let fraction, let doing): reporter.report(fraction, doing)
-                case .waiting(let holders): reporter.waits(for: holders)
+                case .waiting(let holders): reporter.reportWaiting(for: holders)
                 case .recovered(let text), .note(let text): reporter.say(text)
                 case .plan, .copied, .published: break
                 }
@@ -156,7 +157,7 @@ struct MigrateCommand: ParsableCommand {
         }
     }
 
-    /// Who asks for a store of another name gets one, whether it is of an older version or not.
+    /// True if the store is only copied: `--to` creates a store even if no step is needed.
     private func isCopied(_ job: MigrationJob) -> Bool { to != nil && job.manager.steps.isEmpty }
 
     private func outcome(_ job: MigrationJob) -> String {
@@ -182,19 +183,19 @@ struct MigrateCommand: ParsableCommand {
     }
 }
 
-/// Tells how far a migration is: JSON lines, or a bar when standard error is a terminal.
+/// Reports the progress of a migration: JSON lines, or a bar if standard error is a terminal.
 final class MigrationReporter {
     private let output: Output
     private let isTerminal = isatty(STDERR_FILENO) == 1
-    private var told = -1.0
-    private var awaited: [FileHolder] = []
+    private var lastReported = -1.0
+    private var lastHolders: [FileHolder] = []
 
     init(_ output: Output) { self.output = output }
 
     func report(_ fraction: Double, _ doing: String) {
         if output.json {
-            guard fraction >= told + 0.01 else { return }
-            told = fraction
+            guard fraction >= lastReported + 0.01 else { return }
+            lastReported = fraction
             output.record(["type": "progress", "fraction": .number(fraction), "doing": .string(doing)], "")
         } else if isTerminal, !output.quiet {
             let filled = Int(fraction * 30)
@@ -203,7 +204,7 @@ final class MigrationReporter {
         }
     }
 
-    /// To a person, beside the progress.
+    /// Prints a line for people beside the progress.
     func say(_ text: String) {
         finish()
         if output.json {
@@ -213,10 +214,10 @@ final class MigrationReporter {
         }
     }
 
-    /// Once, though each stage of the relocation waits for itself.
-    func waits(for holders: [FileHolder]) {
-        guard holders != awaited else { return }
-        awaited = holders
+    /// Reports the processes that are waited for, once each, although each stage of the relocation waits.
+    func reportWaiting(for holders: [FileHolder]) {
+        guard holders != lastHolders else { return }
+        lastHolders = holders
         say("waiting for \(holders.names)")
     }
 

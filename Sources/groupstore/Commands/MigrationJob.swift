@@ -11,26 +11,26 @@ import StoreMigration
 import StoreRelocation
 import SystemPackage
 
-/// Which model a store is migrated to, and how that is told.
+/// The options that select the model and trace a migration.
 struct MigrationModelOptions: ParsableArguments {
-    @Option(name: .customLong("version"), help: "A version of the model other than the current one.")
+    @Option(name: .customLong("version"), help: "Use this version of the model instead of the current one.")
     var version: String?
 
     @OptionGroup var renameOptions: ModelRenameOptions
     @OptionGroup var mappingOptions: MappingModelOptions
 
-    @Flag(help: "Let persistent history lose the changes of entities that are removed.")
+    @Flag(help: "Allow persistent history to lose the changes of removed entities.")
     var allowPartialHistory = false
 
-    @Option(help: "Print each SQL statement with its time to this file, or to standard error for -.")
+    @Option(help: "Write each SQL statement and its duration to this file; - is standard error.")
     var traceSql: String?
 
-    @Option(help: "1 for the statements; 3 for the values in them too.")
+    @Option(help: "Trace statements (1), or statements with their values (3).")
     var traceLevel = 1
 
-    /// Throws `ValidationError` for what means nothing.
+    /// Throws `ValidationError` for options without effect.
     func validate(beside model: String?) throws {
-        guard (1...3).contains(traceLevel) else { throw ValidationError("--trace-level is 1 to 3") }
+        guard (1...3).contains(traceLevel) else { throw ValidationError("--trace-level must be 1 to 3") }
         for text in renameOptions.renamings where ModelRenaming(text) == nil {
             throw ValidationError("--rename \(text): write Car=Automobile or Car.color=paintColor")
         }
@@ -43,7 +43,7 @@ struct MigrationModelOptions: ParsableArguments {
         }
     }
 
-    /// Nil when no trace is asked for. Throws `CommandFailure`.
+    /// Returns the trace, or nil if none is wanted. Throws `CommandFailure`.
     func trace() throws -> StatementTrace? {
         guard let traceSql else { return nil }
         guard traceSql != "-" else {
@@ -53,11 +53,11 @@ struct MigrationModelOptions: ParsableArguments {
         let file = try Descriptor(opening: path, flags: O_WRONLY | O_CREAT | O_APPEND, mode: 0o600)
         let raw = dup(file.raw)
         guard raw >= 0 else { throw SystemError.last("dup", path: path) }
-        // Open until the process ends.
+        // The descriptor stays open until the process ends.
         return StatementTrace(level: traceLevel) { Output.write(lines: Self.lines($0, $1), to: raw) }
     }
 
-    /// The same for a model that is read where the relocation is done.
+    /// Returns the same options as a request for an agent, which reads the model itself.
     func request(_ model: String) -> MigrationRequest {
         var request = MigrationRequest(path(model))
         request.version = version
@@ -67,22 +67,22 @@ struct MigrationModelOptions: ParsableArguments {
         return request
     }
 
-    /// An absolute path; a store may be named as `GROUP_ID/NAME`.
+    /// Returns an absolute path; a store may be named as `GROUP_ID/NAME`.
     func path(_ text: String) -> FilePath {
         let path = ArgumentBytes.path(text).absolute(in: FilePath(workingDirectory()))
         guard FileStatus(following: path) == nil, let store = try? StoreArgument(text).location() else { return path }
         return store.path
     }
 
-    /// The same migration, as relocations take it. Throws `CommandFailure`.
+    /// Returns the migration as a relocation's transform. Throws `CommandFailure`.
     func transform(_ job: MigrationJob) throws -> MigrationTransform {
         MigrationTransform(
             to: job.target, in: job.bundle, mappings: job.mappings, renamings: job.renamings,
             options: MigrationOptions(allowsPartialHistory: allowPartialHistory), trace: try trace(),
-            isCancelled: { Interruption.wasAskedFor })
+            isCancelled: { Interruption.isRequested })
     }
 
-    /// A name in the statement may hold a newline, too: only the first line begins at the margin.
+    /// Returns a trace entry's lines. A statement may contain newlines; only its first line begins at the margin.
     private static func lines(_ sql: String, _ time: Duration) -> [String] {
         let milliseconds = (time.seconds * 1_000_000).rounded() / 1000
         var lines = sql.split(separator: "\n", omittingEmptySubsequences: false).map { "    " + $0 }
@@ -91,23 +91,23 @@ struct MigrationModelOptions: ParsableArguments {
     }
 }
 
-/// A store, the version that it is to be of, and the way there.
+/// A store, its target version, and the migration between them.
 struct MigrationJob {
     let location: StoreLocation
     let target: ModelVersion
-    /// The versions that lie between.
+    /// The model's bundle, which has the intermediate versions.
     let bundle: ModelBundle?
     let mappings: [MappingModelFile]
-    /// What the store's version is called; nil where the store is of none of the model's versions.
+    /// The name of the store's version; nil if it is none of the model's versions.
     let fromName: String?
     let manager: MigrationManager
-    /// What the way removes from the store.
+    /// The content that the migration removes from the store.
     let losses: RemovedContent
-    /// What it would tell, where it was tried.
+    /// The outcome of the dry run, if there was one.
     let rehearsed: MigrationOutcome?
     let renamings: [ModelRenaming]
 
-    /// Throws `MigrationError`, `StoreError`, `SystemError`, `CommandFailure`.
+    /// Plans the migration. Throws `MigrationError`, `StoreError`, `SystemError`, `CommandFailure`.
     init(_ location: StoreLocation, _ model: String, _ options: MigrationModelOptions, isDryRun: Bool) throws {
         self.location = location
         let argument = try ModelArgument(model)
@@ -124,8 +124,8 @@ struct MigrationJob {
         (fromName, manager, losses, rehearsed) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
-                    .badData, code: "not_core_data", "\(PrintablePath(location.path)): this store is not Core Data's",
-                    remedy: "name a store that has the table Z_METADATA")
+                    .badData, code: "not_core_data", "\(PrintablePath(location.path)): this isn't a Core Data store",
+                    remedy: "name a store with the table Z_METADATA")
             }
             let manager: MigrationManager
             do {
@@ -141,14 +141,14 @@ struct MigrationJob {
         }
     }
 
-    /// What a person should know before it is done.
+    /// The notes to print before the migration.
     var notes: [String] {
-        losses.sentences + (rehearsed?.remarks ?? manager.remarks) + [rehearsed?.leftFiles].compactMap(\.self)
+        losses.sentences + (rehearsed?.remarks ?? manager.remarks) + [rehearsed?.orphanedFilesNote].compactMap(\.self)
     }
 
-    /// What is done, or was.
+    /// One line that describes the migration.
     var sentence: String {
-        guard !manager.steps.isEmpty else { return "nothing to do: the store is of \(target.name)" }
+        guard !manager.steps.isEmpty else { return "nothing to do: the store has version \(target.name)" }
         let names = manager.steps.map { step in
             if let name = step.mappingName { return step.destinationName + " by the mapping model " + name }
             return step.destinationName + " by inferred mapping"
@@ -158,7 +158,7 @@ struct MigrationJob {
     }
 }
 
-/// Runs `body`, and turns what a migration throws into `CommandFailure`.
+/// Runs `body`, and converts errors of a migration to `CommandFailure`.
 func migrationFailures<Result>(_ body: () throws -> Result) throws -> Result {
     do {
         return try storeFailures(body)
@@ -181,6 +181,6 @@ extension CommandFailure {
             case CoreDataError.migration where error.isOfTheDisk: .inputOutput
             default: .badData
             }
-        self.init(status, code: error.word, error.description, reasons: reasons, remedy: error.remedy)
+        self.init(status, code: error.stableCode, error.description, reasons: reasons, remedy: error.remedy)
     }
 }

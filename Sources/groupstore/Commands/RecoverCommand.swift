@@ -8,16 +8,16 @@ import SystemPackage
 struct RecoverCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "recover",
-        abstract: "Bring a relocation that was interrupted to its end.",
+        abstract: "Finish or undo an interrupted relocation.",
         discussion: """
-            Shows the journal and what follows from it, and does it. Every relocation and every start of an agent does \
-            so too; this is for a person who wants to see it.
+            Prints the journal and the action that follows from it, and performs it. Every relocation and every start \
+            of an agent does the same; this command shows it.
             """)
 
     @Argument(help: "The group container's directory.", completion: .directory)
     var groupDir: String
 
-    @Flag(help: "Show what would be done, and change nothing.")
+    @Flag(help: "Print what would be done, and change nothing.")
     var dryRun = false
 
     @Option(help: "Seconds to wait for another relocation of the group.")
@@ -26,21 +26,21 @@ struct RecoverCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
+        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline must be 0 to 86400 seconds") }
     }
 
     func run() throws {
         let output = Output(outputOptions)
-        let progress = RelocationProgress(output)
+        let progress = RelocationProgressReporter(output)
         let group = ArgumentBytes.path(groupDir).absolute(in: FilePath(workingDirectory()))
         var request = RelocationRequest(source: group, group: group)
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
-        Interruption.isNotedFromNowOn(announcing: true)
+        Interruption.installHandlers(announcing: true)
         let found: [InterruptedTransfer]
         do throws(RelocationFailure) {
             let engine = Relocation(
-                request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
+                request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
             found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
             if dryRun { for transfer in found { show(transfer, output) } }
         } catch {
@@ -65,7 +65,7 @@ struct RecoverCommand: ParsableCommand {
                 + "to \(found.remedy.rawValue)")
     }
 
-    /// The outcome is `finished` where one of several was.
+    /// Prints the summary. The outcome is `finished` if at least one transfer was finished.
     private func finish(_ found: [InterruptedTransfer], _ group: FilePath, _ output: Output) {
         let isFinished = found.contains { $0.remedy == .finish }
         let done = found.isEmpty ? "nothing_to_do" : isFinished ? "finished" : "undone"

@@ -12,10 +12,10 @@ import SystemPackage
 struct RelocateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "relocate",
-        abstract: "Move a store, with all that belongs to it, into a group container.",
+        abstract: "Move a store and everything that belongs to it into a group container.",
         discussion: """
-            Nothing is lost, whatever happens: where it is not certain that the move is right, nothing is changed and \
-            the reason is printed. Run it again after a crash: it finishes or undoes what was begun.
+            No data is lost in any case. If the command can't be certain that the move is right, it changes nothing and \
+            prints the reason. After a crash, run it again: it finishes or undoes the interrupted relocation.
             """)
 
     @Argument(help: "The legacy store's database file.", completion: .file())
@@ -24,52 +24,52 @@ struct RelocateCommand: ParsableCommand {
     @Argument(help: "The group container's directory.", completion: .directory)
     var groupDir: String
 
-    @Option(help: "The store's file name in the group container; the support folder follows.")
+    @Option(help: "The store's new file name in the group container; its support folder is renamed with it.")
     var name: String?
 
     @Flag(help: "Print what would be done, and change nothing.")
     var dryRun = false
 
-    @Option(help: "When both places hold rows of their own: \(list(RelocationRequest.ConflictPolicy.self)).")
+    @Option(help: "If both stores hold rows: \(list(RelocationRequest.ConflictPolicy.self)).")
     var onConflict: RelocationRequest.ConflictPolicy = .refuse
 
-    @Option(help: "What becomes of the old place: \(list(Transfer.Retirement.self)).")
+    @Option(help: "What to leave at the old path: \(list(Transfer.Retirement.self)).")
     var retire: Transfer.Retirement = .delete
 
     @Option(help: "Seconds to wait for programs that have the store open.")
     var deadline: Double = 30
 
-    @Flag(help: "Move a file that can't be read, an encrypted database for instance, byte by byte.")
+    @Flag(help: "Move a file that SQLite can't read, such as an encrypted database, byte by byte.")
     var opaque = false
 
     @Option(
-        help: "A model: a store of an older version of it is migrated on the way, or where it is.", completion: .file())
+        help: "Migrate the store to this model, on the way or in place.", completion: .file())
     var model: String?
 
     @OptionGroup var modelOptions: MigrationModelOptions
 
     @Option(
         help:
-            "When a store can't be migrated: \(list(RelocationRequest.IncompatiblePolicy.self)) (it is archived, and another one has its place)."
+            "If the store can't be migrated: \(list(RelocationRequest.IncompatiblePolicy.self)) (archive it, install another)."
     )
     var onIncompatible: RelocationRequest.IncompatiblePolicy = .refuse
 
-    @Option(help: "The store that is installed then, instead of an empty one of the model.", completion: .file())
+    @Option(help: "Install this store then, instead of an empty one.", completion: .file())
     var defaultStore: String?
 
-    @Option(help: "How the store keeps its log where it arrives: wal or delete; as it did, unless given.")
+    @Option(help: "The destination's journal mode: wal or delete (default: unchanged).")
     var journalMode: JournalModeArgument?
 
-    @Flag(help: "Take the store's last relocation back, while nobody has written to it since.")
+    @Flag(help: "Undo the store's last relocation, if nobody has written to the store since.")
     var undo = false
 
-    @Flag(help: "Go on where it can't be proved that nobody has the store open.")
+    @Flag(help: "Continue even if it can't be proved that no program has the store open.")
     var assumeClosed = false
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        guard !undo || !dryRun else { throw ValidationError("--undo has no --dry-run") }
+        guard !undo || !dryRun else { throw ValidationError("--undo and --dry-run exclude each other") }
         guard onIncompatible == .refuse || model != nil else {
             throw ValidationError("--on-incompatible set-aside needs a --model")
         }
@@ -77,35 +77,35 @@ struct RelocateCommand: ParsableCommand {
             throw ValidationError("--default-store needs --on-incompatible set-aside")
         }
         try modelOptions.validate(beside: model)
-        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline is 0 to 86400 seconds") }
+        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline must be 0 to 86400 seconds") }
     }
 
     func run() throws {
         let output = Output(outputOptions)
-        let progress = RelocationProgress(output)
+        let progress = RelocationProgressReporter(output)
         let started = ContinuousClock.now
         do {
             var request = try request()
             let migration = migration()
-            Interruption.isNotedFromNowOn(announcing: true)
+            Interruption.installHandlers(announcing: true)
             let agent = AgentRelocation(
                 request, migration, dryRun: dryRun, undo: undo, environment: ProcessVariables.all)
-            guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceBesideAgent }
+            guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceWithAgent }
             if let summary = try agent?.run(progress) {
-                if !dryRun { tellOfMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
+                if !dryRun { reportMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
                 return try reporting(output, changing: !dryRun) { try progress.finish(summary) }
             }
             try reporting(output) {
                 let trace = try modelOptions.trace()
                 try migration.map {
-                    try request.migrate($0, trace: trace, isCancelled: { Interruption.wasAskedFor })
+                    try request.migrate($0, trace: trace, isCancelled: { Interruption.isRequested })
                 }
             }
             FileLease.ignoreBreakSignal()
             let engine = Relocation(
-                request, isCancelled: { Interruption.wasAskedFor }, report: { progress.report($0) })
+                request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
-            if !dryRun { tellOfMissingFiles(summary.to, progress) }
+            if !dryRun { reportMissingFiles(summary.to, progress) }
             try reporting(output, changing: !dryRun) {
                 progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
             }
@@ -117,8 +117,9 @@ struct RelocateCommand: ParsableCommand {
         }
     }
 
-    /// A migration has told of them already. What can't be read now is no reason to say that nothing was relocated.
-    private func tellOfMissingFiles(_ store: FilePath?, _ progress: RelocationProgress) {
+    /// Reports missing external files, except after a migration, which has reported them. Errors are ignored: the
+    /// relocation has succeeded.
+    private func reportMissingFiles(_ store: FilePath?, _ progress: RelocationProgressReporter) {
         guard model == nil, !opaque, let store, let name = store.lastComponent.flatMap(StoreName.init),
             let directory = try? Directory(store.removingLastComponent())
         else { return }
@@ -128,12 +129,13 @@ struct RelocateCommand: ParsableCommand {
         }
     }
 
-    /// The statements are run in the agent.
-    private static let traceBesideAgent = RelocationFailure(
-        .busy, code: "agent_serves", "an agent serves this group and does the migration: it can't be traced from here",
-        remedy: "leave --trace-sql out, or stop the agent")
+    /// The failure for a trace while an agent serves the group: the statements run in the agent.
+    private static let traceWithAgent = RelocationFailure(
+        .busy, code: "agent_serves",
+        "an agent serves this group and performs the migration, so it can't be traced from here",
+        remedy: "omit --trace-sql, or stop the agent")
 
-    /// Nil without a model.
+    /// Returns the migration, or nil without `--model`.
     private func migration() -> MigrationRequest? {
         guard let model else { return nil }
         var migration = modelOptions.request(model)
@@ -144,7 +146,7 @@ struct RelocateCommand: ParsableCommand {
 
     private func request() throws(RelocationFailure) -> RelocationRequest {
         let working = FilePath(workingDirectory())
-        // Not normalized: what ".." means behind a symbolic link, the kernel says.
+        // Not normalized: only the kernel knows what ".." means after a symbolic link.
         var request = RelocationRequest(
             source: working.pushing(ArgumentBytes.path(sourceStore)),
             group: working.pushing(ArgumentBytes.path(groupDir)))

@@ -8,13 +8,14 @@ import SystemPackage
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
-        abstract: "Show which stores there are, where they came from, and who is subscribed.",
+        abstract: "Show the stores, their relocations, and their subscribers.",
         discussion: """
-            Of a group directory it tells without an agent too: what is in it, and what was done there. A conflict, a \
-            refusal or a configuration that the agent could not read is shown, and the exit code is that of the first one.
+            Works without an agent for a group directory: shows its content and past relocations. Also shows conflicts, \
+            refusals, and a configuration that the agent could not read; the exit code is that of the first one.
             """)
 
-    @Argument(help: "A group container's directory; without it, all that the agent serves.", completion: .directory)
+    @Argument(
+        help: "A group container's directory; by default, everything that the agent serves.", completion: .directory)
     var groupDir: String?
 
     @OptionGroup var outputOptions: OutputOptions
@@ -37,7 +38,7 @@ struct StatusCommand: ParsableCommand {
             case .noAgent, .noSocketPath, .lost:
                 throw CommandFailure(
                     .noAgent, code: "no_agent", error.message,
-                    remedy: "\(error.remedy); groupstore status GROUP_DIR tells of a directory without one")
+                    remedy: "\(error.remedy); groupstore status GROUP_DIR works without an agent")
             default: throw CommandFailure(error)
             }
         }
@@ -57,7 +58,7 @@ struct StatusCommand: ParsableCommand {
         do {
             let path = directory.absolute(in: FilePath(workingDirectory()))
             let contents = try GroupDirectoryStatus(path)
-            // Who is subscribed only an agent knows; that there is none is no failure here.
+            // Only an agent knows the subscribers; its absence isn't an error here.
             let agent = try? AgentStatus(environment: ProcessVariables.all, directory: path)
             for row in contents.rows { output.record(row.object, lines: row.lines) }
             for row in agent?.rows ?? [] where row.type != "group" { output.record(row.object, lines: row.lines) }
@@ -81,7 +82,7 @@ struct StatusCommand: ParsableCommand {
     }
 }
 
-/// One line of the answer.
+/// One object of the status.
 struct StatusRow {
     let type: String
     let object: JSONObject
@@ -100,29 +101,29 @@ struct StatusRow {
     }
 }
 
-/// Something that the agent can't do, and tells of for as long as it can't.
+/// A persistent problem that the agent reports.
 struct AgentProblem {
-    /// A word for scripts.
+    /// The kind of check, a code for scripts.
     let check: String
-    /// Where it is; nil where it is no matter of one place.
+    /// The path concerned; nil if the problem isn't about one path.
     let path: FilePath?
-    /// With what would help.
+    /// The message, including a remedy.
     let message: String
-    /// Of a command that came to the same end.
+    /// The exit code of a command with the same result.
     let exitCode: Int32
 }
 
-/// What the agent tells of itself.
+/// The status that an agent reports of itself.
 struct AgentStatus {
     private(set) var rows: [StatusRow] = []
     let summary: JSONObject
 
-    /// `directory`: only of the group that has it; no rows when none has.
+    /// Requests the status. With a `directory`, only of the group that has it; there are no rows if none has.
     init(environment: [String: String], directory: FilePath? = nil) throws(AgentConnectionError) {
         try self.init(socket: AgentConnection.standardSocket(environment: environment), directory: directory)
     }
 
-    /// As the other one, of the agent at that socket.
+    /// Requests the status from the agent at that socket.
     init(socket: FilePath, directory: FilePath? = nil) throws(AgentConnectionError) {
         let connection = try AgentConnection(socket)
         let only = try directory.map { directory throws(AgentConnectionError) in
@@ -135,8 +136,8 @@ struct AgentStatus {
         rows = found
     }
 
-    /// What a person should do something about: stores in conflict, refused or failed, and a configuration that can't be
-    /// read.
+    /// The problems that need a person: stores in conflict, refused or failed relocations, and a configuration that
+    /// can't be read.
     var problems: [AgentProblem] {
         let stores = rows.filter { $0.type == "legacy" }.compactMap { row -> AgentProblem? in
             guard let code = row.object.integer("exit") else { return nil }
@@ -192,7 +193,7 @@ struct AgentStatus {
         }
     }
 
-    /// In which state of a relocation it is, or was last.
+    /// Returns a relocation's current or last state in words.
     private static func state(of relocation: JSONObject) -> String {
         let words = [
             "\(relocation.string("state") ?? "") since \(relocation.string("since") ?? "")",

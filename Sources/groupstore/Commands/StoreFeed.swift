@@ -4,14 +4,14 @@ import GroupStore
 import LinuxSystem
 import SystemPackage
 
-/// One event of a watched store.
+/// An event of a watched store.
 struct FeedEvent {
     let type: String
     let object: JSONObject
 
     var token: String? { object.string("token") }
 
-    /// Names a list of tables as far as it is known; nil for other events.
+    /// The names of the changed tables, as far as they are known; nil for other events.
     private var tables: String? {
         guard type == "change" else { return nil }
         let names = tableNames.map { $0.isEmpty || $0.contains { " ,\"".contains($0) } ? "\"\($0)\"" : $0 }
@@ -25,13 +25,13 @@ struct FeedEvent {
         return values.compactMap { if case .string(let name) = $0 { name } else { nil } }
     }
 
-    /// Whether the store may hold something else now; the others only tell of what is under way.
-    var meansReading: Bool { !["relocating", "abandoned"].contains(type) }
+    /// True if the store's content may have changed; the other events only report progress.
+    var requiresReading: Bool { !["relocating", "abandoned"].contains(type) }
 
-    /// Only says that the subscription has moved on.
+    /// True for a bookmark, which only advances the subscription's position.
     var isBookmark: Bool { type == "bookmark" }
 
-    /// What a person wants to see of it behind its type.
+    /// The text that follows the event's type for people.
     var words: String {
         let path = object.path("to").flatMap { FilePath(bytes: $0) }.map { "to \(PrintablePath($0))" }
         let words = [object.string("reason"), object.string("outcome"), tables, path, token]
@@ -39,13 +39,13 @@ struct FeedEvent {
     }
 }
 
-/// A store's events over one connection after another: when the agent goes, it is waited for, and asked for what
-/// came after the last token.
+/// A store's events across connections: if the agent goes away, the feed waits for it and requests the events after the
+/// last token.
 final class StoreFeed {
     let address: StoreAddress
-    /// Where the agent has the store; `path` itself where it was named by a path.
+    /// The store's path at the agent, or the command line's own path.
     private(set) var path: FilePath
-    /// Up to where everything was told.
+    /// The position up to which all events were received.
     private(set) var token: String
     private let socket: FilePath
     private var subscription: SubscribeOperation
@@ -55,27 +55,31 @@ final class StoreFeed {
         "\(address.group)/\(FilePath.Component(bytes: address.name).map { "\(PrintablePath($0))" } ?? "")"
     }
 
-    private static let patience = Duration.seconds(30)
-    private static let answerTime = Duration.seconds(40)
+    private static let reconnectTimeout = Duration.seconds(30)
+    private static let replyTimeout = Duration.seconds(40)
 
-    /// Connects and subscribes. `store`: a path, or `GROUP_ID/NAME`. `wish`: of what to be told; without it, of all.
+    /// Connects and subscribes.
+    ///
+    /// - Parameters:
+    ///   - store: A path, or `GROUP_ID/NAME`.
+    ///   - configure: Sets filters; without it, all events are received.
     init(
-        _ store: String, since token: String?, _ wish: (inout SubscribeOperation) -> Void = { _ in }
+        _ store: String, since token: String?, _ configure: (inout SubscribeOperation) -> Void = { _ in }
     ) throws(AgentConnectionError) {
         socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
-        let connection = try AgentConnection(socket, bell: Interruption.bell)
+        let connection = try AgentConnection(socket, interrupt: Interruption.descriptor)
         self.connection = connection
         address = try ServedGroups(connection).address(of: ArgumentBytes.path(store))
         var subscription = SubscribeOperation(address, since: token)
-        wish(&subscription)
+        configure(&subscription)
         subscription.wantsBookmarks = true
         self.subscription = subscription
-        let reply = try connection.request(.subscribe(subscription), deadline: Deadline(after: Self.answerTime))
+        let reply = try connection.request(.subscribe(subscription), deadline: Deadline(after: Self.replyTimeout))
         self.token = reply.string("token") ?? ""
         path = reply.path("path").flatMap { FilePath(bytes: $0) } ?? ArgumentBytes.path(store)
     }
 
-    /// The next event; nil when none came in time.
+    /// Returns the next event, or nil if none came before the deadline.
     func next(deadline: Deadline) throws(AgentConnectionError) -> FeedEvent? {
         while true {
             do throws(AgentConnectionError) {
@@ -93,20 +97,20 @@ final class StoreFeed {
         }
     }
 
-    /// Nil when the caller's deadline passes first; throws when the agent doesn't come back.
+    /// Reconnects. Returns nil if the caller's deadline passes first, and throws if the agent doesn't come back.
     private func reconnected(_ deadline: Deadline) throws(AgentConnectionError) -> AgentConnection? {
-        let giveUp = Deadline(after: Self.patience)
+        let giveUp = Deadline(after: Self.reconnectTimeout)
         var interval = Duration.milliseconds(50)
         while true {
             do throws(AgentConnectionError) {
-                let new = try AgentConnection(socket, bell: Interruption.bell)
+                let newConnection = try AgentConnection(socket, interrupt: Interruption.descriptor)
                 subscription.since = token
-                _ = try new.request(.subscribe(subscription), deadline: Deadline(after: Self.answerTime))
-                return new
+                _ = try newConnection.request(.subscribe(subscription), deadline: Deadline(after: Self.replyTimeout))
+                return newConnection
             } catch {
                 if giveUp.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }
             }
-            if Interruption.wasAskedFor { throw .interrupted }
+            if Interruption.isRequested { throw .interrupted }
             if deadline.hasPassed { return nil }
             pause(min(interval, deadline.remaining ?? interval))
             interval = min(interval * 2, .seconds(2))
@@ -114,7 +118,7 @@ final class StoreFeed {
     }
 }
 
-/// The groups that the agent serves, and where their directories are.
+/// The groups that the agent serves, and their directories.
 struct ServedGroups {
     private var directories: [(group: String, directory: FilePath)] = []
 
@@ -129,21 +133,21 @@ struct ServedGroups {
         directories = found
     }
 
-    /// Symbolic links followed; the path itself when there is nothing by that name yet.
+    /// Returns the path with symbolic links resolved, or the path itself if nothing exists there yet.
     private static func resolved(_ path: FilePath) -> FilePath {
         guard let real = path.withPlatformString({ realpath($0, nil) }) else { return path }
         defer { free(real) }
         return FilePath(platformString: real)
     }
 
-    /// The group whose directory this is.
+    /// Returns the group with this directory.
     func group(at directory: FilePath) -> String? {
         guard let identity = try? Directory(directory).identity else { return nil }
         return directories.first { (try? Directory($0.directory))?.identity == identity }?.group
     }
 
-    /// What a store is called on the wire. `GROUP_ID/NAME` of a served group comes first, then a path, which may be
-    /// a symbolic link that a relocation left.
+    /// Returns a store's wire name. `GROUP_ID/NAME` of a served group takes precedence over a path, which may be a
+    /// symbolic link that a relocation left.
     func address(of path: FilePath) throws(AgentConnectionError) -> StoreAddress {
         if let address = StoreAddress(bytes: path.bytes), directories.contains(where: { $0.group == address.group }) {
             return address
@@ -156,7 +160,7 @@ struct ServedGroups {
         }
         throw .refused(
             WireError(
-                code: "not_served", "the agent serves no group with the store \(PrintablePath(path))",
+                code: "not_served", "the agent doesn't serve a group with the store \(PrintablePath(path))",
                 hint: "add its directory to the agent's configuration, or name it GROUP_ID/NAME"))
     }
 }

@@ -9,55 +9,56 @@ import SystemPackage
 struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "watch",
-        abstract: "Print a line for each change of a store, as the agent tells it.",
+        abstract: "Print a line for each change of a store.",
         discussion: """
-            When the agent goes, it is waited for up to 30 s, and nothing that happened meanwhile is missed without \
-            a reset event. For --exec, GROUPSTORE_STORE, GROUPSTORE_PATH, GROUPSTORE_EVENT, GROUPSTORE_TABLES (a line \
-            each; all of them where GROUPSTORE_COMPLETE is 1), GROUPSTORE_SINCE and GROUPSTORE_TOKEN are set. One \
-            command runs at a time; events during a run cause one more run, for all of them. A run that fails is \
-            repeated, after 1 s and up to 60 s, with what came meanwhile. --token-file keeps up to where all is done, \
-            so that each event is acted on at least once, whenever the command or this one is killed. With --tables, a change is told when it may be about one of \
-            them: when it names one, or when not all that it is about are known. --entities, --operations, --authors and \
-            --except-authors are for stores that keep a history; where it doesn't say which rows, a change is told.
+            Receives events from the agent. If the agent goes away, waits for it for up to 30 s; events that can't be \
+            made up for are reported as a reset. --exec sets GROUPSTORE_STORE, GROUPSTORE_PATH, GROUPSTORE_EVENT, \
+            GROUPSTORE_TABLES (a line each; all of them if GROUPSTORE_COMPLETE is 1), GROUPSTORE_SINCE and \
+            GROUPSTORE_TOKEN. One command runs at a time; events during a run cause one more run, for all of them. A \
+            failed run is repeated together with later events, after 1 s and up to 60 s. --token-file keeps the \
+            position up to which all is done, so that each event is handled at least once, even if the command or \
+            this program is killed. With --tables, a change is reported if it may affect one of them: if it names one, \
+            or if not all of its tables are known. --entities, --operations, --authors and --except-authors need a \
+            store that keeps a history; a change whose rows the history doesn't know is reported.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
-    @Option(help: "Tell first of what happened after this token.")
+    @Option(help: "Begin with the events after this token.")
     var since: String?
 
-    @Option(help: ArgumentHelp("Tell only of changes of these tables, separated by commas.", valueName: "a,b"))
+    @Option(help: ArgumentHelp("Report only changes of these tables.", valueName: "a,b"))
     var tables: String?
 
     @OptionGroup var rowFilter: RowFilterOptions
 
-    @Flag(help: "Say which rows a change is about, where the store's history tells and there are few.")
+    @Flag(help: "Print the changed rows too, if the store's history knows them and they are few.")
     var rows = false
 
-    @Flag(help: "Where the store keeps a history, ask for tokens that outlive the agent.")
+    @Flag(help: "Request tokens that outlive the agent, if the store keeps a history.")
     var durable = false
 
-    @Option(help: ArgumentHelp("Run this with /bin/sh at each event, one run at a time.", valueName: "command"))
+    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
     var exec: String?
 
     @Option(
         help: ArgumentHelp(
-            "Go on from the token in this file, and write there up to where events are printed, or with --exec done.",
+            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
             valueName: "file"), completion: .file())
     var tokenFile: String?
 
-    @Flag(help: "End after the first event that means: read the store again.")
+    @Flag(help: "Exit after the first event that requires the store to be read again.")
     var once = false
 
-    @Option(help: "End with exit code 75 when there was no event for that many seconds.")
+    @Option(help: "Exit with code 75 if there is no event for this many seconds.")
     var timeout: Double?
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
         if let timeout, !(0...31_536_000).contains(timeout) {
-            throw ValidationError("--timeout is 0 to 31536000 seconds")
+            throw ValidationError("--timeout must be 0 to 31536000 seconds")
         }
         if let tables, tableNames(tables).contains("") {
             throw ValidationError("--tables takes names separated by commas, such as ZNOTE,ZTAG")
@@ -70,7 +71,7 @@ struct WatchCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        Interruption.isNotedFromNowOn(endsWithOutput: true)
+        Interruption.installHandlers(endsWithOutput: true)
         try reporting(output) {
             do {
                 let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
@@ -96,7 +97,7 @@ struct WatchCommand: ParsableCommand {
         do {
             try print(feed, runner, runner == nil ? tokens : nil, output)
         } catch AgentConnectionError.interrupted {
-            // The command isn't waited for: a run that is cut short is done again by whoever goes on from that token.
+            // The command isn't waited for: the next run from that token repeats an interrupted run.
             summarize("interrupted", runner?.done ?? feed.token, output)
             throw ExitStatus.interrupted.code
         } catch {
@@ -108,32 +109,32 @@ struct WatchCommand: ParsableCommand {
         }
         throw CommandFailure(
             .busy, code: "command_failed", "\(exec ?? "") ended with exit status \(status)",
-            remedy: "see what it says; the event is told again to whoever gives the last token that was done")
+            remedy: "check the command's output; the event is repeated when you continue from the last completed token")
     }
 
-    /// Returns after the first event that means reading when only that one is wanted.
+    /// Prints events. With `--once`, returns after the first event that requires the store to be read again.
     private func print(_ feed: StoreFeed, _ runner: EventCommand?, _ tokens: TokenFile?, _ output: Output) throws {
         while true {
             let deadline = timeout.map { Deadline(after: .milliseconds(Int64($0 * 1000))) } ?? .none
             guard let event = try feed.next(deadline: deadline) else {
                 throw CommandFailure(
                     .busy, code: "timed_out", "no event of \(feed.name) within \(timeout.map { "\($0)" } ?? "0") s",
-                    remedy: "wait longer, or without --timeout")
+                    remedy: "use a longer --timeout, or none")
             }
             if event.isBookmark {
                 try tokens?.write(feed.token)
                 continue
             }
             output.record(event.object, "\(Self.timeOfDay())  \(event.type)  \(feed.name)  \(event.words)")
-            // What nobody was told isn't done: the token stays where it is.
+            // An event that couldn't be printed isn't done: the token stays unchanged.
             try Output.checkDelivered()
             try runner?.run(EventRun(event, feed))
             if let token = event.token { try tokens?.write(token) }
-            if once, event.meansReading { return }
+            if once, event.requiresReading { return }
         }
     }
 
-    /// Says that from now on nothing is missed; for people on standard error, since it is no event.
+    /// Reports that no later event is missed. For people on standard error, because it isn't an event.
     private func announce(_ feed: StoreFeed, _ output: Output) {
         if output.json {
             var line: JSONObject = ["type": "subscribed"]
@@ -151,7 +152,7 @@ struct WatchCommand: ParsableCommand {
         output.record(["type": "summary", "outcome": .string(outcome), "token": .string(token)], "")
     }
 
-    /// Local time with milliseconds.
+    /// Returns the local time with milliseconds.
     private static func timeOfDay() -> String {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)

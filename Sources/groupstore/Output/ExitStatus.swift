@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// The program's exit codes, those of sysexits(3) that mean the same.
+/// The program's exit codes; those of sysexits(3) have the same meaning there.
 enum ExitStatus: Int32 {
     case done = 0
     case usage = 64
@@ -16,13 +16,13 @@ enum ExitStatus: Int32 {
     var code: ExitCode { ExitCode(rawValue) }
 }
 
-/// Why a command ends without having done what it was asked: one line, and one that says what would help.
+/// The error with which a command ends: a message, and a remedy.
 struct CommandFailure: Error {
     let status: ExitStatus
-    /// A word that scripts can rely on, such as `no_agent`.
+    /// A code that scripts can rely on, such as `no_agent`.
     let code: String
     let message: String
-    /// More of the message, a line each.
+    /// Additional lines of the message.
     let reasons: [String]
     let remedy: String?
 

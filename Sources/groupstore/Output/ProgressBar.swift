@@ -1,7 +1,7 @@
 import Glibc
 import LinuxSystem
 
-/// Bytes for a person: with the unit that leaves at most four digits.
+/// A number of bytes for people, in the unit that leaves at most four digits.
 struct ByteCount: CustomStringConvertible {
     private let bytes: Int64
 
@@ -17,7 +17,7 @@ struct ByteCount: CustomStringConvertible {
     }
 }
 
-/// One line on a terminal that is drawn over again: how much is done, how fast, and how long it takes still.
+/// A progress bar on one line of a terminal: the amount done, the rate and the remaining time.
 struct ProgressBar {
     private let total: Int64
     private let started = ContinuousClock.now
@@ -25,7 +25,7 @@ struct ProgressBar {
 
     init(total: Int64) { self.total = max(total, 1) }
 
-    /// Draws at most ten times a second.
+    /// Draws the bar, at most ten times a second.
     mutating func show(_ bytes: Int64) {
         let now = ContinuousClock.now
         if let drawn, drawn.duration(to: now) < .milliseconds(100), bytes < total { return }

@@ -1,10 +1,10 @@
 import Glibc
 
-/// The three descriptors that a process is born with. Where one is closed, the next file that is opened gets its number,
-/// and has printed into it what is meant for a person: a store, or a lock.
+/// The standard input, output and error descriptors. If one is closed, the next opened file gets its number, and
+/// messages for people are written into it: into a store, or a lock.
 enum StandardDescriptors {
-    static func takeMissingOnes() {
-        // Each open takes the least number that is free.
+    static func openMissing() {
+        // open(2) returns the lowest free number.
         while true {
             let descriptor = open("/dev/null", O_RDWR)
             guard descriptor >= 0 else { return }

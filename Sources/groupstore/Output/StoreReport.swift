@@ -3,7 +3,7 @@ import FoundationEssentials
 import LinuxSystem
 import SQLiteStore
 
-/// A store's description for people.
+/// A store's description as text.
 extension StoreDescription {
     func lines(_ entities: EntityReport?) -> [String] {
         [PrintablePath(path).description] + facts.lines(indent: "  ") + [""] + tableLines
@@ -32,7 +32,7 @@ extension StoreDescription {
         table.add(.text("application id"), .text("\(settings.applicationID)"))
         table.add(.text("change counter"), .text("\(settings.changeCounter)"))
         table.add(
-            .text("open in"), .text(holders.isEmpty ? "no process that can be seen from here" : holders.list))
+            .text("open in"), .text(holders.isEmpty ? "no process visible from here" : holders.list))
         return table
     }
 
@@ -40,9 +40,9 @@ extension StoreDescription {
         guard !tables.isEmpty else { return ["no tables"] }
         var table = TextTable()
         table.add(.number("rows"), .text("table"))
-        for one in tables {
-            let note = one.problem.map { "  can't be counted: \($0)" } ?? (one.isVirtual ? "  virtual" : "")
-            table.add(.number(one.rows.map(String.init) ?? "?"), .text(one.name + note))
+        for entry in tables {
+            let note = entry.problem.map { "  could not be counted: \($0)" } ?? (entry.isVirtual ? "  virtual" : "")
+            table.add(.number(entry.rows.map(String.init) ?? "?"), .text(entry.name + note))
         }
         return table.lines(indent: "  ")
     }
@@ -76,7 +76,7 @@ extension CoreDataMetadata {
 }
 
 extension CoreDataMetadata.Entity {
-    /// The version hash as hexadecimal digits.
+    /// The version hash in hexadecimal digits.
     var hash: String? {
         versionHash.map { bytes in
             bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()

@@ -2,7 +2,7 @@ import AgentProtocol
 import LinuxSystem
 import SQLiteStore
 
-/// A store's description for scripts: one object a line.
+/// A store's description as JSON, one object per line.
 extension StoreDescription {
     func json(_ report: EntityReport?) -> [JSONObject] {
         let entities = report?.entities ?? coreData?.entities ?? []

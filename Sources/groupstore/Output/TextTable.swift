@@ -1,6 +1,6 @@
 import LinuxSystem
 
-/// Rows whose columns line up. Numbers stand to the right.
+/// Rows with aligned columns. Numbers are right-aligned.
 struct TextTable {
     private var rows: [[Cell]] = []
 
@@ -8,7 +8,7 @@ struct TextTable {
         case text(String)
         case number(String)
 
-        /// As it is printed, for its width.
+        /// The text as it is printed, which determines its width.
         fileprivate var content: String {
             switch self {
             case .text(let content), .number(let content): PrintableText(content).description
@@ -18,7 +18,7 @@ struct TextTable {
 
     mutating func add(_ cells: Cell...) { rows.append(cells) }
 
-    /// The rows, with two spaces between columns and `indent` before the first.
+    /// Returns the rows, with two spaces between columns and `indent` before the first.
     func lines(indent: String = "") -> [String] {
         var widths: [Int] = []
         for row in rows {

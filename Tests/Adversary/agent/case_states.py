@@ -199,6 +199,8 @@ def linked(p, around):
 
 def poke(p):
     """What an old program may do to its place now and then, without changing anything."""
+    if not os.path.isfile(p.legacy):
+        return  # opening a FIFO would wait for its other end
     try:
         connection = sqlite3.connect(f"file:{p.legacy}?mode=ro", uri=True, timeout=0)
         try:

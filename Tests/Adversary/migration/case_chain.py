@@ -1,7 +1,7 @@
 """Class chain: several versions, in steps and at once.
 
 Section 4.1: a renaming identifier is a canonical name that every later version keeps. 4.5: the path goes straight from
-the store's version to the current one; groupstore takes several steps where one can't be inferred (README).
+the store's version to the current one; groupstore takes several steps where one can't be inferred (CoreData.md).
 """
 
 import case_hierarchy

@@ -1,4 +1,4 @@
-"""Class kill: SIGKILL at a random time. README: "killed at any time, the store is as it was, or migrated"."""
+"""Class kill: SIGKILL at a random time. CoreData.md: the store is then "as it was, or migrated"."""
 
 import os
 import shutil

@@ -58,7 +58,7 @@ class Round:
             self.problem("hang", self.commands[-1])
             return Answer(-999, "", "")
         answer = Answer(run.returncode, run.stdout.decode(errors="replace"), run.stderr.decode(errors="replace"))
-        # README, exit codes: these and no others; a signal is a crash.
+        # Relocation.md, exit codes: these and no others; a signal is a crash.
         if run.returncode not in (0, 64, 65, 69, 73, 74, 75, 77, 78, 130):
             self.problem("crash", f"exit {run.returncode}: {self.commands[-1]}: {answer.err[-300:]}")
         return answer

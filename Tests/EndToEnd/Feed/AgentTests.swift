@@ -54,7 +54,7 @@ import Testing
             ], environment: AgentProcess.environment(places.scratch("agent.sock")))
         #expect(done.status == 74, "\(done.status)")
         #expect(
-            done.errors.contains("inotify_init: Too many open files") && done.errors.contains("fewer files"),
+            done.errors.contains("inotify_init: Too many open files") && done.errors.contains("fewer open files"),
             "\(done.errors)")
     }
 

@@ -58,7 +58,7 @@ import Testing
         }
         try setLimit("3")
         let waiting = try UnixSocket.connect(to: agent.socket)
-        try agent.process.line(.errors) { $0.contains("no more connections are taken") }
+        try agent.process.line(.errors) { $0.contains("not accepting connections for now") }
         try setLimit(soft)
         _ = try agent.connect()
         try expectTold(subscriber)

@@ -27,7 +27,7 @@ import Testing
         try shell.execute("INSERT INTO note (text) VALUES ('the last')")
         shell.closeInput()
         try shell.wait()
-        #expect(try groupstore("inspect", Word(store.path)).output.contains("no process that can be seen from here"))
+        #expect(try groupstore("inspect", Word(store.path)).output.contains("no process visible from here"))
         let done = try groupstore("relocate", Word(store.path), Word(places.group), "--json")
         #expect(done.outcome == "relocated", "\(done.output)")
         let published = places.group.appending("Notes.sqlite")

@@ -144,7 +144,7 @@ import Testing
         let agent = try agent("group")
         let subscriber = try agent.subscribe("Notes.sqlite")
         agent.process.signal(SIGHUP)
-        try agent.process.line(.errors) { $0.contains("all places are looked at") }
+        try agent.process.line(.errors) { $0.contains("rechecking all paths") }
         try expectIsFollowed("group", subscriber)
     }
 

@@ -197,7 +197,7 @@ import Testing
         let refused = try groupstore("create", Word(path), "--model", Word(bundle), "--json")
         #expect(refused.status == 65)
         #expect(refused.summary.object("error")?.string("code") == "name_collision")
-        #expect(refused.summary.object("error")?.string("message")?.contains("differ in case only") == true)
+        #expect(refused.summary.object("error")?.string("message")?.contains("differ only in case") == true)
         #expect(FileStatus(following: path) == nil)
         #expect(try groupstore("create", Word(path), "--model", Word(bundle), "--version", "Case").status == 0)
         let before = try DirectorySnapshot(directory.path)
@@ -265,7 +265,7 @@ extension MigrationTests {
     @Test func theSampleMakesAStoreReady() throws {
         let words = [Word(store), Word(model)]
         let made = try run(Programs.notesUpgrade, words)
-        #expect(made.output == "made an empty store of Notes 2\n", "\(made.errors)")
+        #expect(made.output == "created an empty store of version Notes 2\n", "\(made.errors)")
         try run("rm", [Word(store)])
         try fill(5)
         let migrated = try run(Programs.notesUpgrade, words)

@@ -90,7 +90,7 @@ import Testing
         let plain = try makeStore(store.path.appending("Plain.sqlite"), rows: 1)
         let refused = try groupstore("model", "hash", Word(plain.path))
         #expect(refused.status == 65)
-        #expect(refused.errors.contains("not Core Data's"))
+        #expect(refused.errors.contains("isn't a Core Data store"))
     }
 
     // MARK: show and diff

@@ -17,7 +17,7 @@ import Testing
         try apps.start(rows: 300, rate: 100)
         let container = try GroupContainer(identifier: AgentProcess.group, directory: URL(path: apps.places.group))
         let registry = RemoteRegistry(container, socket: agent.socket)
-        let coordinator = FileCoordinator(in: container, seats: RegisteredPresenters(registry: registry))
+        let coordinator = FileCoordinator(in: container, presenters: RegisteredPresenters(registry: registry))
         let store = URL(path: apps.published)
         let legacy = apps.store.path
         try await coordinator.coordinate(with: [.writingIntent(with: store, options: .forMoving)]) { _ in
@@ -38,7 +38,7 @@ import Testing
         try app.suspend()
         let container = try GroupContainer(identifier: AgentProcess.group, directory: URL(path: apps.places.group))
         let coordinator = FileCoordinator(
-            in: container, seats: RegisteredPresenters(registry: RemoteRegistry(container, socket: agent.socket)))
+            in: container, presenters: RegisteredPresenters(registry: RemoteRegistry(container, socket: agent.socket)))
         let error = await #expect(throws: FileCoordinationError.self) {
             try await coordinator.coordinate(
                 with: [.writingIntent(with: URL(path: apps.published))], deadline: .milliseconds(500)

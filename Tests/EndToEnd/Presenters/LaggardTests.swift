@@ -57,7 +57,7 @@ import Testing
         let stopped = try #require(found.first { $0.integer("pid") == Int64(watch.pid) })
         #expect((stopped.integer("behind") ?? 0) > 0, "\(stopped.text)")
         #expect(stopped.string("lagging_since") != nil)
-        let limit = Int64(2 * WireLine.longest)
+        let limit = Int64(2 * WireLine.maxLength)
         #expect((stopped.integer("unread_bytes") ?? 0) + (stopped.integer("waiting_bytes") ?? 0) <= limit)
         // Who reads is told at once.
         let reader = try agent.subscribe("Notes.sqlite")

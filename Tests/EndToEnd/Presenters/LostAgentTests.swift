@@ -29,7 +29,7 @@ import Testing
     /// Writes the item, notes it, and goes on when `log` has `go on`; the item has another name then, where that is
     /// asked for.
     private func access(_ seats: RegisteredPresenters, _ log: Log, moving: Bool = false) -> Task<Void, any Error> {
-        let coordinator = FileCoordinator(in: container, seats: seats)
+        let coordinator = FileCoordinator(in: container, presenters: seats)
         return Task { [item, moved] in
             try await coordinator.coordinate(
                 with: [.writingIntent(with: item, options: moving ? .forMoving : [])], deadline: .ample

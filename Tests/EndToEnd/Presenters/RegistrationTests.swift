@@ -29,7 +29,7 @@ import Testing
     }
 
     private func access(_ url: URL? = nil, deadline: Duration = .ample) async throws {
-        try await FileCoordinator(in: container, seats: seats()).coordinate(
+        try await FileCoordinator(in: container, presenters: seats()).coordinate(
             with: [.writingIntent(with: url ?? item)], deadline: deadline
         ) { _ in }
     }
@@ -95,7 +95,7 @@ import Testing
         _ = try await seats.add(presenter, in: container)
         for _ in 1...5 {
             let agent = try AgentProcess(places, legacy: [])
-            try await FileCoordinator(in: container, seats: seats, filePresenter: presenter).coordinate(
+            try await FileCoordinator(in: container, presenters: seats, filePresenter: presenter).coordinate(
                 with: [.writingIntent(with: item)], deadline: .ample
             ) { _ in }
             #expect(try agent.stop().status == 0)
@@ -119,7 +119,7 @@ import Testing
         let (presenter, seats) = (NotingPresenter(item), seats())
         _ = try await seats.add(presenter, in: container)
         let moved = URL(path: places.group.appending("Moved.sqlite"))
-        let coordinator = FileCoordinator(in: container, seats: self.seats())
+        let coordinator = FileCoordinator(in: container, presenters: self.seats())
         try await coordinator.coordinate(with: [.writingIntent(with: item, options: .forMoving)], deadline: .ample) {
             [item = item] _ in
             coordinator.item(at: item, didMoveTo: moved)
@@ -208,7 +208,7 @@ final class NotingPresenter: FilePresenter {
     func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
         log.note("to writer")
         guard !refuses.withLock({ $0 }) else { throw CannotClose() }
-        held.withLock { $0.take() }?.leave()
+        held.withLock { $0.take() }?.release()
         return { [self] in log.note("reacquires") }
     }
 

@@ -115,7 +115,7 @@ import Testing
         let agent = try AgentProcess(["--config", Word(file)], socket: places.scratch("agent.sock"))
         try write("groups: [{ no: such key }]\n", to: file)
         agent.process.signal(SIGHUP)
-        try agent.process.line(.errors) { $0.contains("kept as it was") }
+        try agent.process.line(.errors) { $0.contains("keeping the previous configuration") }
         try agent.process.line(.errors) { $0.contains("serving 1 groups") }
         try expectProblem(78, "reload", "keeps its old configuration", agent)
         let shown = try groupstore("status", environment: agent.environment).lines

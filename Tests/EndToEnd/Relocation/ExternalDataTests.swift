@@ -45,7 +45,7 @@ import Testing
 
         let described = try groupstore("inspect", Word(legacy), "--json")
         #expect(described.lines.first?.contains("\"missing_external_files\":[{\"entity\":\"Note\"") == true)
-        #expect(try groupstore("inspect", Word(legacy)).output.contains("Note.photo names external files"))
+        #expect(try groupstore("inspect", Word(legacy)).output.contains("Note.photo references external files"))
         let checked = try groupstore("model", "check", Word(legacy), Word(model), "--json")
         #expect(
             checked.status == 0 && checked.output.contains("the store names external files that are not there: \(name)")

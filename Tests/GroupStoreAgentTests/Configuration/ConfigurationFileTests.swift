@@ -28,21 +28,21 @@ import Testing
         }
     }
 
-    /// Each of these took more time with each level, without end.
+    /// Parsing time grew without bound with each further level of these.
     @Test(arguments: [
         "groups: " + String(repeating: "{", count: 500), "groups: " + String(repeating: "[", count: 500),
         String(repeating: "? ", count: 500) + "a\n", "a: &a {x: 1}\nb: {*a : 1}\n", "groups: [{id: a}, *b]\n",
     ])
-    func whatNobodyNeedsIsRefusedAtOnce(_ text: String) {
+    func refusesExpensiveYAMLAtOnce(_ text: String) {
         #expect(mistakeFound(in: text)?.line != nil)
     }
 
-    @Test func oddCharactersInTextAreText() {
+    @Test func acceptsSpecialCharactersInStrings() {
         let text = "groups:\n  - id: 'group.*a ? [[[[[[[[['\n    directory: /a*b?c # *alias [[[[[[[[[[ it's\n"
         #expect(mistakeFound(in: text)?.description.contains("alias") == false)
     }
 
-    @Test func everythingThatCanBeSaid() throws {
+    @Test func parsesEveryKey() throws {
         let configuration = try parse(
             """
             socket:
@@ -100,7 +100,7 @@ import Testing
         var testDescription: String { word }
     }
 
-    @Test func usersHaveRoles() throws {
+    @Test func parsesTheRolesOfUsers() throws {
         let roles = try parse(
             """
             socket:
@@ -125,19 +125,21 @@ import Testing
         Mistake(line: 1, word: "not a list", text: "groups: a"),
         Mistake(line: nil, word: "no group to serve", text: "groups: []"),
         Mistake(line: 2, word: "has no id", text: "groups:\n  - directory: HOME"),
-        Mistake(line: 2, word: "no group identifier", text: "groups:\n  - id: a/b"),
-        Mistake(line: 1, word: "is no duration", text: "claim-deadline: 30\ngroups: [{ id: a }]"),
-        Mistake(line: 1, word: "is no duration", text: "claim-deadline: 30 s\ngroups: [{ id: a }]"),
-        Mistake(line: 1, word: "is no duration", text: "claim-deadline: 99999999999d\ngroups: [{ id: a }]"),
+        Mistake(line: 2, word: "not a group identifier", text: "groups:\n  - id: a/b"),
+        Mistake(line: 1, word: "is not a duration", text: "claim-deadline: 30\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "is not a duration", text: "claim-deadline: 30 s\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "is not a duration", text: "claim-deadline: 99999999999d\ngroups: [{ id: a }]"),
         Mistake(line: 2, word: "not an absolute path", text: "groups:\n  - { id: a, directory: notes }"),
         Mistake(
-            line: 2, word: "4095 at most",
+            line: 2, word: "at most 4095",
             text: "groups:\n  - { id: a, directory: /\(String(repeating: "n", count: 4095)) }"),
-        Mistake(line: 1, word: "no number of subscriptions", text: "socket: { subscriptions: 0 }\ngroups: [{ id: a }]"),
-        Mistake(line: 1, word: "no user's number", text: "socket: { allow-uids: [root] }\ngroups: [{ id: a }]"),
-        Mistake(line: 1, word: "no user's number", text: "socket: { allow: [{ uid: -1 }] }\ngroups: [{ id: a }]"),
         Mistake(
-            line: 1, word: "no user's number", text: "socket: { allow: [{ uid: 4294967295 }] }\ngroups: [{ id: a }]"),
+            line: 1, word: "not a valid number of subscriptions",
+            text: "socket: { subscriptions: 0 }\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "not a user ID", text: "socket: { allow-uids: [root] }\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "not a user ID", text: "socket: { allow: [{ uid: -1 }] }\ngroups: [{ id: a }]"),
+        Mistake(
+            line: 1, word: "not a user ID", text: "socket: { allow: [{ uid: 4294967295 }] }\ngroups: [{ id: a }]"),
         Mistake(line: 1, word: "has no uid", text: "socket: { allow: [{ may: [present] }] }\ngroups: [{ id: a }]"),
         Mistake(line: 1, word: "not a mapping", text: "socket: { allow: [1001] }\ngroups: [{ id: a }]"),
         Mistake(
@@ -145,19 +147,19 @@ import Testing
             text: "socket: { allow: [{ uid: 1, may: [subscribe, delete] }] }\ngroups: [{ id: a }]"),
         Mistake(line: 1, word: "may is empty", text: "socket: { allow: [{ uid: 1, may: [] }] }\ngroups: [{ id: a }]"),
         Mistake(
-            line: 1, word: "user 1 is there twice",
+            line: 1, word: "user 1 is listed twice",
             text: "socket: { allow: [{ uid: 1 }, { uid: 1, may: [present] }] }\ngroups: [{ id: a }]"),
         Mistake(
-            line: 4, word: "group a is there twice",
+            line: 4, word: "group a is configured twice",
             text: "groups:\n  - id: a\n    directory: HOME\n  - { id: a, directory: HOME/b }"),
         Mistake(
-            line: 3, word: "is the directory of a too",
+            line: 3, word: "is already the directory of a",
             text: "groups:\n  - { id: a, directory: HOME }\n  - { id: b, directory: HOME }"),
-        Mistake(line: 2, word: "is there twice in the entry", text: "groups:\n  - id: a\n    id: b"),
+        Mistake(line: 2, word: "duplicate key id in the entry", text: "groups:\n  - id: a\n    id: b"),
         Mistake(line: 5, word: "can't be a store's name", text: store("name: a/b")),
         Mistake(line: 5, word: "can't be a store's name", text: store("name: A.sqlite-wal")),
         Mistake(line: 5, word: "has no name", text: store("settle: 1s")),
-        Mistake(line: 5, word: "name is not a text", text: store("name:")),
+        Mistake(line: 5, word: "name is not a string", text: store("name:")),
         Mistake(line: 6, word: "can't be burn", text: store("name: A\n        retire: burn")),
         Mistake(line: 6, word: "can't be overwrite", text: store("name: A\n        on-conflict: overwrite")),
         Mistake(line: 6, word: "mappings without a model", text: store("name: A\n        mappings: []")),
@@ -186,7 +188,7 @@ import Testing
     }
 
     @Test(arguments: mistakes)
-    func aMistakeIsNamedWithItsLine(_ mistake: Mistake) throws {
+    func reportsAMistakeWithItsLine(_ mistake: Mistake) throws {
         let error = try #require(mistakeFound(in: mistake.text))
         #expect(error.message.contains(mistake.word), "\(error)")
         #expect(error.line == mistake.line, "\(error)")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import GroupStoreAgent
 
-/// What a configuration says of places, held against the disk.
+/// Checks of a configuration's paths against the disk.
 @Suite struct ConfigurationPlacesTests {
     private let scratch: TemporaryDirectory
     private let directory: Directory
@@ -21,13 +21,13 @@ import Testing
             .parse(text.replacing("SCRATCH", with: scratch.path.string))
     }
 
-    @Test func aDirectoryNeedNotExistYet() throws {
+    @Test func acceptsADirectoryThatDoesNotExistYet() throws {
         let configuration = try load("groups: [{ id: a, directory: SCRATCH/later }]")
         #expect(configuration.groups.map(\.directory) == [scratch.path.appending("later")])
         #expect(try directory.status("later") == nil)
     }
 
-    @Test func twoWaysToOneDirectoryAreFound() throws {
+    @Test func refusesTwoPathsToOneFile() throws {
         try directory.makeDirectory("real", mode: 0o700)
         try directory.makeSymbolicLink("link", to: "real")
         let legacy = """
@@ -42,7 +42,7 @@ import Testing
     }
 
     /// A relocation may have left a link at the old name.
-    @Test func aLegacyNameMayBeALinkToTheStore() throws {
+    @Test func acceptsALegacyPathThatLinksToTheStore() throws {
         try directory.makeDirectory("old", mode: 0o700)
         try directory.directory("old").makeSymbolicLink("A", to: "../A")
         let configuration = try load(
@@ -50,7 +50,7 @@ import Testing
         #expect(configuration.groups.first?.stores.first?.legacy.count == 1)
     }
 
-    @Test func theStandardFileIsTheUsersBeforeTheSystems() throws {
+    @Test func prefersTheUsersConfigurationFile() throws {
         let environment = ["XDG_CONFIG_HOME": scratch.path.string]
         let expected = scratch.path.appending("groupstore").appending("config.yaml")
         #expect(ConfigurationFile.standardPath(environment: environment) != expected)
@@ -59,12 +59,12 @@ import Testing
         #expect(ConfigurationFile.standardPath(environment: environment) == expected)
     }
 
-    @Test func aFileThatIsNotThereIsNamed() {
+    @Test func refusesAMissingFile() {
         let file = ConfigurationFile(scratch.path.appending("none.yaml"), environment: [:])
         #expect(throws: ConfigurationError.self) { try file.load() }
     }
 
-    @Test func bytesThatAreNoTextAreRefused() throws {
+    @Test func refusesBytesThatAreNotUTF8() throws {
         try DurableFile.write([0xFF, 0xFE], as: "bad.yaml", in: directory, mode: 0o600)
         let file = ConfigurationFile(scratch.path.appending("bad.yaml"), environment: [:])
         #expect { try file.load() } throws: { ($0 as? ConfigurationError)?.message.contains("UTF-8") == true }

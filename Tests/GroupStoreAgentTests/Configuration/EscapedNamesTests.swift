@@ -6,9 +6,9 @@ import Testing
     @Test(arguments: [
         ["a"], ["a", "b"], ["weird, name"], [","], ["a\\"], ["a\\", "b"], ["\\,"], ["a\\b", "c,\\,d"], ["\\\\"],
     ])
-    func namesComeBack(_ names: [String]) { #expect(EscapedNames.names(EscapedNames.text(names)) == names) }
+    func roundTripsNames(_ names: [String]) { #expect(EscapedNames.names(EscapedNames.text(names)) == names) }
 
-    @Test func asAPersonWritesThem() {
+    @Test func parsesHandwrittenLists() {
         #expect(EscapedNames.names("ZNOTE,ZTAG") == ["ZNOTE", "ZTAG"])
         #expect(EscapedNames.names(#"weird\, name,b"#) == ["weird, name", "b"])
         #expect(EscapedNames.names(#"a\b"#) == [#"a\b"#])

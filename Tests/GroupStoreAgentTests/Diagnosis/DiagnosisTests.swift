@@ -7,7 +7,7 @@ import Testing
 @testable import GroupStoreAgent
 
 @Suite struct DiagnosisTests {
-    @Test func ampleLimitsAreFine() {
+    @Test func acceptsAmpleLimits() {
         var inotify = InotifyDiagnosis()
         (inotify.instances, inotify.usedInstances, inotify.refusal) = (128, 12, nil)
         (inotify.watches, inotify.usedWatches, inotify.queuedEvents) = (65536, 100, 16384)
@@ -15,7 +15,7 @@ import Testing
         #expect(inotify.findings[0].message == "fs.inotify.max_user_instances is 128, 12 seen in use by this user")
     }
 
-    @Test func aLimitThatIsNearlyReachedIsNamed() {
+    @Test func warnsAboutLimitsThatAreNearlyReached() {
         var inotify = InotifyDiagnosis()
         (inotify.instances, inotify.usedInstances, inotify.refusal) = (128, 110, nil)
         (inotify.watches, inotify.usedWatches, inotify.queuedEvents) = (65536, 65000, 100)
@@ -24,13 +24,13 @@ import Testing
         #expect(inotify.findings[1].remedy == "raise it: sysctl -w fs.inotify.max_user_watches=131072")
     }
 
-    @Test func noFurtherInstanceIsAProblem() {
+    @Test func reportsThatNoFurtherInstanceIsPossible() {
         var inotify = InotifyDiagnosis()
         (inotify.instances, inotify.refusal) = (128, .tooManyOpenFiles)
         #expect(inotify.findings[0].verdict == .problem(.configuration))
     }
 
-    @Test func whatIsUsedIsCounted() throws {
+    @Test func countsInstancesAndWatchesInUse() throws {
         let before = InotifyDiagnosis()
         let raw = inotify_init1(Int32(0))
         defer { close(raw) }
@@ -42,7 +42,7 @@ import Testing
         #expect(before.instances == after.instances)
     }
 
-    @Test func aDirectoryIsCheckedAndLeftAsItWas() throws {
+    @Test func checksADirectoryWithoutChangingIt() throws {
         let directory = try TemporaryDirectory()
         let findings = DirectoryDiagnosis(directory.path).findings()
         #expect(findings.map(\.check) == ["directory", "file_system", "lease"])
@@ -51,20 +51,20 @@ import Testing
         #expect(try Directory(directory.path).names().isEmpty)
     }
 
-    @Test func aMissingDirectoryIsWaitedFor() throws {
+    @Test func warnsAboutAMissingDirectory() throws {
         let directory = try TemporaryDirectory()
         let findings = DirectoryDiagnosis(directory.path.appending("later")).findings()
         #expect(findings.map(\.verdict) == [.warning])
     }
 
-    @Test func aFileInPlaceOfADirectoryIsAProblem() throws {
+    @Test func reportsAFileInPlaceOfADirectory() throws {
         let directory = try TemporaryDirectory()
         let path = directory.path.appending("file")
         try Data().write(to: URL(fileURLWithPath: path.string))
         #expect(DirectoryDiagnosis(path).findings().map(\.verdict) == [.problem(.configuration)])
     }
 
-    @Test func socketsAreToldApart() throws {
+    @Test func distinguishesLiveStaleAndMissingSockets() throws {
         let directory = try TemporaryDirectory()
         let path = directory.path.appending("agent.sock")
         #expect(SocketDiagnosis(path).finding().message.hasSuffix("no agent runs here"))
@@ -92,13 +92,13 @@ import Testing
         guard poll(&ready, 1, 10_000) == 1 else { return }
         let peer = accept(listener, nil, nil)
         let line = Array("{\"type\":\"hello\",\"proto\":1,\"agent\":\"0.1.0\",\"max_line\":32768}\n".utf8)
-        // In two pieces: a line may come in any.
+        // In two pieces, since a line may arrive in any.
         _ = line.withUnsafeBytes { write(peer, $0.baseAddress, 10) }
         _ = line.withUnsafeBytes { write(peer, $0.baseAddress?.advanced(by: 10), line.count - 10) }
         close(peer)
     }
 
-    @Test func theSystemIsDescribed() {
+    @Test func describesTheSystem() {
         let findings = SystemDiagnosis.findings()
         #expect(Set(findings.map(\.check)).isSuperset(of: ["proc", "leases", "sqlite", "kernel", "swift"]))
         #expect(findings.first { $0.check == "sqlite" }?.message.contains("libsqlite3.so") == true)

@@ -14,10 +14,10 @@ import Testing
     }
 
     private func finding(_ holders: StoreHolder..., mode: DatabaseHeader.JournalMode = .writeAhead) -> Finding {
-        HolderDiagnosis.finding("/a/Notes.sqlite", mode, holders)
+        HolderDiagnosis.finding("/a/Notes.sqlite", mode: mode, holders: holders)
     }
 
-    @Test func twoWritersWithAnOlderSQLiteAreAWarning() {
+    @Test func warnsAboutTwoWritersWithAnOlderSQLite() {
         let found = finding(holder(1, 40), holder(2, 51), holder(3, 51, patch: 2))
         #expect(found.verdict == .warning)
         #expect(
@@ -28,14 +28,14 @@ import Testing
         #expect(found.holders.count == 3)
     }
 
-    @Test func nothingElseIs() {
+    @Test func acceptsAllOtherHolders() {
         #expect(finding(holder(1, 40)).verdict == .fine)
         #expect(finding(holder(1, 51), holder(2, 52)).verdict == .fine)
         #expect(finding(holder(1, 40), holder(2, 40), mode: .rollback).verdict == .fine)
         #expect(finding(holder(1, 40), holder(2, 40, writes: false)).verdict == .fine)
     }
 
-    @Test func whatCannotBeToldIsUnknown() {
+    @Test func reportsAnUnknownVersion() {
         let found = finding(holder(1, nil), holder(2, nil))
         #expect(
             found.message == "/a/Notes.sqlite: open in notes (pid 1), SQLite unknown; notes (pid 2), SQLite unknown")

@@ -31,7 +31,7 @@ import Testing
         try (0..<count).map { _ in try client.next()?.string("type") }
     }
 
-    @Test func configuredStoresAreWatchedWithoutSubscribers() throws {
+    @Test func watchesConfiguredStoresWithoutSubscribers() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)
         #expect(server.source.watched[server.group]?.contains(.modified) == true)
@@ -40,8 +40,8 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    /// At the start, and of what is asked for later.
-    @Test func theLogNamesWhatCannotBeWatchedOnce() throws {
+    /// At the start, and for later subscriptions.
+    @Test func logsAnUnwatchableDirectoryOnce() throws {
         let server = try RunningServer()
         let client = try server.connect()
         server.source.setFull(true)
@@ -51,7 +51,7 @@ import Testing
         }
         let identifier = try #require(GroupIdentifier("group.example"))
         let new = Configuration(groups: [.init(identifier: identifier, directory: server.group, stores: [notes])])
-        for _ in 1...2 { server.watch.perform { $0.configure(new) } }
+        for _ in 1...2 { server.feedThread.perform { $0.configure(new) } }
         #expect(try client.ask(subscribe, id: 1).object("error")?.string("code") == "not_watchable")
         for directory in [server.group, "/nowhere/old"] {
             let lines = server.logged.all.filter { $0.contains("\(directory.string) can't be watched") }
@@ -63,20 +63,20 @@ import Testing
         #expect(server.logged.all.filter { $0.hasSuffix("\(server.group.string) is watched now") }.count == 1)
     }
 
-    @Test func theSchedulerHearsOfLegacyDirectories() throws {
+    @Test func passesLegacyDirectoryEventsToTheScheduler() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)
         let event = DirectoryEvent(directory: "/nowhere/old", name: "Notes.sqlite", kinds: .movedIn)
         let other = DirectoryEvent(directory: server.group, name: "Notes.sqlite-wal", kinds: .modified)
         server.source.emit(.event(other), .event(event), .directoryVanished("/nowhere/old"), .overflow)
-        // The reset comes after the scheduler was told.
+        // The reset comes after the scheduler's notice.
         #expect(try types(1, client) == ["reset"])
         #expect(
             Array(server.scheduler.seen.suffix(3)) == [.event(event), .directoryVanished("/nowhere/old"), .overflow])
         #expect(!server.scheduler.seen.contains(.event(other)))
     }
 
-    @Test func whatIsAnnouncedDuringAReleaseIsToldAtItsEnd() throws {
+    @Test func publishesEventsAnnouncedDuringAReleaseAtItsEnd() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)
         server.feed.announce(.relocating(waitingFor: []), of: store)
@@ -91,8 +91,8 @@ import Testing
         #expect(try types(2, client) == ["relocated", "reset"])
     }
 
-    /// Somebody may have written the store while nobody looked.
-    @Test func aReleaseThatEndsWithoutARelocationIsAChange() throws {
+    /// The store may have been written while it was not watched.
+    @Test func publishesAChangeAfterAReleaseWithoutARelocation() throws {
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
         try server.feed.release(store)
@@ -100,12 +100,14 @@ import Testing
         #expect(try types(2, client) == ["change", "abandoned"])
     }
 
-    /// A relocation that waits for somebody lets go again and again: that is no news while nobody writes.
-    @Test(arguments: [false, true]) func aReleaseOfWhichNothingIsSaidIsAChangeWhereSomebodyWrote(_ writes: Bool) throws
+    /// A relocation that waits for another process releases the store repeatedly, which is no change while nobody
+    /// writes.
+    @Test(arguments: [false, true]) func publishesAChangeAfterASilentReleaseOnlyIfTheStoreWasWritten(_ writes: Bool)
+        throws
     {
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
-        // A file that was written just now may be written again without a trace.
+        // A file that was just written may be written again without a visible change.
         let status = try #require(FileStatus(following: server.group.appending("Notes.sqlite")))
         while !FileTime.isSettled(status.changed) { sched_yield() }
         try server.feed.release(store)
@@ -115,8 +117,8 @@ import Testing
         #expect(try types(writes ? 2 : 1, client) == (writes ? ["change", "reset"] : ["reset"]))
     }
 
-    /// One that isn't followed yet when it is released isn't opened by a subscription in between.
-    @Test func aSubscriptionDuringAReleaseDoesNotEndIt() throws {
+    /// A store that isn't followed when it is released isn't opened by a subscription in between.
+    @Test func subscriptionDoesNotEndARelease() throws {
         let server = try RunningServer()
         try server.feed.release(store)
         let client = try subscribed(server)
@@ -130,23 +132,24 @@ import Testing
         #expect(try types(1, client) == ["relocated"])
     }
 
-    /// Nobody has said that it was written.
-    @Test func afterARestItsStoresAreLookedAt() throws {
+    /// No event reports these writes.
+    @Test func pollsStoresAfterASuspension() throws {
         let server = try RunningServer(stores: [notes])
         let path = Word(server.group.appending("Notes.sqlite"))
         #expect(try run("sqlite3", [path, "CREATE TABLE note (text)"]).status == 0)
         server.source.emit(.overflow)
         let client = try subscribed(server)
         #expect(try run("sqlite3", [path, "INSERT INTO note VALUES ('milk')"]).status == 0)
-        server.watch.perform { [store] stores in
+        server.feedThread.perform { [store] stores in
             stores.busy = [store]
-            do { try stores.rest(.milliseconds(1)) } catch { Issue.record(error) }
+            do { try stores.suspendModifyEvents(for: .milliseconds(1)) } catch { Issue.record(error) }
         }
         #expect(try types(1, client) == ["change"])
     }
 
-    /// Its directory can't be watched any more: that is said, and what was committed meanwhile counts as changed.
-    @Test func aDirectoryThatIsLostIsSaidAndTriedAgain() throws {
+    /// If a directory can't be watched any more, subscribers are sent a reset, and later a change for commits made
+    /// meanwhile.
+    @Test func reportsAndRetriesAnUnwatchableDirectory() throws {
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
         #expect(try state(client) == "following")
@@ -164,8 +167,8 @@ import Testing
         #expect(try state(client) == "following")
     }
 
-    /// What is written through another name of its file can't be heard: that is no store that is followed.
-    @Test func aStoreWhoseOtherNamesGoUnheardIsSaidAndTriedAgain() throws {
+    /// Writes through another link of its file raise no event, so the store is not followed.
+    @Test func reportsAndRetriesUnwatchableHardLinks() throws {
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
         server.source.setFull(true)
@@ -184,16 +187,16 @@ import Testing
         #expect(try state(client) == "following")
     }
 
-    /// Nobody is left to believe in a store that isn't followed.
-    @Test func aStoreThatIsConfiguredAnewAndCannotBeReadIsSaidToBeUnreadable() throws {
+    /// A subscriber must not rely on a store that isn't followed.
+    @Test func reportsAReconfiguredStoreThatIsUnreadable() throws {
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
-        server.watch.perform { $0.configure(Configuration()) }
+        server.feedThread.perform { $0.configure(Configuration()) }
         #expect(try client.next()?.string("reason") == "unconfigured")
         server.source.refuse(server.group)
         let identifier = try #require(GroupIdentifier("group.example"))
         let group = Configuration.Group(identifier: identifier, directory: server.group, stores: [])
-        server.watch.perform { $0.configure(Configuration(groups: [group])) }
+        server.feedThread.perform { $0.configure(Configuration(groups: [group])) }
         #expect(try client.next()?.string("reason") == "unreadable")
         server.source.allow(server.group)
         var event = try client.next()
@@ -201,7 +204,7 @@ import Testing
         #expect(event?.string("type") == "change")
     }
 
-    @Test func aReleaseThatEndsWhereNothingIsWatchedSaysSo() throws {
+    @Test func reportsAnUnwatchedStoreAtTheEndOfARelease() throws {
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
         try server.feed.release(store)
@@ -212,25 +215,25 @@ import Testing
         #expect(try state(client) == "unwatched")
     }
 
-    /// There were descriptors for it once, and there are some again.
-    @Test func aSubscribedStoreThatThereAreNoDescriptorsForIsSaidAndTriedAgain() throws {
+    /// There were descriptors for it before, and there are some again later.
+    @Test func reportsAndRetriesASubscribedStoreWithoutDescriptors() throws {
         let budget = DescriptorBudget(limit: 64)
         let server = try RunningServer(files: ["Notes.sqlite"], descriptors: budget)
         let client = try subscribed(server)
-        server.watch.perform { [group = server.group] stores in
+        server.feedThread.perform { [group = server.group] stores in
             stores.configure(Configuration())
-            while budget.take(.store) {}
+            while budget.reserve(.store) {}
             guard let identifier = GroupIdentifier("group.example") else { return }
             stores.configure(Configuration(groups: [.init(identifier: identifier, directory: group, stores: [])]))
         }
         #expect(try client.next()?.string("reason") == "unconfigured")
         #expect(try client.next()?.string("reason") == "unreadable")
-        budget.giveBack(.store)
+        budget.release(.store)
         #expect(try client.next()?.string("reason") == "appeared")
     }
 
-    /// What one can't be given to its end is refused at once.
-    @Test func aStoreThatThereAreNoDescriptorsForIsRefused() throws {
+    /// A subscription that would exceed the budget is refused at once.
+    @Test func refusesAStoreWithoutDescriptors() throws {
         let server = try RunningServer(descriptors: DescriptorBudget(limit: 64))
         let client = try server.connect()
         func subscribe(_ number: Int) throws -> JSONObject {
@@ -257,15 +260,15 @@ import Testing
         return rows
     }
 
-    @Test func aGroupThatIsConfiguredNoMoreIsAReset() throws {
+    @Test func resetsAStoreWhoseGroupIsNoLongerConfigured() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)
-        server.watch.perform { $0.configure(Configuration()) }
+        server.feedThread.perform { $0.configure(Configuration()) }
         let gone = try client.next()
         #expect(gone?.string("reason") == "unconfigured")
         let identifier = try #require(GroupIdentifier("group.example"))
         let group = Configuration.Group(identifier: identifier, directory: server.group, stores: [])
-        server.watch.perform { $0.configure(Configuration(groups: [group])) }
+        server.feedThread.perform { $0.configure(Configuration(groups: [group])) }
         #expect(try client.next()?.string("type") == "reset")
         server.source.emit(.overflow)
         #expect(try client.next()?.string("reason") == "overflow")

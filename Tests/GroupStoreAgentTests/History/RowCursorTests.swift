@@ -4,9 +4,9 @@ import Testing
 
 @testable import GroupStoreAgent
 
-/// What a look into a store's history makes of what the feed said.
+/// The result of combining a history read with the changes of the feed.
 @Suite struct RowCursorTests {
-    private func place(_ number: Int64) -> HistoryToken { HistoryToken(history: "h", number: number, nonce: number) }
+    private func position(_ number: Int64) -> HistoryToken { HistoryToken(history: "h", number: number, nonce: number) }
 
     private func row(_ number: Int64, _ table: String = "note", author: String? = nil) -> JSONObject {
         var row: JSONObject = ["number": .integer(number), "table": .string(table), "op": "insert"]
@@ -15,10 +15,10 @@ import Testing
     }
 
     private func page(_ rows: [JSONObject], isOutdated: Bool = false) -> HistoryReadResult {
-        .page(RowPage(rows: rows, token: place(rows.last?.integer("number") ?? 0), isOutdated: isOutdated))
+        .page(RowPage(rows: rows, token: position(rows.last?.integer("number") ?? 0), isOutdated: isOutdated))
     }
 
-    /// One that leaves out what `me` wrote, and has something to settle.
+    /// Returns a cursor that leaves out the rows of `me`, with a change in its round.
     private func cursor(
         _ tables: [String]?, isComplete: Bool = true, only: [String]? = nil, at number: Int64 = 0
     ) throws -> RowCursor {
@@ -27,120 +27,123 @@ import Testing
         operation.filter.exceptAuthors = ["me"]
         operation.wantsRows = true
         var cursor = RowCursor(operation)
-        cursor.begin(at: place(number))
-        if let tables { cursor.note(ChangedTables(Set(tables), isComplete: isComplete), number: 1) }
-        cursor.beginSettling()
+        cursor.begin(at: position(number))
+        if let tables { cursor.record(ChangedTables(Set(tables), isComplete: isComplete), number: 1) }
+        cursor.beginReading()
         return cursor
     }
 
-    @Test func ownRowsAreLeftOut() throws {
-        var one = try cursor(["GS_CHANGE", "note"])
-        #expect(one.settle(page([row(1, author: "me")])) == .leftOut)
-        #expect(one.position == place(1) && one.firstUntold == nil)
-        one = try cursor(["GS_CHANGE", "note"])
-        let others = row(2, author: "you")
+    @Test func leavesOutOwnRows() throws {
+        var cursor = try cursor(["GS_CHANGE", "note"])
+        #expect(cursor.finishReading(page([row(1, author: "me")])) == .leftOut)
+        #expect(cursor.position == position(1) && cursor.firstUndelivered == nil)
+        cursor = try self.cursor(["GS_CHANGE", "note"])
+        let otherRow = row(2, author: "you")
         #expect(
-            one.settle(page([row(1, author: "me"), others]))
-                == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: [others]))
+            cursor.finishReading(page([row(1, author: "me"), otherRow]))
+                == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: [otherRow]))
     }
 
     @Test(arguments: [["note"], ["GS_CHANGE", "note", "other"], ["GS_CHANGE", "note", "sqlite_schema"]])
-    func aTableWithoutRowsIsTold(_ tables: [String]) throws {
+    func reportsATableWithoutRows(_ tables: [String]) throws {
         var cursor = try cursor(tables)
         let rows = tables.count == 1 ? [] : [row(1, author: "me")]
-        #expect(cursor.settle(page(rows)) == .change(ChangedTables(Set(tables), isComplete: true), rows: nil))
+        #expect(cursor.finishReading(page(rows)) == .change(ChangedTables(Set(tables), isComplete: true), rows: nil))
     }
 
     /// The page's rows are of an earlier commit: this one recorded none.
-    @Test func rowsOfOthersAreNoAlibi() throws {
+    @Test func rowsOfAnEarlierCommitDoNotAccountForALaterOne() throws {
         var cursor = try cursor(["GS_CHANGE", "note"])
-        cursor.note(ChangedTables(["note"], isComplete: true), number: 2)
-        cursor.beginSettling()
-        guard case .change(_, rows: nil) = cursor.settle(page([row(1, author: "me")])) else {
+        cursor.record(ChangedTables(["note"], isComplete: true), number: 2)
+        cursor.beginReading()
+        guard case .change(_, rows: nil) = cursor.finishReading(page([row(1, author: "me")])) else {
             Issue.record("left out")
             return
         }
     }
 
-    @Test func bookkeepingHidesNothingAndIsNothing() throws {
+    @Test func ignoresBookkeepingTables() throws {
         var cursor = try cursor(["ACHANGE", "ATRANSACTION", "ZNOTE", "Z_1TAGS", "Z_PRIMARYKEY"])
-        #expect(cursor.settle(page([row(1, "ZNOTE", author: "me")])) == .leftOut)
-        // A join table alone has nothing that speaks for it.
+        #expect(cursor.finishReading(page([row(1, "ZNOTE", author: "me")])) == .leftOut)
+        // A join table alone has no row that accounts for it.
         cursor = try self.cursor(["Z_1TAGS"])
-        #expect(cursor.settle(page([])) == .change(ChangedTables(["Z_1TAGS"], isComplete: true), rows: nil))
+        #expect(cursor.finishReading(page([])) == .change(ChangedTables(["Z_1TAGS"], isComplete: true), rows: nil))
     }
 
-    @Test func whatIsNotCompleteIsTold() throws {
+    @Test func reportsAnIncompleteChange() throws {
         var cursor = try cursor(["note"], isComplete: false)
         #expect(
-            cursor.settle(page([row(1, author: "me")]))
+            cursor.finishReading(page([row(1, author: "me")]))
                 == .change(ChangedTables(["note"], isComplete: false), rows: nil))
     }
 
-    @Test func rowsThatCameEarlySpeakForTheirChange() throws {
+    @Test func earlyRowsAccountForTheirChange() throws {
         var cursor = try cursor(["GS_CHANGE", "note"], at: 1)
-        #expect(cursor.settle(page([]), credited: ["note"]) == .leftOut)
+        #expect(cursor.finishReading(page([]), credited: ["note"]) == .leftOut)
     }
 
-    @Test(arguments: [HistoryReadResult.none, .failed]) func withoutAHistoryAllIsTold(_ reading: HistoryReadResult)
+    @Test(arguments: [HistoryReadResult.none, .failed]) func reportsEveryChangeWithoutAHistory(
+        _ reading: HistoryReadResult
+    )
         throws
     {
         var cursor = try cursor(["GS_CHANGE", "note"])
-        #expect(cursor.settle(reading) == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: nil))
-        cursor.beginSettling()
-        #expect(cursor.settle(reading) == .nothing)
-    }
-
-    @Test func gapsAndLostPlacesAreResets() throws {
-        var one = try cursor(nil)
-        let gap = HistoryReadResult.page(RowPage(gaps: [(1, "note")], token: place(1)))
-        #expect(one.settle(gap) == .reset(.historyGap))
-        one = try cursor(nil, only: ["tag"])
-        #expect(one.settle(gap) == .nothing && one.position == place(1))
-        one = try cursor(nil)
-        #expect(one.settle(.discontinued(.historyTrimmed, place(9))) == .reset(.historyTrimmed))
-        #expect(one.position == place(9))
-    }
-
-    @Test func whoKnowsOfAMigrationIsNotToldTwice() throws {
-        let (old, new) = (try #require(HistoryToken("h1.h.1.1.a")), try #require(HistoryToken("h1.h.9.9.b")))
-        var one = try cursor(["GS_CHANGE", "note"])
-        one.begin(at: old)
-        #expect(one.settle(.discontinued(.migrated, new)) == .reset(.migrated) && one.position == new)
-        one = try cursor(["GS_CHANGE", "note"])
-        one.begin(at: old)
-        one.noteMigration()
         #expect(
-            one.settle(.discontinued(.migrated, new))
-                == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: nil))
-        // The next one is another one.
-        one.beginSettling()
-        #expect(one.position == new && one.settle(.discontinued(.migrated, old)) == .reset(.migrated))
+            cursor.finishReading(reading) == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: nil))
+        cursor.beginReading()
+        #expect(cursor.finishReading(reading) == .nothing)
     }
 
-    @Test func manyRowsAreToldWithoutThem() throws {
-        var one = try cursor(["GS_CHANGE", "note"])
-        let rows = (1...Int64(RowCursor.mostRows + 1)).map { row($0) }
-        guard case .change(_, rows: nil) = one.settle(page(rows)) else {
+    @Test func gapsAndLostPositionsBecomeResets() throws {
+        var cursor = try cursor(nil)
+        let gap = HistoryReadResult.page(RowPage(gaps: [(1, "note")], token: position(1)))
+        #expect(cursor.finishReading(gap) == .reset(.historyGap))
+        cursor = try self.cursor(nil, only: ["tag"])
+        #expect(cursor.finishReading(gap) == .nothing && cursor.position == position(1))
+        cursor = try self.cursor(nil)
+        #expect(cursor.finishReading(.discontinued(.historyTrimmed, position(9))) == .reset(.historyTrimmed))
+        #expect(cursor.position == position(9))
+    }
+
+    @Test func reportsAMigrationOnce() throws {
+        let (old, new) = (try #require(HistoryToken("h1.h.1.1.a")), try #require(HistoryToken("h1.h.9.9.b")))
+        var cursor = try cursor(["GS_CHANGE", "note"])
+        cursor.begin(at: old)
+        #expect(cursor.finishReading(.discontinued(.migrated, new)) == .reset(.migrated) && cursor.position == new)
+        cursor = try self.cursor(["GS_CHANGE", "note"])
+        cursor.begin(at: old)
+        cursor.recordMigration()
+        #expect(
+            cursor.finishReading(.discontinued(.migrated, new))
+                == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: nil))
+        // The next migration is a different one.
+        cursor.beginReading()
+        #expect(cursor.position == new && cursor.finishReading(.discontinued(.migrated, old)) == .reset(.migrated))
+    }
+
+    @Test func reportsTooManyRowsWithoutThem() throws {
+        var cursor = try cursor(["GS_CHANGE", "note"])
+        let rows = (1...Int64(RowCursor.maximumRows + 1)).map { row($0) }
+        guard case .change(_, rows: nil) = cursor.finishReading(page(rows)) else {
             Issue.record("rows")
             return
         }
-        one = try cursor(["GS_CHANGE", "note"])
+        cursor = try self.cursor(["GS_CHANGE", "note"])
         #expect(
-            one.settle(.tooMany(place(9)))
+            cursor.finishReading(.tooMany(position(9)))
                 == .change(ChangedTables(["GS_CHANGE", "note"], isComplete: true), rows: nil))
-        #expect(one.position == place(9))
+        #expect(cursor.position == position(9))
     }
 
-    @Test func whoComesBackToAnOutdatedHistoryIsTold() throws {
-        var one = try cursor(nil)
-        #expect(one.settle(page([], isOutdated: true), comesBack: true) == .change(.unknown, rows: nil))
-        one = try cursor(nil)
-        #expect(one.settle(page([]), comesBack: true) == .nothing)
+    @Test func reportsAnOutdatedHistoryToAReturningSubscriber() throws {
+        var cursor = try cursor(nil)
+        #expect(cursor.finishReading(page([], isOutdated: true), isReturning: true) == .change(.unknown, rows: nil))
+        cursor = try self.cursor(nil)
+        #expect(cursor.finishReading(page([]), isReturning: true) == .nothing)
     }
 
-    @Test func otherTablesAreLeftOut() throws {
+    @Test func leavesOutOtherTables() throws {
         var cursor = try cursor(["GS_CHANGE", "note", "tag"], only: ["NOTE"])
-        #expect(cursor.settle(page([row(1, "tag"), row(2, author: "me")])) == .leftOut)
+        #expect(cursor.finishReading(page([row(1, "tag"), row(2, author: "me")])) == .leftOut)
     }
 }

@@ -8,14 +8,14 @@ import Testing
 
 @testable import GroupStoreAgent
 
-/// Presenters and claims over a real socket: those that come, go, hang, lie and answer late.
+/// Presenters and claims over a real socket: presenters that come, go, hang, lie and answer late.
 @Suite(.timeLimit(.minutes(60))) struct PresenterServerTests {
     let server: RunningServer
     let notes = "group.example/Notes.sqlite"
 
     init() throws { server = try RunningServer() }
 
-    /// A connection that presents the item, past its hello; the presenter's number.
+    /// Returns a connection that presents the item, past its hello, and the presenter's number.
     private func presenting(_ item: String = "group.example/Notes.sqlite") throws -> (TestClient, String) {
         let client = try server.connect()
         let reply = try client.ask(#"{"id":1,"op":"present","store":"\#(item)","pid":\#(getpid())}"#, id: 1)
@@ -40,7 +40,7 @@ import Testing
         throw Unexpected("the connection ended before the reply")
     }
 
-    @Test func aPresenterIsAskedAndToldOfTheEnd() throws {
+    @Test func asksAPresenterAndNotifiesItOfTheEnd() throws {
         let (presenter, number) = try presenting()
         let claimant = try claiming()
         let asked = try next(presenter, "relinquish")
@@ -58,7 +58,7 @@ import Testing
         #expect(try claimant.ask(#"{"id":7,"op":"release","claim":"\#(claim)"}"#, id: 7).bool("ok") == false)
     }
 
-    @Test func savingAndDeletionAreAskedToo() throws {
+    @Test func asksForSavingAndDeletion() throws {
         let (presenter, _) = try presenting()
         let claimant = try server.connect()
         try claimant.send(
@@ -75,7 +75,7 @@ import Testing
         #expect(try reply(claimant).bool("ok") == true)
     }
 
-    @Test func aFailureFailsTheClaim() throws {
+    @Test func failingPresenterFailsTheClaim() throws {
         let (presenter, _) = try presenting()
         let claimant = try claiming()
         let claim = try next(presenter, "relinquish").string("claim") ?? ""
@@ -83,11 +83,11 @@ import Testing
         let error = try #require(try reply(claimant).object("error"))
         #expect(error.string("code") == "presenter_failed")
         #expect(error.string("message")?.contains("a dialog is open") == true)
-        // It, and whoever else let go, is told that it is over.
+        // The presenter, like every other that let go, is notified of the end.
         #expect(try next(presenter, "reacquire").string("claim") == claim)
     }
 
-    @Test func aPresenterThatHangsIsNamedInTime() throws {
+    @Test func namesAHangingPresenterAtTheDeadline() throws {
         let (presenter, _) = try presenting()
         let started = ContinuousClock.now
         let claimant = try claiming(0.2)
@@ -98,13 +98,13 @@ import Testing
             throw Unexpected(error.text)
         }
         #expect(holder.integer("pid") == Int64(getpid()))
-        // It answers late: nothing is to be done any more, and it is told to take its item back.
+        // A late answer: nothing remains to be done, and the presenter is told to reacquire its item.
         let claim = try next(presenter, "relinquish").string("claim") ?? ""
         let late = try presenter.ask(#"{"id":2,"op":"relinquished","claim":"\#(claim)"}"#, id: 2)
         #expect(late.object("error")?.string("code") == "unknown_claim")
     }
 
-    @Test func anAnswerForAnothersClaimIsRefused() throws {
+    @Test func refusesAnAnswerForAnotherPresenter() throws {
         let (presenter, _) = try presenting()
         let (liar, lying) = try presenting("group.example/Other.sqlite")
         let claimant = try claiming()
@@ -119,12 +119,12 @@ import Testing
         }
         #expect(try liar.ask(#"{"id":3,"op":"release","claim":"\#(claim)"}"#, id: 3).bool("ok") == false)
         #expect(try liar.ask(#"{"id":4,"op":"unpresent","presenter":"\#(number)"}"#, id: 4).bool("ok") == false)
-        // The claim still waits for the one who was asked.
+        // The claim still waits for the presenter that was asked.
         _ = try presenter.ask(#"{"id":2,"op":"relinquished","claim":"\#(claim)"}"#, id: 2)
         #expect(try reply(claimant).bool("ok") == true)
     }
 
-    @Test(arguments: [true, false]) func aPresenterThatGoesIsNotWaitedFor(_ says: Bool) throws {
+    @Test(arguments: [true, false]) func doesNotWaitForAPresenterThatLeaves(_ says: Bool) throws {
         let (presenter, number) = try presenting()
         let claimant = try claiming()
         _ = try next(presenter, "relinquish")
@@ -136,7 +136,7 @@ import Testing
         #expect(try reply(claimant).bool("ok") == true)
     }
 
-    @Test func aClaimantThatDiesHoldsNobody() throws {
+    @Test func endsTheClaimOfADeadClaimant() throws {
         let (presenter, _) = try presenting()
         let claimant = try claiming()
         let claim = try next(presenter, "relinquish").string("claim") ?? ""
@@ -146,7 +146,7 @@ import Testing
         #expect(try next(presenter, "reacquire").string("claim") == claim)
     }
 
-    @Test func whoComesInTheMiddleIsToldToWait() throws {
+    @Test func newPresenterWaitsForARunningClaim() throws {
         let claimant = try claiming()
         let claim = try reply(claimant).string("claim") ?? ""
         let late = try server.connect()
@@ -156,7 +156,7 @@ import Testing
         #expect(try next(late, "reacquire").string("claim") == claim)
     }
 
-    @Test func movesAreTold() throws {
+    @Test func notifiesPresentersOfMoves() throws {
         let (presenter, _) = try presenting()
         let claimant = try claiming()
         let claim = try next(presenter, "relinquish").string("claim") ?? ""
@@ -183,15 +183,15 @@ import Testing
         (#"{"id":9,"op":"claim","store":"group.example/N","access":"read","presenter":"p1"}"#, "unknown_presenter"),
         (#"{"id":9,"op":"release","claim":"c5"}"#, "unknown_claim"),
     ])
-    func nonsenseIsRefused(_ line: String, _ code: String) throws {
+    func refusesInvalidRequests(_ line: String, _ code: String) throws {
         let client = try server.connect()
         let answer = try client.ask(line, id: 9)
         #expect(answer.object("error")?.string("code") == code, "\(answer.text)")
     }
 
-    @Test func presentersAreBounded() throws {
+    @Test func limitsPresentersPerConnection() throws {
         let client = try server.connect()
-        for number in 1...PresenterServer.mostPresenters {
+        for number in 1...PresenterServer.maximumPresenters {
             let id = JSONValue.integer(Int64(number))
             #expect(try client.ask(#"{"id":\#(number),"op":"present","store":"\#(notes)"}"#, id: id).bool("ok") == true)
         }

@@ -14,7 +14,7 @@ import Testing
 
     private func mode(_ path: FilePath) -> mode_t? { FileStatus(following: path)?.permissions }
 
-    @Test func onlyItsOwnerReachesTheSocket() throws {
+    @Test func onlyTheOwnerMayConnect() throws {
         let instance = try AgentInstance(socket: socket, isShared: false)
         let listener = try instance.listen(isShared: false)
         #expect(mode(socket) == 0o600)
@@ -25,7 +25,7 @@ import Testing
         #expect(mode(socket) == nil)
     }
 
-    @Test func whereOthersAreAllowedTheyCanConnect() throws {
+    @Test func sharedSocketAllowsOtherUsers() throws {
         let instance = try AgentInstance(socket: socket, isShared: true)
         let listener = try instance.listen(isShared: true)
         #expect(mode(socket) == 0o666)
@@ -34,7 +34,7 @@ import Testing
         instance.removeSocket()
     }
 
-    @Test func aSecondAgentIsRefusedByNameOfTheFirst() throws {
+    @Test func refusesASecondAgentAndNamesTheFirst() throws {
         let first = try AgentInstance(socket: socket, isShared: false)
         let listener = try first.listen(isShared: false)
         #expect {
@@ -45,8 +45,8 @@ import Testing
         first.removeSocket()
     }
 
-    /// What an agent that was killed leaves: its socket's name, and a lock file that nobody holds.
-    @Test func aDeadAgentsSocketIsReplaced() throws {
+    /// A killed agent leaves its socket's name and a lock file that nobody holds.
+    @Test func replacesADeadAgentsSocket() throws {
         do {
             let dead = try AgentInstance(socket: socket, isShared: false)
             _ = try dead.listen(isShared: false)
@@ -60,7 +60,7 @@ import Testing
         next.removeSocket()
     }
 
-    /// A program that another test is starting shares the lock's descriptor until it runs.
+    /// Retries, since a program that another test is starting shares the lock's descriptor until it runs.
     private func nextInstance() throws -> AgentInstance {
         let deadline = Deadline(after: .ample)
         while true {
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test func aProgramThatListensThereIsLeftAlone() throws {
+    @Test func keepsTheSocketOfAnotherProgram() throws {
         try Directory(scratch.path).makeDirectory("run", mode: 0o700)
         let other = try UnixSocket.listen(at: socket)
         let instance = try AgentInstance(socket: socket, isShared: false)
@@ -82,7 +82,7 @@ import Testing
         withExtendedLifetime(other) { _ in }
     }
 
-    @Test func aFileInItsPlaceIsLeftAlone() throws {
+    @Test func keepsAFileAtTheSocketsPath() throws {
         try Directory(scratch.path).makeDirectory("run", mode: 0o700)
         let run = try Directory(socket.removingLastComponent())
         try DurableFile.write([1, 2, 3], as: "agent.sock", in: run, mode: 0o600)
@@ -91,17 +91,17 @@ import Testing
         #expect(try DurableFile.read("agent.sock", in: run) == [1, 2, 3])
     }
 
-    @Test func whatADeadAgentLeftIsRemoved() throws {
+    @Test func removesADeadAgentsPrivateFiles() throws {
         let instance = try AgentInstance(socket: socket, isShared: false)
-        let place = try instance.makePrivateDirectory()
-        #expect(mode(place) == 0o700)
-        try DurableFile.write([], as: "left", in: Directory(place), mode: 0o600)
+        let privateDirectory = try instance.makePrivateDirectory()
+        #expect(mode(privateDirectory) == 0o700)
+        try DurableFile.write([], as: "left", in: Directory(privateDirectory), mode: 0o600)
         #expect(try Directory(instance.makePrivateDirectory()).names().isEmpty)
         instance.removePrivateDirectory()
-        #expect(mode(place) == nil)
+        #expect(mode(privateDirectory) == nil)
     }
 
-    @Test func aPathThatIsTooLongIsNamed() {
+    @Test func refusesATooLongPath() {
         let long = scratch.path.appending(String(repeating: "x", count: 120))
         #expect(throws: AgentInstance.Failure.self) { _ = try AgentInstance(socket: long, isShared: false) }
     }

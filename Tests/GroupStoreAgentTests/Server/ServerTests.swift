@@ -10,7 +10,7 @@ import Testing
 @Suite struct ServerTests {
     private static let subscribe = #"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#
 
-    @Test func aSubscriberHearsOfAReset() throws {
+    @Test func subscriberReceivesAReset() throws {
         let server = try RunningServer()
         let client = try server.connect()
         let hello = try client.next()
@@ -26,7 +26,7 @@ import Testing
         #expect(event?.string("token") != reply.string("token"))
     }
 
-    @Test func theLastUnsubscriptionEndsTheWatching() throws {
+    @Test func stopsWatchingAfterTheLastUnsubscription() throws {
         let server = try RunningServer()
         let client = try server.connect()
         _ = try client.ask(Self.subscribe, id: 1)
@@ -37,12 +37,12 @@ import Testing
         #expect(server.source.watched.keys.contains(server.group))
         #expect(try client.ask(unsubscribe, id: 2).object("error")?.string("code") == "not_subscribed")
         #expect(try other.ask(unsubscribe, id: 2).bool("ok") == true)
-        // What the watch does after it has answered is done before its next answer.
+        // The feed thread's work after an answer is done before its next answer.
         _ = try other.ask(unsubscribe, id: 2)
         #expect(server.source.watched.isEmpty)
     }
 
-    @Test func whatIsNotServedIsRefused() throws {
+    @Test func refusesStoresThatAreNotServed() throws {
         let server = try RunningServer()
         let client = try server.connect()
         for store in ["group.other/Notes.sqlite", "group.example/.groupstore"] {
@@ -54,8 +54,8 @@ import Testing
         #expect(server.source.watched.isEmpty)
     }
 
-    /// Garbage is answered, and what comes behind it is understood.
-    @Test func malformedLinesHarmNothing() throws {
+    /// Garbage is answered, and the lines after it are understood.
+    @Test func answersMalformedLines() throws {
         let server = try RunningServer()
         let client = try server.connect()
         _ = try client.next()
@@ -66,31 +66,31 @@ import Testing
         #expect(try client.ask(#"{"id":4,"op":"status"}"#, id: 4).bool("ok") == true)
     }
 
-    @Test func aRequestMayComeByteByByte() throws {
+    @Test func acceptsARequestByteByByte() throws {
         let server = try RunningServer()
         let client = try server.connect()
         let other = try server.connect()
         let request = #"{"id":4,"op":"status"}"#
         for character in request {
             try client.send(String(character))
-            // The other one isn't held up by the half line.
+            // The other client isn't delayed by the partial line.
             #expect(try other.ask(request, id: 4).bool("ok") == true)
         }
         #expect(try client.ask("", id: 4).bool("ok") == true)
     }
 
-    @Test func anEndlessLineEndsTheConnection() throws {
+    @Test func closesTheConnectionAfterATooLongLine() throws {
         let server = try RunningServer()
         let client = try server.connect()
         _ = try client.next()
-        try client.send(String(repeating: "x", count: WireLine.longest))
+        try client.send(String(repeating: "x", count: WireLine.maxLength))
         #expect(try client.next()?.object("error")?.string("code") == "line_too_long")
         #expect(try client.next() == nil)
         #expect(try server.connect().next() != nil)
     }
 
-    /// `printf … | nc` ends its side at once, and still wants the answer.
-    @Test func whoSendsNoMoreIsStillAnswered() throws {
+    /// `printf … | nc` shuts down its side at once, and still expects the answer.
+    @Test func answersAPeerThatHasStoppedSending() throws {
         let server = try RunningServer()
         let client = try server.connect()
         try client.send(#"{"id":"s","op":"status"}"# + "\n" + #"{"half"#)
@@ -109,32 +109,32 @@ import Testing
         #expect(try subscriber.next()?.string("type") == "reset")
     }
 
-    @Test func aClientThatAsksWithoutReadingIsHeldBack() throws {
+    @Test func holdsBackAClientThatDoesNotRead() throws {
         let server = try RunningServer()
         let client = try server.connect()
         let line = #"{"id":1,"op":"status"}"# + "\n"
-        // Asked from another thread: the server stops reading until its answers are taken.
-        let asked = 5000
+        // Sent from another thread: the server stops reading until its answers are taken.
+        let requestCount = 5000
         let sender = try SystemThread(name: "test-sender") { [client = Unchecked(client)] in
-            for _ in 1...asked { try? client.value.send(line) }
+            for _ in 1...requestCount { try? client.value.send(line) }
         }
         #expect(try server.connect().ask(#"{"id":2,"op":"status"}"#, id: 2).bool("ok") == true)
         var answers = 0
-        while answers < asked, let line = try client.next() {
+        while answers < requestCount, let line = try client.next() {
             if line["ok"] != nil { answers += 1 }
         }
-        #expect(answers == asked)
+        #expect(answers == requestCount)
         #expect(sender.join(within: .ample))
     }
 
-    /// Neither while its requests are handled nor when it closes the connection with its answers unread.
-    @Test(arguments: [false, true]) func whoAsksALotDelaysNobody(_ closes: Bool) throws {
+    /// Neither while its requests are handled nor when it closes the connection with unread answers.
+    @Test(arguments: [false, true]) func floodDelaysNoOtherClient(_ closes: Bool) throws {
         let server = try RunningServer()
         var flooding: TestClient? = try server.connect()
         let other = try server.connect()
         _ = try other.next()
         server.scheduler.gate.close()
-        // Their answers are fewer bytes than those from which on a client is held back.
+        // Their answers have fewer bytes than those from which on a client is held back.
         let flood = 600
         let line = #"{"op":"relocate","source":"/flood","group":"/g"}"# + "\n"
         try flooding?.send(String(repeating: line, count: flood))
@@ -147,14 +147,14 @@ import Testing
         withExtendedLifetime(flooding) {}
     }
 
-    @Test func strangersAreRefusedWithOneLine() throws {
+    @Test func refusesUnknownUsersWithOneLine() throws {
         let server = try RunningServer(users: [geteuid() + 1])
         let client = try server.connect()
         #expect(try client.next()?.object("error")?.string("code") == "not_permitted")
         #expect(try client.next() == nil)
     }
 
-    @Test func oneUserCannotTakeAllConnections() throws {
+    @Test func limitsConnectionsPerUser() throws {
         let server = try RunningServer(connectionsPerUser: 2)
         let first = try server.connect()
         var second: TestClient? = try server.connect()
@@ -165,11 +165,11 @@ import Testing
         second = nil
         let deadline = Deadline(after: .ample)
         while try server.connect().next()?.string("type") != "hello" {
-            try #require(!deadline.hasPassed, "the place of the one that left is not given away")
+            try #require(!deadline.hasPassed, "the closed connection's place is not reused")
         }
     }
 
-    @Test func aRelocationIsAnsweredToItsEnd() throws {
+    @Test func answersARelocationUntilItsSummary() throws {
         let server = try RunningServer()
         let client = try server.connect()
         _ = try client.next()
@@ -183,11 +183,11 @@ import Testing
         #expect(summary?["id"] == 7)
     }
 
-    @Test func whatWaitsIsSentBeforeTheEnd() throws {
+    @Test func sendsWaitingEventsBeforeStopping() throws {
         let server = try RunningServer()
         let client = try server.connect()
         _ = try client.ask(Self.subscribe, id: 1)
-        server.hub.publish(
+        server.publisher.publish(
             .change(.unknown),
             of: try RunningServer.required(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8))))
         #expect(server.stop())
@@ -196,15 +196,15 @@ import Testing
         #expect(throws: SystemError.self) { _ = try server.connect() }
     }
 
-    /// The client's side of it.
-    @Test func aConnectionAsksAndListens() throws {
+    /// The client's side.
+    @Test func connectionRequestsAndReceivesEvents() throws {
         let server = try RunningServer()
         let connection = try AgentConnection(server.socket)
         #expect(connection.agent == "test")
         let store = try RunningServer.required(StoreAddress(bytes: Array("group.example/A b".utf8)))
         let deadline = Deadline(after: .ample)
         _ = try connection.request(.subscribe(SubscribeOperation(store)), deadline: deadline)
-        server.hub.publish(.change(.unknown), of: store)
+        server.publisher.publish(.change(.unknown), of: store)
         var rows: [String] = []
         // The event comes before the answer, and is kept.
         let summary = try connection.request(.status(group: nil), deadline: deadline) { type, _ in rows.append(type) }
@@ -217,7 +217,7 @@ import Testing
     }
 }
 
-/// The test sees to it that two threads don't do the same with it: one sends, one receives.
+/// The test ensures that two threads don't use it for the same purpose: one sends, one receives.
 private struct Unchecked<Value>: @unchecked Sendable {
     let value: Value
     init(_ value: Value) { self.value = value }

@@ -26,7 +26,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func theManagerHearsEachState(_ isAbstract: Bool) throws {
+    func reportsEachStateToTheManager(_ isAbstract: Bool) throws {
         let name = scratch.path.appending("notify")
         let path = isAbstract ? FilePath("@" + name.string.dropFirst()) : name
         let manager = try bound(to: path)
@@ -43,7 +43,7 @@ import Testing
         #expect(message(on: manager) == nil)
     }
 
-    @Test func withoutAManagerNothingHappens() throws {
+    @Test func sendsNothingWithoutAManager() throws {
         let manager = try bound(to: scratch.path.appending("notify"))
         ServiceNotification(environment: [:]).ready("alone")
         ServiceNotification(environment: ["NOTIFY_SOCKET": "relative"]).ready("alone")

@@ -21,14 +21,14 @@ import Testing
         }
     }
 
-    /// How many lines there are, and how many it is said were left out.
+    /// Counts the written lines, and those reported as dropped.
     private func count(_ lines: [Substring]) -> (written: Int, dropped: Int) {
-        let said = lines.filter { $0.hasPrefix("groupstore: ") }
-        let dropped = said.compactMap { Int($0.split(separator: " ")[1]) }.reduce(0, +)
-        return (lines.count - said.count, dropped)
+        let reports = lines.filter { $0.hasPrefix("groupstore: ") }
+        let dropped = reports.compactMap { Int($0.split(separator: " ")[1]) }.reduce(0, +)
+        return (lines.count - reports.count, dropped)
     }
 
-    @Test func nobodyWaitsForALogThatIsNotRead() throws {
+    @Test func dropsLinesInsteadOfWaitingForAReader() throws {
         var pipe: [CInt] = [0, 0]
         try #require(Glibc.pipe(&pipe) == 0)
         defer { for end in pipe { close(end) } }
@@ -38,9 +38,9 @@ import Testing
         for _ in 0..<4000 { log.write(line) }
         #expect(!log.flush(within: .zero))
         let lines = try read(pipe[0]) { count($0).written + count($0).dropped == 4000 }
-        // A pipe's 64, and twice what the queue takes: what is being written, and what waits.
+        // A pipe's 64 lines, and twice the queue's capacity: the lines being written, and those waiting.
         #expect(count(lines).written <= 400)
-        // It goes on as if nothing had been.
+        // It continues as if nothing had happened.
         log.write("the next\n")
         #expect(try read(pipe[0]) { $0.last == "the next" } == ["the next"])
         #expect(log.flush(within: .ample))

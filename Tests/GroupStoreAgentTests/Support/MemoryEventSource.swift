@@ -4,7 +4,7 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// Notices as a test wants them.
+/// An event source whose notices a test provides.
 final class MemoryEventSource: EventSource, Sendable {
     private struct State {
         var notices: [Notice] = []
@@ -22,7 +22,7 @@ final class MemoryEventSource: EventSource, Sendable {
 
     func refuse(_ directory: FilePath) { _ = state.withLock { $0.refused.insert(directory) } }
 
-    /// No directory more can be watched: the limit of inotify is reached.
+    /// No further directory can be watched, as when the limit of inotify is reached.
     func setFull(_ isFull: Bool) { state.withLock { $0.isFull = isFull } }
 
     func allow(_ directory: FilePath) { _ = state.withLock { $0.refused.remove(directory) } }
@@ -46,16 +46,16 @@ final class MemoryEventSource: EventSource, Sendable {
 
     func unwatch(_ directory: FilePath) { state.withLock { $0.watched[directory] = nil } }
 
-    func lookAtPlaces() {}
+    func recheckPaths() {}
 
-    func watch(_ name: FilePath.Component, in directory: FilePath, alone: Bool) throws {
-        guard alone, state.withLock({ $0.isFull }) else { return }
+    func watchFile(_ name: FilePath.Component, in directory: FilePath, enabled: Bool) throws {
+        guard enabled, state.withLock({ $0.isFull }) else { return }
         throw SystemError("inotify_add_watch", .noSpace, path: directory.appending(name))
     }
 
-    func mark(_ name: FilePath.Component, in directory: FilePath, as number: Int?) {}
+    func setFastPath(_ name: FilePath.Component, in directory: FilePath, index: Int?) {}
 
-    func next(timeout: Duration?, written: ((Int) -> Void)?) throws -> [Notice] {
+    func next(timeout: Duration?, onFastPath: ((Int) -> Void)?) throws -> [Notice] {
         let limit = timeout.map { DispatchTime.now() + .nanoseconds(Int($0.nanoseconds)) } ?? .distantFuture
         _ = arrived.wait(timeout: limit)
         return state.withLock { state in
@@ -64,7 +64,9 @@ final class MemoryEventSource: EventSource, Sendable {
         }
     }
 
-    func rest(hearing files: [FilePath: [FilePath.Component]], while body: () throws -> Void) throws { try body() }
+    func withModifyEventsSuspended(except files: [FilePath: [FilePath.Component]], _ body: () throws -> Void) throws {
+        try body()
+    }
 
     func wake() { emit(.woken) }
 }

@@ -11,16 +11,16 @@ import TestSupport
 
 @testable import GroupStoreAgent
 
-/// An agent's server in this process, on a real socket, with events from memory. Ended when the test lets go of it.
+/// An agent's server in this process, on a real socket, with events from memory. It stops when the test releases it.
 final class RunningServer {
     let scratch: TemporaryDirectory
     let socket: FilePath
     let source = MemoryEventSource()
     let scheduler = RecordingScheduler()
     let logged = LogLines()
-    let hub: Publisher
+    let publisher: Publisher
     let feed: FeedControl
-    let watch: FeedThread
+    let feedThread: FeedThread
     let presenters: PresenterServer
     private let loop: EventLoop
     private let thread: SystemThread
@@ -43,31 +43,32 @@ final class RunningServer {
         ])
         let log = Logger(label: "test") { [logged] _ in LogLines.Handler(lines: logged) }
         loop = try EventLoop()
-        hub = Publisher(loop: loop, epoch: "e")
-        watch = FeedThread(source: source, descriptors: descriptors, log: log)
-        feed = FeedControl(watch: watch)
+        publisher = Publisher(loop: loop, epoch: "e")
+        feedThread = FeedThread(source: source, descriptors: descriptors, log: log)
+        feed = FeedControl(feedThread: feedThread)
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
-        let presenters = PresenterServer(hub: hub, configuration: current)
+        let presenters = PresenterServer(publisher: publisher, configuration: current)
         self.presenters = presenters
         let listener = try UnixSocket.listen(at: socket).release()
         let started = Mutex<(any Error)?>(nil)
         let isReady = DispatchSemaphore(value: 0)
         thread = try SystemThread(name: "test-server") {
-            [loop, hub, watch, scheduler, presenters, socket, isStopping, descriptors] in
+            [loop, publisher, feedThread, scheduler, presenters, socket, isStopping, descriptors] in
             do {
                 let status = StatusReport(
-                    hub: hub, configuration: current, states: states, scheduler: scheduler,
+                    publisher: publisher, configuration: current, states: states, scheduler: scheduler,
                     presenters: presenters.registry, socket: socket, version: "test")
                 let requests = RequestHandler(
-                    hub: hub, watch: watch, configuration: current, scheduler: scheduler, presenters: presenters,
+                    publisher: publisher, feedThread: feedThread, configuration: current, scheduler: scheduler,
+                    presenters: presenters,
                     status: status,
                     history: HistoryService(
-                        hub: hub, configuration: current, states: states, feed: nil, program: nil, log: log),
+                        publisher: publisher, configuration: current, states: states, feed: nil, program: nil, log: log),
                     version: "test", log: log)
                 let admission = Server.Admission(users: users, connectionsPerUser: connectionsPerUser)
                 let server = try Server(
-                    listener: Descriptor(owning: listener), loop: loop, hub: hub, requests: requests,
+                    listener: Descriptor(owning: listener), loop: loop, publisher: publisher, requests: requests,
                     admission: admission, descriptors: descriptors, log: log)
                 isReady.signal()
                 try server.run(signals: nil, onSignal: {}, shouldStop: { isStopping.isSet })
@@ -79,7 +80,9 @@ final class RunningServer {
         }
         isReady.wait()
         if let error = started.withLock({ $0 }) { throw error }
-        try watch.start(configuration: configuration, hub: hub, scheduler: scheduler, states: states) { _ in }
+        try feedThread.start(configuration: configuration, publisher: publisher, scheduler: scheduler, states: states) {
+            _ in
+        }
     }
 
     static func required<Value>(_ value: Value?) throws -> Value {
@@ -89,11 +92,11 @@ final class RunningServer {
 
     func connect() throws -> TestClient { try TestClient(socket) }
 
-    /// False when it did not end in time.
+    /// Stops the server. Returns false if it did not stop in time.
     @discardableResult
     func stop() -> Bool {
         guard !isStopping.isSet else { return true }
-        watch.stop()
+        feedThread.stop()
         isStopping.set()
         loop.wake()
         return thread.join(within: .ample)
@@ -108,7 +111,7 @@ final class Flag: Sendable {
     func set() { value.withLock { $0 = true } }
 }
 
-/// What was logged.
+/// The logged lines.
 final class LogLines: Sendable {
     private let lines = Mutex<[String]>([])
     var all: [String] { lines.withLock { $0 } }
@@ -129,13 +132,13 @@ final class LogLines: Sendable {
     }
 }
 
-/// Where a thread can be made to wait until the test lets it on.
+/// A gate at which a thread waits until the test opens it.
 final class Gate: Sendable {
     private let isClosed = Mutex(false)
     private let reached = DispatchSemaphore(value: 0)
     private let opened = DispatchSemaphore(value: 0)
 
-    /// The next one to come to it waits.
+    /// Closes the gate: the next thread waits.
     func close() { isClosed.withLock { $0 = true } }
 
     func pass() {
@@ -150,26 +153,26 @@ final class Gate: Sendable {
 
     func waitUntilReached() throws {
         let limit = DispatchTime.now() + .nanoseconds(Int(Duration.ample.nanoseconds))
-        guard reached.wait(timeout: limit) == .success else { throw Unexpected("nobody came to the gate") }
+        guard reached.wait(timeout: limit) == .success else { throw Unexpected("no thread came to the gate") }
     }
 
     func open() { opened.signal() }
 }
 
-/// Notes what it is told.
+/// Records its calls.
 final class RecordingScheduler: RelocationScheduling {
     private let notices = Mutex<[Notice]>([])
     var seen: [Notice] { notices.withLock { $0 } }
 
-    private let asked = Mutex<[String]>([])
-    /// The sources of the relocations that were asked for.
-    var sources: [String] { asked.withLock { $0 } }
-    /// Who asks for a relocation goes through it.
+    private let requested = Mutex<[String]>([])
+    /// The sources of the requested relocations.
+    var sources: [String] { requested.withLock { $0 } }
+    /// Every relocation request passes it.
     let gate = Gate()
 
     func start() {}
     func configurationChanged(_ configuration: Configuration) {}
-    func notice(_ notice: Notice) { notices.withLock { $0.append(notice) } }
+    func receive(_ notice: Notice) { notices.withLock { $0.append(notice) } }
     func stop() {}
     func presentersChanged(of store: StoreAddress) {}
     func statusRows() -> [LegacyStatus] { [] }
@@ -178,7 +181,7 @@ final class RecordingScheduler: RelocationScheduling {
         _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
         events: @escaping @Sendable (RelocateAnswer) -> Void
     ) {
-        asked.withLock { $0.append(String(decoding: operation.source, as: UTF8.self)) }
+        requested.withLock { $0.append(String(decoding: operation.source, as: UTF8.self)) }
         gate.pass()
         events(.progress(type: "plan", ["text": "as planned"]))
         events(.summary(["outcome": "relocated"]))
@@ -189,16 +192,16 @@ final class RecordingScheduler: RelocationScheduling {
 final class TestClient {
     private let socket: Descriptor
     private var lines = LineBuffer()
-    /// Milliseconds: a busy machine is no fault.
+    /// In milliseconds, with time for a busy machine.
     private static let ample = CInt(Duration.ample.components.seconds * 1000)
 
     init(_ path: FilePath) throws { socket = try UnixSocket.connect(to: path) }
 
     func send(_ text: String) throws {
-        var rest = Array(text.utf8)[...]
-        while !rest.isEmpty {
-            let count = try UnixSocket.send(rest, on: socket.raw)
-            rest = rest.dropFirst(count)
+        var remaining = Array(text.utf8)[...]
+        while !remaining.isEmpty {
+            let count = try UnixSocket.send(remaining, on: socket.raw)
+            remaining = remaining.dropFirst(count)
             if count == 0 {
                 var one = pollfd(fd: socket.raw, events: Int16(POLLOUT), revents: 0)
                 guard poll(&one, 1, Self.ample) > 0 else { throw Unexpected("the server reads nothing") }
@@ -208,7 +211,7 @@ final class TestClient {
 
     func endSending() { shutdown(socket.raw, CInt(SHUT_WR)) }
 
-    /// The next line; nil at the connection's end.
+    /// Returns the next line; nil at the end of the connection.
     func next() throws -> JSONObject? {
         while true {
             if let line = try lines.next() {

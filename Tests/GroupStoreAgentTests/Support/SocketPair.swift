@@ -3,13 +3,13 @@ import Glibc
 import LinuxSystem
 import TestSupport
 
-/// Two connected sockets: one for the hub, one that a test reads.
+/// Two connected sockets: one for the publisher, one that a test reads.
 final class SocketPair {
     let served: Descriptor
     private let client: Descriptor
     private var lines = LineBuffer()
 
-    /// `capacity`: about how many bytes the served one takes before it is full.
+    /// `capacity`: the approximate number of bytes that the served socket takes before it is full.
     init(capacity: CInt? = nil) throws {
         var ends: [CInt] = [-1, -1]
         guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 else {
@@ -21,10 +21,10 @@ final class SocketPair {
         setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &capacity, socklen_t(MemoryLayout<CInt>.size))
     }
 
-    /// The client takes and gives nothing any more.
+    /// Shuts down both directions of the client's socket.
     func hangUp() { shutdown(client.raw, CInt(SHUT_RDWR)) }
 
-    /// All whole lines that have come.
+    /// Returns all whole lines that have arrived.
     func received() throws -> [JSONObject] {
         var found: [JSONObject] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)

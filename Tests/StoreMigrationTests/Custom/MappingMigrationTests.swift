@@ -7,14 +7,14 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// Mapping models in the readable form, run on stores made for the purpose.
+/// Runs YAML mapping models on generated stores.
 struct MappingMigrationTests {
     private let directory: TemporaryDirectory
 
     init() throws { directory = try TemporaryDirectory() }
 
     private func migrated(
-        _ old: String, _ statements: [String], _ new: String, _ mapping: String,
+        _ old: String, _ statements: [String], to new: String, by mapping: String,
         policies: EntityMigrationPolicies = [:]
     ) throws -> MigratedStore {
         let (source, destination) = (try model(old), try model(new))
@@ -29,7 +29,7 @@ struct MappingMigrationTests {
 
     // MARK: An entity divided
 
-    /// `Object` becomes `Human` and `Animal`, what is neither is let go, and so is what led to it.
+    /// `Object` becomes `Human` and `Animal`. Objects that are neither are removed, with the links to them.
     @Test func anEntityIsDividedByFilters() throws {
         let old = """
             <entity name='Object'><attribute name='kind' optional='YES' attributeType='String'/>
@@ -49,26 +49,26 @@ struct MappingMigrationTests {
                 "INSERT INTO ZOBJECT (Z_PK, Z_ENT, Z_OPT, ZKIND, ZNAME, ZOWNER) VALUES (1,1,9,'human','Ann',NULL),"
                     + "(2,1,1,'animal','Rex',1),(3,1,1,'animal','Tom',4),(4,1,1,NULL,'thing',NULL),(7,1,1,'human','Bob',1)",
                 "UPDATE Z_PRIMARYKEY SET Z_MAX = 9",
-            ], new,
-            """
-            before:
-              - drop: Object
-                where: name == "Tom"
-              - sql: UPDATE ZOBJECT SET ZNAME = ZNAME || '!' WHERE ZNAME = 'Ann'
-            entities:
-              - from: Object
-                to: Human
-                where: kind == "human"
-              - from: Object
-                to: Animal
-                where: kind == "animal"
-                attributes:
-                  title: FUNCTION($source.name, "uppercaseString")
-                relationships:
-                  owner: { mapping: ObjectToHuman, from: owner }
-            after:
-              - sql: UPDATE ZHUMAN SET ZNAME = ZNAME || '?' WHERE ZNAME = 'Bob'
-            """)
+            ], to: new,
+            by: """
+                before:
+                  - drop: Object
+                    where: name == "Tom"
+                  - sql: UPDATE ZOBJECT SET ZNAME = ZNAME || '!' WHERE ZNAME = 'Ann'
+                entities:
+                  - from: Object
+                    to: Human
+                    where: kind == "human"
+                  - from: Object
+                    to: Animal
+                    where: kind == "animal"
+                    attributes:
+                      title: FUNCTION($source.name, "uppercaseString")
+                    relationships:
+                      owner: { mapping: ObjectToHuman, from: owner }
+                after:
+                  - sql: UPDATE ZHUMAN SET ZNAME = ZNAME || '?' WHERE ZNAME = 'Bob'
+                """)
         #expect(try store.rows("SELECT Z_PK, Z_OPT, ZNAME FROM ZHUMAN") == ["1|1|Ann!", "7|1|Bob?"])
         #expect(try store.rows("SELECT Z_PK, ZTITLE, ZOWNER FROM ZANIMAL") == ["2|REX|1"])
         #expect(try store.rows("SELECT Z_NAME, Z_MAX FROM Z_PRIMARYKEY") == ["Animal|9", "Human|9"])
@@ -98,18 +98,18 @@ struct MappingMigrationTests {
                 "INSERT INTO ZCAT (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1,1,1,'Mia'),(2,1,1,'Leo')",
                 "INSERT INTO ZDOG (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1,2,1,'Rex'),(2,2,1,'Bo')",
                 "INSERT INTO \(join.name) (\(cats), \(dogs)) VALUES (1,1),(1,2),(2,2)",
-            ], new,
-            """
-            entities:
-              - from: Cat
-                to: Pet
-                attributes: { kind: '"cat"' }
-                relationships:
-                  likes: { mapping: DogToPet, from: friends }
-              - from: Dog
-                to: Pet
-                attributes: { kind: '"dog"' }
-            """)
+            ], to: new,
+            by: """
+                entities:
+                  - from: Cat
+                    to: Pet
+                    attributes: { kind: '"cat"' }
+                    relationships:
+                      likes: { mapping: DogToPet, from: friends }
+                  - from: Dog
+                    to: Pet
+                    attributes: { kind: '"dog"' }
+                """)
         #expect(
             try store.rows("SELECT ZKIND, ZNAME FROM ZPET ORDER BY Z_PK") == [
                 "cat|Mia", "cat|Leo", "dog|Rex", "dog|Bo",
@@ -139,7 +139,7 @@ struct MappingMigrationTests {
             + "(2,1,1,'Éric',41,2,200.25,NULL,1,2048),(3,1,1,NULL,NULL,NULL,NULL,NULL,NULL,NULL)",
     ]
 
-    /// Each with its value for Ann, Éric and nobody.
+    /// Each expression with its values for Ann, for Éric, and for a person without any values.
     private static let values: [(String, [String])] = [
         ("$source.age + 1", ["31", "42", "-"]), ("$source.age / 4", ["7", "10", "-"]),
         ("$source.pay / 4", ["2.625", "0.5", "-"]),
@@ -170,8 +170,8 @@ struct MappingMigrationTests {
         let quoted = expression.replacing("'", with: "''")
         let store = try migrated(
             Self.people, Self.peopleRows,
-            "<entity name='Value'><attribute name='value' optional='YES' attributeType='String'/></entity>",
-            "entities:\n  - {name: M, from: Person, to: Value, attributes: {value: '\(quoted)'}}")
+            to: "<entity name='Value'><attribute name='value' optional='YES' attributeType='String'/></entity>",
+            by: "entities:\n  - {name: M, from: Person, to: Value, attributes: {value: '\(quoted)'}}")
         #expect(try store.rows("SELECT ZVALUE FROM ZVALUE ORDER BY Z_PK") == expected)
     }
 
@@ -179,12 +179,12 @@ struct MappingMigrationTests {
         "$source.nothing", "$source.team", "$source.team.members.age", "nonsense(1)", "$destination.name",
         "FUNCTION($source.name, \"explode\")", "$source.name.length", "FUNCTION($entityPolicy, \"x\")",
     ])
-    func expressionsThatCannotBeRunAreRefusedFirst(expression: String) throws {
+    func refusesExpressionsThatCannotBeCompiled(expression: String) throws {
         do {
             _ = try migrated(
                 Self.people, Self.peopleRows,
-                "<entity name='Value'><attribute name='value' optional='YES' attributeType='String'/></entity>",
-                "entities:\n  - {from: Person, to: Value, attributes: {value: '\(expression)'}}")
+                to: "<entity name='Value'><attribute name='value' optional='YES' attributeType='String'/></entity>",
+                by: "entities:\n  - {from: Person, to: Value, attributes: {value: '\(expression)'}}")
             Issue.record("it was run")
         } catch let error as MappingModelError {
             #expect(error.code == .invalid && error.element == "PersonToValue.value")
@@ -195,19 +195,19 @@ struct MappingMigrationTests {
 
     @Test func anOrderedRelationshipKeepsItsOrder() throws {
         let store = try migrated(
-            Self.people, Self.peopleRows, Self.people.replacing("'pay'", with: "'wage'"),
-            """
-            entities:
-              - {from: Team, to: Team}
-              - {from: Person, to: Person, attributes: {wage: $source.pay}}
-            """)
+            Self.people, Self.peopleRows, to: Self.people.replacing("'pay'", with: "'wage'"),
+            by: """
+                entities:
+                  - {from: Team, to: Team}
+                  - {from: Person, to: Person, attributes: {wage: $source.pay}}
+                """)
         #expect(
             try store.rows("SELECT ZNAME, ZWAGE, ZTEAM, Z_FOK_TEAM FROM ZPERSON ORDER BY Z_PK")
                 == ["Ann|10.5|1|3072", "Éric|2.0|1|2048", "-|-|-|-"])
     }
 
-    /// Said by one end only, the other follows; places are given out where there were none.
-    @Test func theOtherEndFollows() throws {
+    /// The mapping sets one end only. The other end follows, with new positions.
+    @Test func setsTheInverse() throws {
         let new = """
             <entity name='Club'><relationship name='people' optional='YES' toMany='YES' ordered='YES' destinationEntity='Member' inverseName='club'/>
             <relationship name='head' optional='YES' maxCount='1' destinationEntity='Member' inverseName='headOf'/></entity>
@@ -216,16 +216,16 @@ struct MappingMigrationTests {
             <relationship name='headOf' optional='YES' maxCount='1' destinationEntity='Club' inverseName='head'/></entity>
             """
         let store = try migrated(
-            Self.people, Self.peopleRows, new,
-            """
-            entities:
-              - from: Team
-                to: Club
-                relationships:
-                  people: { mapping: PersonToMember, from: members }
-                  head: FUNCTION($manager, "destinationInstancesForEntityMappingNamed:sourceInstances:", "PersonToMember", $source.members[FIRST])
-              - {from: Person, to: Member}
-            """)
+            Self.people, Self.peopleRows, to: new,
+            by: """
+                entities:
+                  - from: Team
+                    to: Club
+                    relationships:
+                      people: { mapping: PersonToMember, from: members }
+                      head: FUNCTION($manager, "destinationInstancesForEntityMappingNamed:sourceInstances:", "PersonToMember", $source.members[FIRST])
+                  - {from: Person, to: Member}
+                """)
         #expect(
             try store.rows("SELECT ZNAME, ZCLUB, Z_FOK_CLUB, ZHEADOF FROM ZMEMBER ORDER BY Z_PK")
                 == ["Ann|1|3072|-", "Éric|1|2048|1", "-|-|-|-"])
@@ -234,7 +234,7 @@ struct MappingMigrationTests {
 
     // MARK: Validation
 
-    @Test func whatIsNotValidIsTold() throws {
+    @Test func reportsInvalidObjects() throws {
         let new = """
             <entity name='Person'><attribute name='name' attributeType='String'/>
             <attribute name='age' optional='YES' attributeType='Integer 16'/>
@@ -242,8 +242,8 @@ struct MappingMigrationTests {
             """
         do {
             _ = try migrated(
-                Self.people, Self.peopleRows, new,
-                "entities:\n  - {from: Person, to: Person, attributes: {age: $source.name}}")
+                Self.people, Self.peopleRows, to: new,
+                by: "entities:\n  - {from: Person, to: Person, attributes: {age: $source.name}}")
             Issue.record("it went through")
         } catch let error as MigrationError {
             #expect(error.code == CoreDataError.migration)
@@ -253,20 +253,20 @@ struct MappingMigrationTests {
         }
     }
 
-    @Test func uniquenessIsKept() throws {
+    @Test func enforcesUniqueness() throws {
         let new = """
             <entity name='Person'><attribute name='name' optional='YES' attributeType='String'/>
             <uniquenessConstraints><uniquenessConstraint><constraint value='name'/></uniquenessConstraint></uniquenessConstraints></entity>
             """
         do {
             _ = try migrated(
-                Self.people, Self.peopleRows, new,
-                "entities:\n  - {from: Person, to: Person, attributes: {name: '\"same\"'}}")
+                Self.people, Self.peopleRows, to: new,
+                by: "entities:\n  - {from: Person, to: Person, attributes: {name: '\"same\"'}}")
             Issue.record("it went through")
         } catch let error as MigrationError { #expect(error.code == CoreDataError.migrationConstraintViolation) }
     }
 
-    // MARK: What else is in a store
+    // MARK: Other content of a store
 
     @Test func metadataAndForeignTablesAreCarriedOver() throws {
         let path = try MigratedStore.make(
@@ -292,7 +292,7 @@ struct MappingMigrationTests {
         #expect(try store.rows("SELECT count(*) FROM Z_MODELCACHE") == ["1"])
     }
 
-    @Test func dataGetsAndLosesItsMarker() throws {
+    @Test func addsAndRemovesTheExternalDataMarker() throws {
         let old =
             "<entity name='A'>\(Self.attribute("inside", "Binary"))"
             + "\(Self.attribute("outside", "Binary", "allowsExternalBinaryDataStorage='YES'"))</entity>"
@@ -300,8 +300,8 @@ struct MappingMigrationTests {
             "<entity name='A'>\(Self.attribute("inside", "Binary", "allowsExternalBinaryDataStorage='YES'"))"
             + "\(Self.attribute("outside", "Binary"))</entity>"
         let store = try migrated(
-            old, ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZINSIDE, ZOUTSIDE) VALUES (1,1,1,x'AA',x'01BB')"], new,
-            "entities:\n  - {from: A, to: A}")
+            old, ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZINSIDE, ZOUTSIDE) VALUES (1,1,1,x'AA',x'01BB')"], to: new,
+            by: "entities:\n  - {from: A, to: A}")
         #expect(try store.rows("SELECT hex(ZINSIDE), hex(ZOUTSIDE) FROM ZA") == ["01AA|BB"])
     }
 
@@ -332,7 +332,7 @@ struct MappingMigrationTests {
         }
     }
 
-    @Test func aPolicyAnswersFunctions() throws {
+    @Test func evaluatesFunctionsOfAPolicy() throws {
         let new = Self.people.replacing(
             "'members' optional='YES' toMany='YES' ordered='YES'", with: "'members' optional='YES' toMany='YES'"
         ).replacing(
@@ -342,18 +342,18 @@ struct MappingMigrationTests {
                 + "<relationship name='mateOf' optional='YES' toMany='YES' destinationEntity='Person' inverseName='mates'/>"
         )
         let store = try migrated(
-            Self.people, Self.peopleRows, new,
-            """
-            entities:
-              - {from: Team, to: Team}
-              - from: Person
-                to: Person
-                policy: App.NamingPolicy
-                attributes:
-                  name: FUNCTION($entityPolicy, "nameFor:", $source.name)
-                relationships:
-                  mates: FUNCTION($entityPolicy, "matesOf:manager:", $source.team.members, $manager)
-            """, policies: ["App.NamingPolicy": NamingPolicy.self])
+            Self.people, Self.peopleRows, to: new,
+            by: """
+                entities:
+                  - {from: Team, to: Team}
+                  - from: Person
+                    to: Person
+                    policy: App.NamingPolicy
+                    attributes:
+                      name: FUNCTION($entityPolicy, "nameFor:", $source.name)
+                    relationships:
+                      mates: FUNCTION($entityPolicy, "matesOf:manager:", $source.team.members, $manager)
+                """, policies: ["App.NamingPolicy": NamingPolicy.self])
         #expect(
             try store.rows("SELECT ZNAME, ZTEAM FROM ZPERSON ORDER BY Z_PK") == ["Ann.|1", "Éric.|1", "nobody.|-"])
         let join = try #require(StoreLayout(model(new)).joinTables.first)
@@ -366,10 +366,11 @@ struct MappingMigrationTests {
         }
     }
 
-    @Test func aPolicyThatFailsIsNamed() throws {
+    @Test func namesAFailingPolicy() throws {
         do {
             _ = try migrated(
-                Self.people, Self.peopleRows, Self.people, "entities:\n  - {from: Person, to: Person, policy: Failing}",
+                Self.people, Self.peopleRows, to: Self.people,
+                by: "entities:\n  - {from: Person, to: Person, policy: Failing}",
                 policies: ["Failing": FailingPolicy.self])
             Issue.record("it went through")
         } catch let error as MigrationError {
@@ -380,8 +381,8 @@ struct MappingMigrationTests {
 
     // MARK: In a chain of versions
 
-    /// What a mapping model says of two versions is not skipped by an inferred step over both, and the staged file stays
-    /// the same one.
+    /// An inferred step across both versions doesn't bypass the mapping model between them, and the staged file keeps its
+    /// identity.
     @Test func aChainGoesThroughTheMappingModel() throws {
         let one = try model("<entity name='A'>\(Self.attribute("x", "String"))</entity>")
         let two = try model("<entity name='A'>\(Self.attribute("y", "String"))</entity>")

@@ -6,7 +6,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// The mapping models of real apps run on their stores, and give what the apps' own tests expect.
+/// Runs the mapping models of real apps on their stores, and expects the results of the apps' own tests.
 @Suite(.enabled(if: SampleStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
 struct RealMappingTests {
     private struct App {
@@ -49,7 +49,7 @@ struct RealMappingTests {
                 "SELECT ZPOSTID, ZHEXCOLOR, ZTITLE, ZBODY, ZINDEX, ZDATE + 978307200 FROM ZPOST JOIN ZSECTION "
                     + "ON ZSECTION.ZPOST = ZPOST.Z_PK ORDER BY ZPOSTID DESC")
                 == "FFFECB21-6645-4FDD-B8B0-B960D0E61F5A|1BB732|Test...|Test body|0|1547494150.05882")
-        // The keys stay, and what is new comes behind.
+        // Objects keep their keys; new ones follow.
         #expect(try store.rows("SELECT Z_NAME, Z_MAX FROM Z_PRIMARYKEY ORDER BY Z_ENT") == ["Post|10", "Section|10"])
     }
 
@@ -71,7 +71,7 @@ struct RealMappingTests {
         }
     }
 
-    /// wibosco's first example: an expression, then a policy that gives each post a colour of its own.
+    /// wibosco's first example: an expression, then a policy that creates a color for each post.
     @Test func postsGetColors() throws {
         let directory = try TemporaryDirectory()
         let app = try App("wibosco__CoreDataMigration-Example", model: Self.bundle)
@@ -90,7 +90,7 @@ struct RealMappingTests {
         let third = try MigratedStore(
             app.mapping(Self.mappings + "Migration2to3.xcmappingmodel"), second.path, from: two, to: three, in: next,
             policies: ["CoreDataMigration_Example.Post2ToPost3MigrationPolicy": ColorPolicy.self])
-        // Made one by one, they have keys of their own.
+        // A policy creates the objects one by one, so they have new keys.
         #expect(
             try third.rows(
                 "SELECT ZPOST.Z_PK - 1001, ZPOSTID, ZDATE, ZHEX FROM ZPOST JOIN ZCOLOR ON ZPOST.ZCOLOR = ZCOLOR.Z_PK "
@@ -155,7 +155,7 @@ struct RealMappingTests {
         }
     }
 
-    /// LanarsInc, `XCMIgrationV2_V3Test`: the app has no store in its sources, so that its test makes one.
+    /// LanarsInc, `XCMIgrationV2_V3Test`: the app's sources include no store, so its test creates one.
     @Test func messagesAreDivided() throws {
         let directory = try TemporaryDirectory()
         let app = try App(
@@ -178,7 +178,7 @@ struct RealMappingTests {
                 == ["PrivateMessage|t1|b1", "PublicMessage|t2|b2"])
         do {
             _ = try MigratedStore(mapping, source, from: old, to: new, in: TemporaryDirectory())
-            Issue.record("a policy that nobody registered was not missed")
+            Issue.record("an unregistered policy was not reported")
         } catch let error as MappingModelError {
             #expect(error.code == .unknownPolicy)
             #expect("\(error)".contains("CoreDataMigrationExample.MessageToPrivateAndPublicPolicy"))

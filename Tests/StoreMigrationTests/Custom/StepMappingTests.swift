@@ -7,7 +7,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// Several mapping models that lead over one step.
+/// Several mapping models for one step.
 @Suite struct StepMappingTests {
     private static let text = "<attribute name='name' optional='YES' attributeType='String'/>"
     private static let old = "<entity name='A'>\(text)</entity><entity name='B'>\(text)</entity>"
@@ -44,7 +44,7 @@ import Testing
         return try store.rows("SELECT ZTITLE FROM ZA UNION ALL SELECT ZTITLE FROM ZB")
     }
 
-    @Test func thoseOfSeparateEntitiesAreOneMapping() throws {
+    @Test func combinesMappingModelsOfSeparateEntities() throws {
         let files = [
             try file("AtoA.mapping.yaml", entityMapping("A")), try file("BtoB.mapping.yaml", entityMapping("B")),
         ]
@@ -56,51 +56,53 @@ import Testing
         #expect(check.mappingNames == ["AtoA.mapping + BtoB.mapping"])
     }
 
-    @Test func thoseThatSayDifferentThingsOfOneEntityAreRefused() throws {
+    @Test func refusesMappingModelsThatDisagreeOnAnEntity() throws {
         let files = [
             try file("One.mapping.yaml", entityMapping("A")), try file("Two.mapping.yaml", entityMapping("A", "\"x\"")),
         ]
         let error = #expect(throws: MigrationError.self) { try steps(files) }
         let message = error?.message ?? ""
         #expect(message.contains("One.mapping.yaml") && message.contains("Two.mapping.yaml"), "\(message)")
-        #expect(message.contains("both say what becomes of A") && error?.remedy.contains("--mapping") == true)
+        #expect(message.contains("both map A") && error?.remedy.contains("--mapping") == true)
         let check = try MigrationCheck(
             from: model(Self.old), hashes: model(Self.old).entityVersionHashesByName, to: model(Self.new), named: "new",
             mappings: files)
         #expect(check.isRefused && check.findings.map(\.message) == [message])
-        // Two that say the same are one.
+        // Two that agree count as one.
         let same = [files[0], try file("Same.mapping.yaml", entityMapping("A"))]
         #expect(try steps(same).map(\.mappingName) == ["One.mapping"])
     }
 
-    @Test func aNamedOneGoesBeforeThoseThatLieBeside() throws {
+    @Test func prefersANamedMappingModelToOnesBesideTheModel() throws {
         let files = [
             try file("Beside.mapping.yaml", entityMapping("A") + "  - {from: B, to: B}\n"),
             try file("Named.mapping.yaml", entityMapping("A", "\"x\"") + "  - {from: B, to: B}\n", isNamed: true),
         ]
         #expect(try migrated(files) == ["'x'", "NULL"])
         let remarks = try steps(files).flatMap(\.remarks)
-        #expect(remarks.count == 1 && remarks[0].contains("Beside.mapping.yaml leads there too"), "\(remarks)")
+        #expect(remarks.count == 1 && remarks[0].contains("Beside.mapping.yaml fits the same step"), "\(remarks)")
     }
 
     // MARK: Names that read as constants
 
     @Test(arguments: ["no", "Yes", "nil", "true", "false", "null"])
-    func aPropertyThatIsCalledAsAConstantIsToldOf(_ name: String) throws {
+    func reportsAPropertyNamedLikeAConstant(_ name: String) throws {
         let old =
             "<entity name='A'><attribute name='\(name)' optional='YES' attributeType='Boolean'/>\(Self.text)</entity>"
         let new = "<entity name='A'>\(Self.text)</entity>"
-        func told(_ condition: String) throws -> [String] {
-            let one = try file("A.mapping.yaml", "entities:\n  - {from: A, to: A, where: '\(condition)'}\n")
-            let manager = try MigrationManager(from: model(old), to: model(new), named: "new", mappings: [one])
-            let review = try one.mappingModel.review(from: model(old), to: model(new)).filter { $0.property == name }
+        func remarks(_ condition: String) throws -> [String] {
+            let mapping = try file("A.mapping.yaml", "entities:\n  - {from: A, to: A, where: '\(condition)'}\n")
+            let manager = try MigrationManager(from: model(old), to: model(new), named: "new", mappings: [mapping])
+            let review = try mapping.mappingModel.review(from: model(old), to: model(new)).filter {
+                $0.property == name
+            }
             #expect(review.count == manager.remarks.count)
             return manager.remarks
         }
-        let remarks = try told("\(name) == 1")
-        #expect(remarks.count == 1 && remarks[0].contains("SELF.\(name)"), "\(remarks)")
-        #expect(try told("SELF.\(name) == 1") == [])
-        #expect(try told("#\(name) == 1") == [])
-        #expect(try told("name == \"x\"") == [])
+        let found = try remarks("\(name) == 1")
+        #expect(found.count == 1 && found[0].contains("SELF.\(name)"), "\(found)")
+        #expect(try remarks("SELF.\(name) == 1") == [])
+        #expect(try remarks("#\(name) == 1") == [])
+        #expect(try remarks("name == \"x\"") == [])
     }
 }

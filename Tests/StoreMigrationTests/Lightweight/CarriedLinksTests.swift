@@ -1,13 +1,13 @@
 import Testing
 
-/// Links and their order are kept where the store keeps them otherwise afterwards, and no others are.
+/// A migration keeps exactly the right links, and their order, when it stores them in another form.
 struct CarriedLinksTests {
-    private func one(_ name: String, _ entity: String, _ inverse: String) -> String {
+    private func toOne(_ name: String, to entity: String, inverse: String) -> String {
         "<relationship name='\(name)' optional='YES' maxCount='1' destinationEntity='\(entity)' "
             + "inverseName='\(inverse)' inverseEntity='\(entity)'/>"
     }
 
-    private func many(_ name: String, _ entity: String, _ inverse: String?, isOrdered: Bool = false) -> String {
+    private func toMany(_ name: String, to entity: String, inverse: String?, isOrdered: Bool = false) -> String {
         "<relationship name='\(name)' optional='YES' toMany='YES' destinationEntity='\(entity)' "
             + (inverse.map { "inverseName='\($0)' inverseEntity='\(entity)' " } ?? "")
             + (isOrdered ? "ordered='YES'" : "") + "/>"
@@ -17,7 +17,7 @@ struct CarriedLinksTests {
         "<entity name='\(name)' \(parent.map { "parentEntity='\($0)'" } ?? "")>\(content)</entity>"
     }
 
-    private func migrated(_ old: String, _ rows: [String], _ new: String) throws -> StagedStore {
+    private func migrated(_ old: String, _ rows: [String], to new: String) throws -> StagedStore {
         let store = try StagedStore(old, rows)
         let target = try model(new)
         try store.migrate(to: target)
@@ -31,14 +31,15 @@ struct CarriedLinksTests {
             + "VALUES (1, 1, 1, 1, 4096), (2, 1, 1, 1, 2048), (3, 1, 1, 1, 3072), (4, 1, 1, NULL, NULL)",
     ]
     private var owned: String {
-        entity("List", many("items", "Item", "owner", isOrdered: true)) + entity("Item", one("owner", "List", "items"))
+        entity("List", toMany("items", to: "Item", inverse: "owner", isOrdered: true))
+            + entity("Item", toOne("owner", to: "List", inverse: "items"))
     }
 
     @Test func orderIsKeptWhereTheInverseIsReplaced() throws {
         let new =
-            entity("List", many("items", "Item", "list", isOrdered: true))
-            + entity("Item", one("list", "List", "items"))
-        let store = try migrated(owned, three, new)
+            entity("List", toMany("items", to: "Item", inverse: "list", isOrdered: true))
+            + entity("Item", toOne("list", to: "List", inverse: "items"))
+        let store = try migrated(owned, three, to: new)
         #expect(
             try store.rows("SELECT Z_PK, Z_FOK_LIST FROM ZITEM WHERE ZLIST = 1 ORDER BY Z_FOK_LIST") == [
                 "2 2048", "3 3072", "1 4096",
@@ -47,14 +48,16 @@ struct CarriedLinksTests {
 
     @Test func orderIsKeptWhereTheInverseIsDropped() throws {
         let store = try migrated(
-            owned, three, entity("List", many("items", "Item", nil, isOrdered: true)) + entity("Item"))
+            owned, three,
+            to: entity("List", toMany("items", to: "Item", inverse: nil, isOrdered: true)) + entity("Item"))
         #expect(
             try store.rows("SELECT Z_PK FROM ZITEM WHERE Z2ITEMS = 1 ORDER BY Z_FOK_2ITEMS") == ["2", "3", "1"])
     }
 
     @Test func orderIsKeptWhereAToManyInverseBecomesToOne() throws {
         let old =
-            entity("A", many("items", "B", "as", isOrdered: true)) + entity("B", many("as", "A", "items"))
+            entity("A", toMany("items", to: "B", inverse: "as", isOrdered: true))
+            + entity("B", toMany("as", to: "A", inverse: "items"))
         let join = try joinTable(of: old)
         let rows = [
             "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1)",
@@ -62,17 +65,18 @@ struct CarriedLinksTests {
             "INSERT INTO \(join) (Z_1AS, Z_2ITEMS, Z_FOK_2ITEMS) VALUES (1, 1, 4096), (1, 2, 2048), (1, 3, 3072)",
         ]
         let new =
-            entity("A", many("items", "B", "owner", isOrdered: true)) + entity("B", one("owner", "A", "items"))
-        let store = try migrated(old, rows, new)
+            entity("A", toMany("items", to: "B", inverse: "owner", isOrdered: true))
+            + entity("B", toOne("owner", to: "A", inverse: "items"))
+        let store = try migrated(old, rows, to: new)
         #expect(try store.rows("SELECT Z_PK FROM ZB WHERE ZOWNER = 1 ORDER BY Z_FOK_OWNER") == ["2", "3", "1"])
     }
 
-    /// Rows without a place come behind those that have one.
-    @Test func orderIsKeptBesideLinksWithoutOne() throws {
+    /// Rows without a position follow those that have one.
+    @Test func keepsTheOrderBesideUnorderedLinks() throws {
         let old =
-            entity("P") + entity("A", many("tags", "T", "as", isOrdered: true), parent: "P")
-            + entity("B", many("tags", "T", "bs"), parent: "P")
-            + entity("T", many("as", "A", "tags") + many("bs", "B", "tags"))
+            entity("P") + entity("A", toMany("tags", to: "T", inverse: "as", isOrdered: true), parent: "P")
+            + entity("B", toMany("tags", to: "T", inverse: "bs"), parent: "P")
+            + entity("T", toMany("as", to: "A", inverse: "tags") + toMany("bs", to: "B", inverse: "tags"))
         let (ordered, plain) = (try joinTable(of: old, with: "Z_2AS"), try joinTable(of: old, with: "Z_3BS"))
         let tag = try store(old).rows(
             "SELECT name FROM pragma_table_info('\(ordered)') WHERE name LIKE 'Z!_4%' ESCAPE '!'")
@@ -86,9 +90,10 @@ struct CarriedLinksTests {
             "INSERT INTO \(plain) (Z_3BS, \(second)) VALUES (2, 1), (2, 3)",
         ]
         let new =
-            entity("P", many("tags", "T", "ps", isOrdered: true)) + entity("A", parent: "P") + entity("B", parent: "P")
-            + entity("T", many("ps", "P", "tags"))
-        let store = try migrated(old, rows, new)
+            entity("P", toMany("tags", to: "T", inverse: "ps", isOrdered: true)) + entity("A", parent: "P")
+            + entity("B", parent: "P")
+            + entity("T", toMany("ps", to: "P", inverse: "tags"))
+        let store = try migrated(old, rows, to: new)
         let join = try joinTable(of: new)
         #expect(
             try store.rows("SELECT Z_1PS, Z_4TAGS, Z_FOK_4TAGS FROM \(join) ORDER BY 1, 3") == [
@@ -97,7 +102,7 @@ struct CarriedLinksTests {
     }
 
     private var family: String {
-        entity("P", many("tags", "T", "ps")) + entity("A", parent: "P") + entity("B", parent: "P")
+        entity("P", toMany("tags", to: "T", inverse: "ps")) + entity("A", parent: "P") + entity("B", parent: "P")
     }
     private func familyRows(_ join: String) -> [String] {
         [
@@ -107,37 +112,38 @@ struct CarriedLinksTests {
         ]
     }
 
-    /// Only the objects that have the relationship now keep their links.
-    @Test func aRelationshipThatMovesDownLeavesTheOthersLinks() throws {
-        let old = family + entity("T", many("ps", "P", "tags"))
+    /// Only objects that still have the relationship keep their links.
+    @Test func dropsLinksOfObjectsThatLoseTheRelationship() throws {
+        let old = family + entity("T", toMany("ps", to: "P", inverse: "tags"))
         let new =
-            entity("P") + entity("A", many("tags", "T", "as"), parent: "P") + entity("B", parent: "P")
-            + entity("T", many("as", "A", "tags"))
-        let store = try migrated(old, familyRows(try joinTable(of: old)), new)
+            entity("P") + entity("A", toMany("tags", to: "T", inverse: "as"), parent: "P") + entity("B", parent: "P")
+            + entity("T", toMany("as", to: "A", inverse: "tags"))
+        let store = try migrated(old, familyRows(try joinTable(of: old)), to: new)
         #expect(try store.rows("SELECT Z_2AS, Z_4TAGS FROM \(try joinTable(of: new))") == ["2 1"])
     }
 
     @Test func aRelationshipMovesDownToBothChildren() throws {
-        let old = family + entity("T", many("ps", "P", "tags"))
+        let old = family + entity("T", toMany("ps", to: "P", inverse: "tags"))
         let new =
-            entity("P") + entity("A", many("tags", "T", "as"), parent: "P")
-            + entity("B", many("tags", "T", "bs"), parent: "P")
-            + entity("T", many("as", "A", "tags") + many("bs", "B", "tags"))
-        let store = try migrated(old, familyRows(try joinTable(of: old)), new)
+            entity("P") + entity("A", toMany("tags", to: "T", inverse: "as"), parent: "P")
+            + entity("B", toMany("tags", to: "T", inverse: "bs"), parent: "P")
+            + entity("T", toMany("as", to: "A", inverse: "tags") + toMany("bs", to: "B", inverse: "tags"))
+        let store = try migrated(old, familyRows(try joinTable(of: old)), to: new)
         #expect(try store.rows("SELECT Z_2AS FROM \(try joinTable(of: new, with: "Z_2AS"))") == ["2"])
         #expect(try store.rows("SELECT Z_3BS FROM \(try joinTable(of: new, with: "Z_3BS"))") == ["3"])
     }
 
-    /// Without an inverse an object has one owner: of several it is one that is still there.
-    @Test func theOwnerThatStaysKeepsItsLink() throws {
+    /// Without an inverse an object has one owner; of several, one that still exists is kept.
+    @Test func keepsTheLinkOfTheRemainingOwner() throws {
         let old =
-            entity("A", parent: "P") + entity("P", many("tags", "T", "ps")) + entity("T", many("ps", "P", "tags"))
+            entity("A", parent: "P") + entity("P", toMany("tags", to: "T", inverse: "ps"))
+            + entity("T", toMany("ps", to: "P", inverse: "tags"))
         let rows = [
             "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1), (2, 2, 1)",
             "INSERT INTO ZT (Z_PK, Z_ENT, Z_OPT) VALUES (1, 3, 1)",
             "INSERT INTO \(try joinTable(of: old)) (Z_1PS, Z_3TAGS) VALUES (1, 1), (2, 1)",
         ]
-        let store = try migrated(old, rows, entity("A", many("tags", "T", nil)) + entity("T"))
+        let store = try migrated(old, rows, to: entity("A", toMany("tags", to: "T", inverse: nil)) + entity("T"))
         #expect(try store.rows("SELECT Z1TAGS FROM ZT") == ["2"])
     }
 

@@ -2,7 +2,7 @@ import Testing
 
 @testable import StoreMigration
 
-/// What isn't the model's: somebody else's tables and triggers, history, derived values.
+/// Content that isn't the model's: foreign tables and triggers, history, derived values.
 struct CarriedOverTests {
     private let name = "<attribute name='name' optional='YES' attributeType='String'/>"
     private let count = "<attribute name='count' optional='YES' attributeType='Integer 16'/>"
@@ -30,8 +30,8 @@ struct CarriedOverTests {
                 == ["'foreign_function'", "'logged'", "'my_names'", "'names'"])
     }
 
-    /// Row numbers are watched by names that no table lists, and a view has columns too.
-    @Test func triggersOfRowNumbersAndOfViewsStay() throws {
+    /// Triggers may watch rowids by names that no table lists, and a view has columns too.
+    @Test func keepsTriggersOfRowIDsAndOfViews() throws {
         let store = try StagedStore(
             entity(name + count),
             [
@@ -48,7 +48,7 @@ struct CarriedOverTests {
                 == ["'a'", "'b'", "'c'", "'d'"])
     }
 
-    @Test func aForeignTableOfANameThatIsNeededIsRefused() throws {
+    @Test func refusesAForeignTableWhoseNameTheModelNeeds() throws {
         let store = try StagedStore(entity(name), ["CREATE TABLE ZB (x)"])
         let error = #expect(throws: MigrationError.self) {
             try store.migrate(to: entity(name) + "<entity name='B'/>")
@@ -60,13 +60,13 @@ struct CarriedOverTests {
         "CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZCHANGETYPE INTEGER, "
             + "ZENTITY INTEGER, ZENTITYPK INTEGER, ZTRANSACTIONID INTEGER, ZCOLUMNS BLOB, ZTOMBSTONE0 BLOB)",
         "INSERT INTO Z_PRIMARYKEY VALUES (16001, 'CHANGE', 0, 9)",
-        // Of count and name, count was updated, then name.
+        // Bits of count and name: the first change updated count, the second name.
         "INSERT INTO ACHANGE VALUES (1, 16001, NULL, 1, 1, 1, 1, x'80', NULL), (2, 16001, NULL, 1, 1, 1, 2, x'40', NULL)",
         "INSERT INTO ACHANGE VALUES (3, 16001, NULL, 2, 1, 1, 3, NULL, 'gone')",
     ]
 
-    /// Entity numbers, the bits of updated columns and tombstones are the new model's.
-    @Test func historyIsTheNewModels() throws {
+    /// Entity numbers, bitmaps of updated columns and tombstones become those of the new model.
+    @Test func rewritesHistoryForTheNewModel() throws {
         let kept = "<attribute name='name' optional='YES' attributeType='String' preserveAfterDeletion='YES'/>"
         let key = "<attribute name='key' optional='YES' attributeType='String' preserveAfterDeletion='YES'/>"
         let store = try StagedStore("<entity name='B'>\(kept)\(count)</entity>", history)
@@ -77,12 +77,12 @@ struct CarriedOverTests {
         #expect(try store.rows("SELECT Z_ENT, Z_MAX FROM Z_PRIMARYKEY WHERE Z_ENT > 16000") == ["16001 9"])
     }
 
-    @Test func historyOfARemovedEntityIsNotLostUnasked() throws {
+    @Test func refusesToLoseHistoryOfARemovedEntity() throws {
         let old = "<entity name='B'>\(name)\(count)</entity><entity name='C'/>"
         let error = #expect(throws: MigrationError.self) {
             try StagedStore(old, history).migrate(to: "<entity name='C'/>")
         }
-        #expect(error?.message.contains("persistent history has changes of it: here there are 3") == true)
+        #expect(error?.message.contains("persistent history has 3 changes of it") == true)
         let store = try StagedStore(old, history)
         let notes = try store.migrate(to: "<entity name='C'/>", MigrationOptions(allowsPartialHistory: true))
         #expect(notes.count == 1)
@@ -112,8 +112,8 @@ struct CarriedOverTests {
         #expect(try store.differences(from: target) == [])
     }
 
-    /// Two objects of different entities with one key, where the pair is unique and both numbers move.
-    @Test func cloudMirroringIsRenumbered() throws {
+    /// Two objects of different entities have the same key. The pair is unique, and both numbers change.
+    @Test func renumbersCloudMirroring() throws {
         let entities = "<entity name='B'/><entity name='C'/><entity name='D'/>"
         let store = try StagedStore(
             entities,
@@ -129,7 +129,7 @@ struct CarriedOverTests {
                 == ["1 2 5", "2 3 5", "3 4 5", "4 17001 5"])
     }
 
-    @Test func aColumnOfSomebodyElsesIsNamedWhenItIsDropped() throws {
+    @Test func reportsAForeignColumnThatIsDropped() throws {
         let attributes = ["a", "b", "c"].map { "<attribute name='\($0)' optional='YES' attributeType='String'/>" }
         let all = entity(attributes.joined())
         let kept = try StagedStore(
@@ -138,10 +138,10 @@ struct CarriedOverTests {
         #expect(try kept.rows("SELECT mine FROM ZA") == ["'x'"])
         let dropped = try StagedStore(all, ["ALTER TABLE ZA ADD COLUMN mine TEXT"])
         let notes = try dropped.migrate(to: entity(attributes[0]))
-        #expect(notes == ["the column ZA.mine, which is none of the model's, is dropped"])
+        #expect(notes == ["the column ZA.mine, which is not in the model, is dropped"])
     }
 
-    @Test func aMissingRecordOfTheHighestKeyIsMade() throws {
+    @Test func restoresAMissingHighestKey() throws {
         let store = try StagedStore(
             entity("<attribute name='a' optional='YES' attributeType='String'/>"),
             ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (41, 1, 1)", "DELETE FROM Z_PRIMARYKEY"])

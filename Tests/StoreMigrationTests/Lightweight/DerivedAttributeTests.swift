@@ -1,37 +1,40 @@
 import CoreDataStore
 import Testing
 
-/// Derived attributes: the triggers that keep them, and what becomes of them in a migration.
+/// Derived attributes: the triggers that update them, and their migration.
 @Suite struct DerivedAttributeTests {
-    private static func derived(_ name: String, _ type: String, _ expression: String) -> String {
+    private static func derived(_ name: String, _ type: String, by expression: String) -> String {
         "<attribute name='\(name)' optional='YES' attributeType='\(type)' derived='YES' derivationExpression='\(expression)'/>"
     }
 
-    private static func relationship(_ name: String, _ to: String, _ inverse: String, many: Bool = false) -> String {
-        "<relationship name='\(name)' optional='YES' \(many ? "toMany='YES'" : "maxCount='1'") destinationEntity='\(to)' "
-            + "inverseName='\(inverse)' inverseEntity='\(to)'/>"
+    private static func relationship(
+        _ name: String, to destination: String, inverse: String, many: Bool = false
+    ) -> String {
+        "<relationship name='\(name)' optional='YES' \(many ? "toMany='YES'" : "maxCount='1'") "
+            + "destinationEntity='\(destination)' inverseName='\(inverse)' inverseEntity='\(destination)'/>"
     }
 
-    private static let ofAuthors = [
-        derived("plain", "String", "canonical:(name)"), derived("twin", "String", "name"),
-        derived("amount", "Integer 64", "books.@count"), derived("words", "Integer 64", "sum:(books.words)"),
-        derived("longest", "Integer 64", "books.words.@max"), derived("shortest", "Integer 64", "min:(books.words)"),
-        derived("prizeCount", "Integer 64", "count:(prizes)"),
+    private static let authorAttributes = [
+        derived("plain", "String", by: "canonical:(name)"), derived("twin", "String", by: "name"),
+        derived("amount", "Integer 64", by: "books.@count"), derived("words", "Integer 64", by: "sum:(books.words)"),
+        derived("longest", "Integer 64", by: "books.words.@max"),
+        derived("shortest", "Integer 64", by: "min:(books.words)"),
+        derived("prizeCount", "Integer 64", by: "count:(prizes)"),
     ]
-    private static let ofBooks = [
-        derived("by", "String", "author.name"), derived("shout", "String", "uppercase:(author.name)"),
-        derived("saved", "Date", "now()"),
+    private static let bookAttributes = [
+        derived("by", "String", by: "author.name"), derived("shout", "String", by: "uppercase:(author.name)"),
+        derived("saved", "Date", by: "now()"),
     ]
 
-    /// The books, the authors and their prizes; authors inherit from persons.
+    /// A model of books, authors and their prizes; authors inherit from persons.
     private static func library(_ authors: [String], _ books: [String], _ more: String = "") -> String {
         "<entity name='Person'><attribute name='name' optional='YES' attributeType='String'/></entity>"
             + "<entity name='Author' parentEntity='Person'>\(authors.joined())"
-            + relationship("books", "Book", "author", many: true)
-            + relationship("prizes", "Prize", "authors", many: true)
+            + relationship("books", to: "Book", inverse: "author", many: true)
+            + relationship("prizes", to: "Prize", inverse: "authors", many: true)
             + "</entity><entity name='Book'><attribute name='words' optional='YES' attributeType='Integer 64'/>"
-            + books.joined() + relationship("author", "Author", "books") + "</entity>"
-            + "<entity name='Prize'>\(relationship("authors", "Author", "prizes", many: true))</entity>\(more)"
+            + books.joined() + relationship("author", to: "Author", inverse: "books") + "</entity>"
+            + "<entity name='Prize'>\(relationship("authors", to: "Author", inverse: "prizes", many: true))</entity>\(more)"
     }
 
     /// Author is number 3 (after Book and Person), Prize 4.
@@ -54,20 +57,20 @@ import Testing
     private let authors =
         "SELECT Z_PK, ZTWIN, ZAMOUNT, ZWORDS, ZLONGEST, ZSHORTEST, ZPRIZECOUNT FROM ZPERSON WHERE Z_ENT = 3"
     private let books = "SELECT Z_PK, ZBY, ZSHOUT FROM ZBOOK"
-    /// The same, worked out from the rest.
-    private let authorsAnew = """
+    /// A query for the same values, computed from other columns.
+    private let expectedAuthors = """
         SELECT Z_PK, ZNAME, (SELECT count(*) FROM ZBOOK WHERE ZAUTHOR = p.Z_PK),
           (SELECT ifnull(sum(ZWORDS), 0) FROM ZBOOK WHERE ZAUTHOR = p.Z_PK),
           (SELECT max(ZWORDS) FROM ZBOOK WHERE ZAUTHOR = p.Z_PK), (SELECT min(ZWORDS) FROM ZBOOK WHERE ZAUTHOR = p.Z_PK),
           (SELECT count(*) FROM Z_3PRIZES WHERE Z_3AUTHORS = p.Z_PK) FROM ZPERSON AS p WHERE Z_ENT = 3
         """
 
-    @Test func triggersKeepTheValues() throws {
-        let model = Self.library(Self.ofAuthors, Self.ofBooks)
+    @Test func triggersUpdateTheValues() throws {
+        let model = Self.library(Self.authorAttributes, Self.bookAttributes)
         for count in 0...Self.changes.count {
             let done = Array(Self.changes.prefix(count))
             let store = try StagedStore(model, Self.people + done)
-            #expect(try store.rows(authors) == store.rows(authorsAnew), "\(done.last ?? "")")
+            #expect(try store.rows(authors) == store.rows(expectedAuthors), "\(done.last ?? "")")
             let names = try store.rows("SELECT ZBY, ZSHOUT FROM ZBOOK WHERE ZAUTHOR = 1 LIMIT 1")
             #expect(names == (count == 0 ? ["'Zoë' 'ZOË'"] : count < 6 ? names : ["'Ægir' 'ÆGIR'"]))
         }
@@ -77,8 +80,9 @@ import Testing
     }
 
     /// As Core Data's debugging output shows it (fatbobman.com, "How to use Derived and Transient Properties").
-    @Test func theTriggerOfAMomentIsCoreDatas() throws {
-        let layout = StoreLayout(try model("<entity name='Item'>\(Self.derived("update", "Date", "now()"))</entity>"))
+    @Test func createsTheSameTimestampTriggerAsCoreData() throws {
+        let layout = StoreLayout(
+            try model("<entity name='Item'>\(Self.derived("update", "Date", by: "now()"))</entity>"))
         let triggers = layout.derivedAttributeTriggers.flatMap(\.triggers)
         let update = try #require(triggers.first { $0.name == "Z_DA_ZITEM_Item_update_UPDATE" })
         #expect(
@@ -89,11 +93,11 @@ import Testing
                 + "WHERE Z_PK = NEW.Z_PK; END")
     }
 
-    @Test func newOnesAreComputed() throws {
+    @Test func computesNewAttributes() throws {
         let store = try StagedStore(Self.library([], []), Self.people)
-        let target = try model(Self.library(Self.ofAuthors, Self.ofBooks))
+        let target = try model(Self.library(Self.authorAttributes, Self.bookAttributes))
         #expect(try store.migrate(to: target) == [])
-        #expect(try store.rows(authors) == store.rows(authorsAnew))
+        #expect(try store.rows(authors) == store.rows(expectedAuthors))
         #expect(
             try store.rows(books) == [
                 "1 'Zoë' 'ZOË'", "2 'Zoë' 'ZOË'", "3 'Zoë' 'ZOË'", "4 'Émile' 'ÉMILE'", "5 NULL NULL",
@@ -103,13 +107,14 @@ import Testing
         #expect(try store.differences(from: target) == [])
     }
 
-    /// A moment stays; what is derived otherwise is computed anew; of nodes of a tree, each has its own children counted.
-    @Test func whatIsDerivedOtherwiseIsComputedAnew() throws {
+    /// A timestamp stays, and a changed derivation is recomputed. In a tree, each node counts its own children.
+    @Test func recomputesChangedDerivations() throws {
         let tree = { (expression: String, more: String) in
-            "<entity name='Node'>\(Self.derived("n", "Integer 64", expression))\(Self.derived("saved", "Date", "now()"))"
+            "<entity name='Node'>" + Self.derived("n", "Integer 64", by: expression)
+                + Self.derived("saved", "Date", by: "now()")
                 + "<attribute name='size' optional='YES' attributeType='Integer 64'/>\(more)"
-                + Self.relationship("parent", "Node", "children")
-                + Self.relationship("children", "Node", "parent", many: true) + "</entity>"
+                + Self.relationship("parent", to: "Node", inverse: "children")
+                + Self.relationship("children", to: "Node", inverse: "parent", many: true) + "</entity>"
         }
         let rows = [
             "INSERT INTO ZNODE (Z_PK, Z_ENT, Z_OPT, ZSIZE, ZPARENT) VALUES (1, 1, 1, 5, NULL), (2, 1, 1, 6, 1), "
@@ -126,9 +131,9 @@ import Testing
         #expect(try other.rows("SELECT ZN, ZSAVED FROM ZNODE") == ["NULL 7", "NULL 7", "NULL 7"])
     }
 
-    /// Objects that are counted go with their entity.
-    @Test func whatIsCountedIsCountedAnewWhereItGoes() throws {
-        let old = Self.library(Self.ofAuthors, [], "<entity name='Essay' parentEntity='Book'/>")
+    /// The counted objects are removed with their entity.
+    @Test func recomputesCountsOfRemovedObjects() throws {
+        let old = Self.library(Self.authorAttributes, [], "<entity name='Essay' parentEntity='Book'/>")
         let store = try StagedStore(
             old,
             [
@@ -136,14 +141,14 @@ import Testing
                 "INSERT INTO ZBOOK (Z_PK, Z_ENT, Z_OPT, ZWORDS, ZAUTHOR) VALUES (1, 1, 1, 10, 1), (2, 2, 1, 20, 1)",
             ])
         #expect(try store.rows("SELECT ZAMOUNT, ZWORDS, ZLONGEST FROM ZPERSON") == ["2 30 20"])
-        try store.migrate(to: Self.library(Self.ofAuthors, []))
+        try store.migrate(to: Self.library(Self.authorAttributes, []))
         #expect(try store.rows("SELECT ZAMOUNT, ZWORDS, ZLONGEST FROM ZPERSON") == ["1 10 10"])
     }
 
     @Test(arguments: ["avg:(books.words)", "books.pages.@count", "random()", "add:(name, name)", "books", "nothing"])
-    func whatCoreDataMakesNoTriggersFor(_ expression: String) throws {
-        let layout = StoreLayout(try model(Self.library([Self.derived("x", "Integer 64", expression)], [])))
+    func createsNoTriggersForUnsupportedDerivations(_ expression: String) throws {
+        let layout = StoreLayout(try model(Self.library([Self.derived("x", "Integer 64", by: expression)], [])))
         #expect(layout.derivedAttributeTriggers.isEmpty)
-        #expect(layout.unknownDerivations == ["Author.x"])
+        #expect(layout.unsupportedDerivations == ["Author.x"])
     }
 }

@@ -5,7 +5,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// What somebody else has made in a store, after a migration by a mapping model.
+/// Foreign objects of a store, which the app or another program created, after a migration by a mapping model.
 struct ForeignObjectTests {
     private let directory: TemporaryDirectory
 
@@ -16,7 +16,7 @@ struct ForeignObjectTests {
         return "<entity name='A'>\(all.joined())</entity>"
     }
 
-    /// From an A of x and y to one of x alone.
+    /// Migrates from an entity A with x and y to one with x alone.
     private func migrated(_ statements: [String], to new: String = entity("x")) throws -> MigratedStore {
         let source = try model(Self.entity("x", "y"))
         let path = try MigratedStore.make(source, in: directory, statements)
@@ -41,7 +41,7 @@ struct ForeignObjectTests {
         #expect(store.notes.isEmpty, "\(store.notes)")
     }
 
-    @Test func whatNamesWhatIsGoneIsNamed() throws {
+    @Test func dropsAndReportsObjectsThatUseDroppedColumns() throws {
         let store = try migrated([
             Self.row, "CREATE INDEX ix ON ZA (ZX)", "CREATE INDEX iy ON ZA (ZY)",
             "CREATE VIEW above AS SELECT * FROM vx", "CREATE VIEW vx AS SELECT ZX FROM ZA",
@@ -59,7 +59,7 @@ struct ForeignObjectTests {
             #expect(store.notes.contains { $0.contains(" \(name) is dropped") }, "\(name): \(store.notes)")
         }
         #expect(store.notes.count == 4, "\(store.notes)")
-        // A view of what is gone would stand in the way of each change of the schema.
+        // A view of a dropped column would make every change of the schema fail.
         #expect(try store.rows("ALTER TABLE log RENAME TO logged").isEmpty)
     }
 
@@ -85,7 +85,7 @@ struct ForeignObjectTests {
         #expect(store.notes.count == 1 && store.notes[0].contains("of_a"), "\(store.notes)")
     }
 
-    /// The module is one that only the store's programs have: the table is theirs all the same.
+    /// Only the store's programs have the module, but the table is theirs and must be kept.
     @Test func aVirtualTableOfAnUnknownModuleIsCarriedOver() throws {
         let sql = "CREATE VIRTUAL TABLE theirs USING their_module (a)"
         let store = try migrated([
@@ -98,7 +98,7 @@ struct ForeignObjectTests {
         #expect(try store.rows("SELECT * FROM theirs_data") == ["4|x"])
     }
 
-    @Test func whatCannotBeCopiedIsRefused() throws {
+    @Test func refusesATableWhoseNameTheModelNeeds() throws {
         let taken = #expect(throws: MigrationError.self) {
             try migrated(
                 ["CREATE TABLE zb (a)", "INSERT INTO zb VALUES (1)"], to: Self.entity("x") + "<entity name='B'/>")
@@ -106,7 +106,7 @@ struct ForeignObjectTests {
         #expect(taken?.message.contains("zb") == true)
     }
 
-    @Test func aTriggersEventIsRead() {
+    @Test func parsesATriggersEvent() {
         func event(_ sql: String) -> TriggerEvent? { TriggerEvent(creation: "CREATE TRIGGER " + sql) }
         let odd = event(
             "\"update of\" /* x */ BEFORE UPDATE OF a, \"b c\", [d], `e``f` -- on\n ON t BEGIN SELECT 1; END")

@@ -2,9 +2,9 @@ import Testing
 
 @testable import StoreMigration
 
-/// What inferred migrations do to relationships.
+/// Inferred migrations of relationships.
 struct LightweightRelationshipTests {
-    private func migrated(_ old: String, _ rows: [String], _ new: String) throws -> StagedStore {
+    private func migrated(_ old: String, _ rows: [String], to new: String) throws -> StagedStore {
         let store = try StagedStore(old, rows)
         let target = try model(new)
         try store.migrate(to: target)
@@ -12,12 +12,12 @@ struct LightweightRelationshipTests {
         return store
     }
 
-    private func one(_ name: String, _ entity: String, _ inverse: String, _ more: String = "") -> String {
+    private func toOne(_ name: String, to entity: String, inverse: String, _ more: String = "") -> String {
         "<relationship name='\(name)' optional='YES' maxCount='1' destinationEntity='\(entity)' "
             + "inverseName='\(inverse)' inverseEntity='\(entity)' \(more)/>"
     }
 
-    private func many(_ name: String, _ entity: String, _ inverse: String, _ more: String = "") -> String {
+    private func toMany(_ name: String, to entity: String, inverse: String, _ more: String = "") -> String {
         "<relationship name='\(name)' optional='YES' toMany='YES' destinationEntity='\(entity)' "
             + "inverseName='\(inverse)' inverseEntity='\(entity)' \(more)/>"
     }
@@ -32,16 +32,20 @@ struct LightweightRelationshipTests {
     ]
 
     @Test func aToOneRelationshipIsKept() throws {
-        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
-        let new = notes(one("label", "Tag", "notes", "elementID='tag'"), many("notes", "Note", "label"))
-        let store = try migrated(old, rows, new)
+        let old = notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag"))
+        let new = notes(
+            toOne("label", to: "Tag", inverse: "notes", "elementID='tag'"),
+            toMany("notes", to: "Note", inverse: "label"))
+        let store = try migrated(old, rows, to: new)
         #expect(try store.rows("SELECT Z_PK, ZLABEL FROM ZNOTE ORDER BY Z_PK") == ["1 2", "2 NULL", "3 2"])
     }
 
     @Test func toOneBecomesToMany() throws {
-        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
-        let new = notes(many("tags", "Tag", "notes", "elementID='tag'"), many("notes", "Note", "tags"))
-        let store = try migrated(old, rows, new)
+        let old = notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag"))
+        let new = notes(
+            toMany("tags", to: "Tag", inverse: "notes", "elementID='tag'"), toMany("notes", to: "Note", inverse: "tags")
+        )
+        let store = try migrated(old, rows, to: new)
         let table = try store.rows(
             "SELECT name FROM sqlite_schema WHERE name LIKE 'Z!_1%' ESCAPE '!' AND type = 'table'")
         #expect(table.count + (try store.rows("SELECT 1 FROM sqlite_schema WHERE name = 'Z_2NOTES'")).count == 1)
@@ -50,7 +54,7 @@ struct LightweightRelationshipTests {
     }
 
     @Test func manyToManyIsKeptWhenTheNumbersMove() throws {
-        let old = notes(many("tags", "Tag", "notes"), many("notes", "Note", "tags"))
+        let old = notes(toMany("tags", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tags"))
         let join = try #require(
             try StagedStore(old).rows("SELECT name FROM sqlite_schema WHERE sql LIKE '%Z_1NOTES%' AND type = 'table'")
                 .first
@@ -61,7 +65,7 @@ struct LightweightRelationshipTests {
             "INSERT INTO ZTAG (Z_PK, Z_ENT, Z_OPT) VALUES (5, 2, 1)",
             "INSERT INTO \(join) (Z_1NOTES, Z_2TAGS) VALUES (1, 5), (2, 5)",
         ]
-        let store = try migrated(old, rows, "<entity name='Folder'/>" + old)
+        let store = try migrated(old, rows, to: "<entity name='Folder'/>" + old)
         let after = try #require(
             try store.rows("SELECT name FROM sqlite_schema WHERE sql LIKE '%Z_2NOTES%' AND type = 'table'").first
         )
@@ -69,11 +73,12 @@ struct LightweightRelationshipTests {
         #expect(try store.rows("SELECT Z_2NOTES, Z_3TAGS FROM \(after) ORDER BY 1") == ["1 5", "2 5"])
     }
 
-    /// Objects without an order get that of their keys, in the steps in which Core Data gives orders out.
+    /// Objects without an order are ordered by their keys, with the position values that Core Data assigns.
     @Test func unorderedBecomesOrdered() throws {
-        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
-        let new = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag", "ordered='YES'"))
-        let store = try migrated(old, rows, new)
+        let old = notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag"))
+        let new = notes(
+            toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag", "ordered='YES'"))
+        let store = try migrated(old, rows, to: new)
         #expect(
             try store.rows("SELECT Z_PK, ZTAG, Z_FOK_TAG FROM ZNOTE ORDER BY Z_PK") == [
                 "1 2 2048", "2 NULL NULL", "3 2 3072",
@@ -81,18 +86,22 @@ struct LightweightRelationshipTests {
     }
 
     @Test func orderedBecomesUnordered() throws {
-        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag", "ordered='YES'"))
-        let new = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
-        let store = try migrated(old, rows, new)
+        let old = notes(
+            toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag", "ordered='YES'"))
+        let new = notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag"))
+        let store = try migrated(old, rows, to: new)
         #expect(try store.rows("SELECT Z_PK, ZTAG FROM ZNOTE ORDER BY Z_PK") == ["1 2", "2 NULL", "3 2"])
     }
 
-    /// The order goes with the objects to where it is kept now.
+    /// The order moves to the join table.
     @Test func anOrderedToManyBecomesManyToMany() throws {
-        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag", "ordered='YES'"))
-        let new = notes(many("tags", "Tag", "notes", "elementID='tag'"), many("notes", "Note", "tags", "ordered='YES'"))
+        let old = notes(
+            toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag", "ordered='YES'"))
+        let new = notes(
+            toMany("tags", to: "Tag", inverse: "notes", "elementID='tag'"),
+            toMany("notes", to: "Note", inverse: "tags", "ordered='YES'"))
         let ordered = rows + ["UPDATE ZNOTE SET Z_FOK_TAG = 5000 - Z_PK WHERE ZTAG IS NOT NULL"]
-        let store = try migrated(old, ordered, new)
+        let store = try migrated(old, ordered, to: new)
         let join = try #require(
             try store.rows("SELECT name FROM sqlite_schema WHERE sql LIKE '%Z_FOK_1NOTES%' AND type = 'table'").first
         )
@@ -104,28 +113,28 @@ struct LightweightRelationshipTests {
     }
 
     @Test func toManyDoesNotBecomeToOne() throws {
-        let old = notes(many("tags", "Tag", "notes"), many("notes", "Note", "tags"))
-        let new = notes(one("tags", "Tag", "notes"), many("notes", "Note", "tags"))
+        let old = notes(toMany("tags", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tags"))
+        let new = notes(toOne("tags", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tags"))
         let error = #expect(throws: MigrationError.self) { try StagedStore(old).migrate(to: new) }
         #expect(error?.findings.contains { $0.message.contains("to-many to a to-one") } == true)
     }
 
-    /// The other side was the one that kept it.
-    @Test func aNewInverseFindsItsObjects() throws {
+    /// The links were stored at the other end.
+    @Test func fillsANewInverse() throws {
         let old = notes("<relationship name='tag' optional='YES' maxCount='1' destinationEntity='Tag'/>", "")
-        let new = notes(one("tag", "Tag", "note"), one("note", "Note", "tag"))
+        let new = notes(toOne("tag", to: "Tag", inverse: "note"), toOne("note", to: "Note", inverse: "tag"))
         let rows = [
             "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTAG) VALUES (1, 1, 1, 2), (3, 1, 1, 1)",
             "INSERT INTO ZTAG (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 2, 1)",
         ]
-        let store = try migrated(old, rows, new)
+        let store = try migrated(old, rows, to: new)
         #expect(try store.rows("SELECT Z_PK, ZNOTE FROM ZTAG ORDER BY Z_PK") == ["1 3", "2 1"])
     }
 
     /// A destination that gets subentities needs each object's entity too.
-    @Test func theDestinationsEntityIsFound() throws {
-        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
-        let store = try migrated(old, rows, old + "<entity name='Special' parentEntity='Tag'/>")
+    @Test func fillsInTheDestinationsEntityNumber() throws {
+        let old = notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag"))
+        let store = try migrated(old, rows, to: old + "<entity name='Special' parentEntity='Tag'/>")
         #expect(
             try store.rows("SELECT Z_PK, ZTAG, Z2_TAG FROM ZNOTE ORDER BY Z_PK") == ["1 2 2", "2 NULL NULL", "3 2 2"])
         let moved = try StagedStore(
@@ -138,9 +147,9 @@ struct LightweightRelationshipTests {
         #expect(try moved.rows("SELECT Z_PK, Z_ENT, ZTAG, Z3_TAG FROM ZNOTE") == ["1 2 2 4"])
     }
 
-    /// A relationship that only a subentity has any more is let go of by the other objects, on both sides.
-    @Test func aRelationshipThatIsLoweredLeavesOtherObjects() throws {
-        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
+    /// Other objects lose a relationship that moves to a subentity, at both ends.
+    @Test func clearsARelationshipThatMovesToASubentity() throws {
+        let old = notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag"))
         let base = try StagedStore(
             old + "<entity name='Special' parentEntity='Tag'/>",
             [
@@ -148,46 +157,47 @@ struct LightweightRelationshipTests {
                 "INSERT INTO ZTAG (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 3, 1)",
             ])
         try base.migrate(
-            to: "<entity name='Note'>\(one("tag", "Special", "notes"))</entity><entity name='Tag'/>"
-                + "<entity name='Special' parentEntity='Tag'>\(many("notes", "Note", "tag"))</entity>")
+            to: "<entity name='Note'>\(toOne("tag", to: "Special", inverse: "notes"))</entity><entity name='Tag'/>"
+                + "<entity name='Special' parentEntity='Tag'>\(toMany("notes", to: "Note", inverse: "tag"))</entity>")
         #expect(try base.rows("SELECT Z_PK, ZTAG FROM ZNOTE ORDER BY 1") == ["1 NULL", "2 2"])
-        // The column is of a new subentity now, which has no objects.
+        // The column belongs to a new subentity, which has no objects.
         let side = try StagedStore(old, rows)
         try side.migrate(
-            to: "<entity name='Note'/><entity name='Late' parentEntity='Note'>\(one("tag", "Tag", "notes"))</entity>"
-                + "<entity name='Tag'>\(many("notes", "Late", "tag"))</entity>")
+            to: "<entity name='Note'/><entity name='Late' parentEntity='Note'>"
+                + toOne("tag", to: "Tag", inverse: "notes") + "</entity>"
+                + "<entity name='Tag'>\(toMany("notes", to: "Late", inverse: "tag"))</entity>")
         #expect(try side.rows("SELECT Z_PK, ZTAG FROM ZNOTE ORDER BY 1") == ["1 NULL", "2 NULL", "3 NULL"])
     }
 
-    /// One object can be led to by one only: the loss is counted, beforehand too.
-    @Test func countsLinksThatARelationshipWithoutInverseHasNoPlaceFor() throws {
-        let old = notes(one("tag", "Tag", ""), "")
+    /// An object can be the target of only one other. The loss is counted, before the migration too.
+    @Test func countsLinksThatARelationshipWithoutInverseCannotStore() throws {
+        let old = notes(toOne("tag", to: "Tag", inverse: ""), "")
         let store = try StagedStore(old, rows)
-        let told = try store.migrate(to: notes(many("tag", "Tag", ""), ""))
+        let remarks = try store.migrate(to: notes(toMany("tag", to: "Tag", inverse: ""), ""))
         #expect(try store.rows("SELECT Z_PK, Z1TAG FROM ZTAG ORDER BY 1") == ["1 NULL", "2 1"])
-        #expect(told.count == 1)
-        #expect(told.first?.hasPrefix("Note.tag has no inverse") == true)
-        #expect(told.first?.hasSuffix(": 1 link is removed") == true)
+        #expect(remarks.count == 1)
+        #expect(remarks.first?.hasPrefix("Note.tag has no inverse") == true)
+        #expect(remarks.first?.hasSuffix(": 1 link is removed") == true)
     }
 
     @Test func aRelationshipThatIsItsOwnInverseIsRenumbered() throws {
-        let people = "<entity name='Person'>\(many("friends", "Person", "friends"))</entity>"
+        let people = "<entity name='Person'>\(toMany("friends", to: "Person", inverse: "friends"))</entity>"
         let store = try migrated(
             people,
             [
                 "INSERT INTO ZPERSON VALUES (1, 1, 1), (2, 1, 1)",
                 "INSERT INTO Z_1FRIENDS (Z_1FRIENDS, REFLEXIVE) VALUES (1, 2), (2, 1)",
-            ], "<entity name='Animal'/>" + people)
+            ], to: "<entity name='Animal'/>" + people)
         #expect(try store.rows("SELECT Z_2FRIENDS, REFLEXIVE FROM Z_2FRIENDS ORDER BY 1") == ["1 2", "2 1"])
         #expect(
             try store.rows("SELECT sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL")
                 == ["'CREATE INDEX Z_2FRIENDS_REFLEXIVE_INDEX ON Z_2FRIENDS (REFLEXIVE, Z_2FRIENDS)'"])
     }
 
-    /// Objects that went with their entity are no longer referred to.
-    @Test func referencesToRemovedObjectsAreLetGo() throws {
+    /// Nothing refers to objects that were removed with their entity.
+    @Test func clearsReferencesToRemovedObjects() throws {
         let old =
-            notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
+            notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag"))
             + "<entity name='Special' parentEntity='Tag'/>"
         let store = try StagedStore(
             old,
@@ -195,13 +205,14 @@ struct LightweightRelationshipTests {
                 "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTAG, Z2_TAG) VALUES (1, 1, 1, 1, 2), (2, 1, 1, 2, 3)",
                 "INSERT INTO ZTAG (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 3, 1)",
             ])
-        try store.migrate(to: notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag")))
+        try store.migrate(
+            to: notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag")))
         #expect(try store.rows("SELECT Z_PK, ZTAG FROM ZNOTE ORDER BY Z_PK") == ["1 1", "2 NULL"])
         #expect(try store.rows("SELECT Z_PK FROM ZTAG") == ["1"])
     }
 
     @Test func aMandatoryRelationshipWithoutObjectsIsRefused() throws {
-        let old = notes(one("tag", "Tag", "notes"), many("notes", "Note", "tag"))
+        let old = notes(toOne("tag", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tag"))
         let store = try StagedStore(old, rows)
         let error = #expect(throws: MigrationError.self) {
             try store.migrate(to: old.replacing("name='tag' optional='YES'", with: "name='tag'"))

@@ -3,7 +3,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// What the newer version has no place for is named, by the check and by the migration.
+/// Both the check and the migration report content that the newer version can't store.
 struct LostValuesTests {
     private func text(_ name: String, _ more: String = "") -> String {
         "<attribute name='\(name)' optional='YES' attributeType='String' \(more)/>"
@@ -15,7 +15,7 @@ struct LostValuesTests {
             .findings
     }
 
-    @Test func objectsAndValuesThatAreRemoved() throws {
+    @Test func reportsRemovedObjectsAndValues() throws {
         let store = try StagedStore(
             entity(text("name") + text("code") + text("empty")) + "<entity name='B'/><entity name='C'/>",
             ["INSERT INTO ZA VALUES (1, 1, 1, 'c', NULL, 'n')", "INSERT INTO ZB VALUES (1, 2, 1), (2, 2, 1)"])
@@ -27,13 +27,13 @@ struct LostValuesTests {
             ])
     }
 
-    @Test func whatIsKeptUnderAnotherNameIsNotLost() throws {
+    @Test func reportsNothingForRenamedContent() throws {
         let store = try StagedStore(entity(text("name")), ["INSERT INTO ZA VALUES (1, 1, 1, 'n')"])
         #expect(
             try store.migrate(to: "<entity name='B' elementID='A'>\(text("title", "elementID='name'"))</entity>") == [])
     }
 
-    @Test func whatBecomesTransient() throws {
+    @Test func reportsAnAttributeThatBecomesTransient() throws {
         let new = entity(text("name", "transient='YES'"))
         let store = try StagedStore(entity(text("name")), ["INSERT INTO ZA VALUES (1, 1, 1, 'n')"])
         #expect(try store.migrate(to: new) == ["A.name is not stored by the newer model: 1 value is removed"])
@@ -41,26 +41,26 @@ struct LostValuesTests {
         #expect(found.map(\.severity) == [.warning] && found[0].message.contains("becomes transient"))
     }
 
-    @Test func whatBecomesDerived() throws {
+    @Test func reportsAnAttributeThatBecomesDerived() throws {
         let old = entity(text("name") + text("plain"))
         let new = entity(text("name") + text("plain", "derived='YES' derivationExpression='canonical:(name)'"))
         let found = try findings(old, new)
         #expect(found.map(\.property) == ["plain"] && found[0].message.contains("becomes derived"))
     }
 
-    @Test func derivationsAndIndexesThatAreNotMade() throws {
+    @Test func reportsUnsupportedDerivationsAndIndexes() throws {
         let derived = text("more", "derived='YES' derivationExpression='average:(name)'")
         let index =
             "<fetchIndex name='lower'><fetchIndexElement expression='lowercase:(name)' type='Binary'/></fetchIndex>"
         let new = entity(text("name") + derived + index)
         let found = try findings(entity(text("name")), new)
         #expect(found.map(\.severity) == [.note, .warning])
-        #expect(found[0].message.contains("lower isn't made here") && found[1].message.contains("average:(name)"))
+        #expect(found[0].message.contains("lower is not created") && found[1].message.contains("average:(name)"))
         let notes = try StagedStore(entity(text("name"))).migrate(to: new)
-        #expect(notes.contains { $0.hasPrefix("A: the fetch index lower isn't made here") }, "\(notes)")
+        #expect(notes.contains { $0.hasPrefix("A: the fetch index lower is not created") }, "\(notes)")
     }
 
-    @Test func anOrderAndADestinationThatIsNarrower() throws {
+    @Test func reportsALostOrderAndANarrowerDestination() throws {
         func relationship(_ destination: String, _ ordered: String) -> String {
             "<relationship name='parts' optional='YES' toMany='YES' \(ordered) destinationEntity='\(destination)'/>"
         }
@@ -80,7 +80,7 @@ struct LostValuesTests {
     }
 }
 
-/// Values that their new type can't hold.
+/// Values that their new type can't represent.
 struct ChangedValuesTests {
     private func count(_ type: String) -> String {
         entity("<attribute name='n' optional='YES' attributeType='\(type)'/>")
@@ -95,7 +95,7 @@ struct ChangedValuesTests {
     ])
     func areCounted(_ old: String, _ new: String, _ values: [String], _ changed: Int) throws {
         let rows = values.enumerated().map { "INSERT INTO ZA VALUES (\($0 + 1), 1, 1, \($1))" }
-        let told = try StagedStore(count(old), rows).migrate(to: count(new))
-        #expect(told.contains { $0.contains("A.n") && $0.contains("\(changed) value") } == (changed > 0), "\(told)")
+        let notes = try StagedStore(count(old), rows).migrate(to: count(new))
+        #expect(notes.contains { $0.contains("A.n") && $0.contains("\(changed) value") } == (changed > 0), "\(notes)")
     }
 }

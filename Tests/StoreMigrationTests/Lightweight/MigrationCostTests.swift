@@ -3,7 +3,7 @@ import Testing
 
 @testable import StoreMigration
 
-/// A migration reads and writes what its change is about, and no more: what it does is told by its statements.
+/// A migration reads and writes only what its change needs. Its SQL statements are the measure.
 struct MigrationCostTests {
     private func text(_ name: String, _ more: String = "optional='YES'") -> String {
         "<attribute name='\(name)' attributeType='String' \(more)/>"
@@ -12,15 +12,15 @@ struct MigrationCostTests {
     private let byName = "<fetchIndex name='byName'><fetchIndexElement property='name' type='Binary'/></fetchIndex>"
     private let rows = "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 1, 1, 'n'), (2, 1, 1, NULL)"
 
-    private func statements(_ old: String, _ new: String, _ content: [String]) throws -> (StagedStore, [String]) {
+    private func statements(_ old: String, _ new: String, with content: [String]) throws -> (StagedStore, [String]) {
         let store = try StagedStore(old, content)
         let (before, after) = (try model(old), try model(new))
         let manager = try MigrationManager(from: before, to: after, named: "new")
-        let told = Mutex<[String]>([])
-        let trace = StatementTrace(level: 1) { sql, _ in told.withLock { $0.append(sql) } }
+        let recorded = Mutex<[String]>([])
+        let trace = StatementTrace(level: 1) { sql, _ in recorded.withLock { $0.append(sql) } }
         _ = try manager.migrate(staged: store.path, trace: trace)
         #expect(try store.differences(from: after) == [])
-        return (store, told.withLock { $0 })
+        return (store, recorded.withLock { $0 })
     }
 
     private func indexing(_ statements: [String]) -> [String] {
@@ -28,7 +28,7 @@ struct MigrationCostTests {
     }
 
     @Test(arguments: ["stars", "code", "renumbered"])
-    func anIndexOfWhatStaysIsKept(_ change: String) throws {
+    func keepsAnIndexOfUnchangedColumns(_ change: String) throws {
         let old = entity(text("name") + text("code") + text("more") + byName)
         let new =
             switch change {
@@ -37,46 +37,51 @@ struct MigrationCostTests {
             case "code": entity(text("name") + byName)
             default: "<entity name='0'/>" + old
             }
-        let (store, said) = try statements(old, new, [rows])
-        #expect(indexing(said) == [])
+        let (store, executed) = try statements(old, new, with: [rows])
+        #expect(indexing(executed) == [])
         #expect(try store.rows("SELECT Z_PK, ZNAME FROM ZA ORDER BY 1") == ["1 'n'", "2 NULL"])
     }
 
-    @Test func anIndexOfARenamedColumnIsKept() throws {
+    @Test func keepsAnIndexOfARenamedColumn() throws {
         let old = entity(text("name") + text("code") + byName)
         let new = entity(text("title", "optional='YES' elementID='name'") + text("code"))
             .replacing("</entity>", with: byName.replacing("property='name'", with: "property='title'") + "</entity>")
-        let (store, said) = try statements(old, new, [rows])
-        // The other one has the attribute's name.
-        #expect(indexing(said).allSatisfy { $0.contains("Z_A_name") || $0.contains("Z_A_title") }, "\(indexing(said))")
+        let (store, executed) = try statements(old, new, with: [rows])
+        // The other index is named after the attribute.
+        #expect(
+            indexing(executed).allSatisfy { $0.contains("Z_A_name") || $0.contains("Z_A_title") },
+            "\(indexing(executed))")
         #expect(try store.rows("SELECT ZTITLE FROM ZA INDEXED BY Z_A_byName WHERE ZTITLE = 'n'") == ["'n'"])
     }
 
-    @Test func anIndexOfWhatIsWrittenIsMadeAnew() throws {
-        let (store, said) = try statements(
-            entity(text("name") + byName), entity(text("name", "defaultValueString='x'") + byName), [rows])
-        #expect(indexing(said).count == 4)
+    @Test func rebuildsAnIndexOfWrittenColumns() throws {
+        let (store, executed) = try statements(
+            entity(text("name") + byName), entity(text("name", "defaultValueString='x'") + byName), with: [rows])
+        #expect(indexing(executed).count == 4)
         #expect(try store.rows("SELECT Z_PK FROM ZA INDEXED BY Z_A_byName WHERE ZNAME = 'x'") == ["2"])
     }
 
-    @Test func rowsThatHaveAValueAreNotWritten() throws {
-        let (store, said) = try statements(
-            entity(text("name") + text("code")), entity(text("name", "defaultValueString='x'") + text("code")), [rows])
-        #expect(said.contains { $0.hasPrefix("UPDATE \"ZA\"") && $0.hasSuffix("WHERE (\"ZNAME\" IS NULL)") }, "\(said)")
+    @Test func leavesRowsWithAValueUnwritten() throws {
+        let (store, executed) = try statements(
+            entity(text("name") + text("code")), entity(text("name", "defaultValueString='x'") + text("code")),
+            with: [rows])
+        #expect(
+            executed.contains { $0.hasPrefix("UPDATE \"ZA\"") && $0.hasSuffix("WHERE (\"ZNAME\" IS NULL)") },
+            "\(executed)")
         #expect(try store.rows("SELECT ZNAME FROM ZA") == ["'n'", "'x'"])
     }
 
-    @Test func mandatoryValuesAreLookedForInOnePass() throws {
+    @Test func checksMandatoryValuesInOnePass() throws {
         let mandatory = entity(text("name", "") + text("code", ""))
         let full = "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME, ZCODE) VALUES (1, 1, 1, 'n', 'c')"
-        let (_, said) = try statements(entity(text("name") + text("code")), mandatory, [full])
-        #expect(said.filter { $0.contains("SELECT EXISTS") && $0.contains("IS NULL") }.count == 1, "\(said)")
+        let (_, executed) = try statements(entity(text("name") + text("code")), mandatory, with: [full])
+        #expect(executed.filter { $0.contains("SELECT EXISTS") && $0.contains("IS NULL") }.count == 1, "\(executed)")
         let store = try StagedStore(entity(text("name") + text("code")), [rows])
         let error = #expect(throws: MigrationError.self) { try store.migrate(to: mandatory) }
         #expect(error?.findings.map(\.property) == ["code", "name"])
     }
 
-    @Test func lostValuesAreFoundInOnePass() throws {
+    @Test func findsLostValuesInOnePass() throws {
         let names = ["a", "b", "c", "d"]
         let store = try StagedStore(
             entity(names.map { text($0) }.joined() + text("kept")),

@@ -3,7 +3,7 @@ import PropertyLists
 import SQLiteStore
 import Testing
 
-/// Stores that older versions of Core Data have written go on as those would have written them.
+/// Stores of older versions of Core Data keep those versions' conventions.
 struct OlderStoreTests {
     private let name = "<attribute name='name' optional='YES' attributeType='String' indexed='YES'/>"
     private let code = "<attribute name='code' optional='YES' attributeType='String'/>"
@@ -27,7 +27,7 @@ struct OlderStoreTests {
         try store.rows("SELECT sql FROM sqlite_schema WHERE type = 'index' AND sql NOT NULL ORDER BY name")
     }
 
-    @Test(arguments: [641, 754]) func indexesGoByTheirTablesName(framework: Int64) throws {
+    @Test(arguments: [641, 754]) func namesIndexesAfterTheirTable(framework: Int64) throws {
         let old = [
             "DROP INDEX Z_A_name", "DROP INDEX Z_A_name_code", "CREATE INDEX ZA_ZNAME_INDEX ON ZA (ZNAME)",
             "CREATE INDEX ZA_ZNAME_ZCODE ON ZA (ZNAME, ZCODE)",
@@ -42,14 +42,14 @@ struct OlderStoreTests {
             ])
     }
 
-    @Test func indexesGoByTheirEntitysNameFromFetchIndexesOn() throws {
+    @Test func namesIndexesAfterTheirEntitySinceFetchIndexes() throws {
         let store = try store(entity(name), framework: 847, [])
         try store.migrate(to: entity(name + code))
         #expect(try indexes(store) == ["'CREATE INDEX Z_A_name ON ZA (ZNAME COLLATE BINARY ASC)'"])
     }
 
-    /// Core Data of 2015 wrote what is unique into the table's own statement.
-    @Test func whatIsNotUniqueAnyMoreMayBeThereTwice() throws {
+    /// Core Data of 2015 declared unique columns in the table's own statement.
+    @Test func dropsUniquenessThatTheTableDeclares() throws {
         let unique =
             "<uniquenessConstraints><uniquenessConstraint><constraint value='code'/></uniquenessConstraint>"
             + "</uniquenessConstraints>"
@@ -64,8 +64,8 @@ struct OlderStoreTests {
         try StoreWriter(store.path).execute("INSERT INTO ZA VALUES (2, 1, 1, 'x')")
     }
 
-    /// As SQLite writes what Core Data's ALTER says; and an index that nothing touches is not made again.
-    @Test func anAddedColumnIsWrittenAsCoreDataDoes() throws {
+    /// The column's definition is what Core Data's ALTER leaves, and an unaffected index isn't rebuilt.
+    @Test func writesAnAddedColumnLikeCoreData() throws {
         let store = try StagedStore(entity(code), ["CREATE INDEX mine ON ZA (ZCODE)"])
         let pages = "SELECT name, rootpage FROM sqlite_schema WHERE name IN ('ZA', 'mine') ORDER BY 1"
         let before = try store.rows(pages)
@@ -78,7 +78,7 @@ struct OlderStoreTests {
         #expect(try store.rows(pages) == before)
     }
 
-    @Test func aHighestKeyThatIsTooLowIsRaised() throws {
+    @Test func raisesAHighestKeyThatIsTooLow() throws {
         let store = try StagedStore(entity(code), ["INSERT INTO ZA VALUES (9, 1, 1, 'x')"])
         try store.migrate(to: entity(name + code))
         #expect(try store.rows("SELECT Z_MAX FROM Z_PRIMARYKEY") == ["9"])

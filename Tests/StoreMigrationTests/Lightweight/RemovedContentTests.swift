@@ -9,7 +9,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// What a migration removes is counted before it is done.
+/// The content that a migration removes is counted before it runs.
 @Suite struct RemovedContentTests {
     private func text(_ name: String, _ more: String = "") -> String {
         "<attribute name='\(name)' optional='YES' attributeType='String' \(more)/>"
@@ -19,10 +19,10 @@ import Testing
         let manager = MigrationManager(steps: steps)
         let (directory, last) = try Directory.resolving(file: store.path)
         let location = StoreLocation(directory: directory, name: try #require(StoreName(last)))
-        let seen = try StoreReader.read(location) { try manager.losses($0) }
-        // A copy that is about to be changed says the same.
-        #expect(try manager.losses(StoreWriter(staged: store.path)) == seen)
-        return seen.sentences
+        let losses = try StoreReader.read(location) { try manager.losses($0) }
+        // A copy that is opened for writing gives the same result.
+        #expect(try manager.losses(StoreWriter(staged: store.path)) == losses)
+        return losses.sentences
     }
 
     private func inferred(_ versions: [String]) throws -> [MigrationStep] {
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    private func mapped(_ old: String, _ new: String, _ mapping: String) throws -> [MigrationStep] {
+    private func mapped(_ old: String, _ new: String, by mapping: String) throws -> [MigrationStep] {
         let read = try YAMLMappingReader.read(Array(("mapping: 1\n" + mapping).utf8))
         let (source, destination) = (try model(old), try model(new))
         return [
@@ -44,7 +44,7 @@ import Testing
         ]
     }
 
-    @Test func objectsAndValuesOfEachEntity() throws {
+    @Test func countsObjectsAndValuesOfEachEntity() throws {
         let parts = text("name") + text("code")
         let old = entity(parts) + "<entity name='S' parentEntity='A'/><entity name='B'/>"
         let store = try StagedStore(
@@ -59,14 +59,14 @@ import Testing
                 "A.code is not stored by the newer model: 2 values are removed",
                 "B is not in the newer model: 2 objects are removed",
             ])
-        // The values go with their objects.
+        // The values are removed with their objects.
         let without = entity(text("name") + text("code"))
         #expect(
             try losses(store, inferred([old, without])).first == "S is not in the newer model: 2 objects are removed")
     }
 
-    /// A value that a version on the way doesn't have begins empty when it comes back.
-    @Test func whatIsLostOnTheWay() throws {
+    /// A property that a version on the path lacks comes back empty.
+    @Test func countsContentThatAVersionOnThePathLacks() throws {
         let (full, less) = (entity(text("name") + text("code")) + "<entity name='B'/>", entity(text("name")))
         let store = try StagedStore(
             full,
@@ -76,8 +76,8 @@ import Testing
             ])
         #expect(
             try losses(store, inferred([full, less, full])) == [
-                "A.code is not stored by v2, through which the migration leads: 1 value is removed",
-                "B is not in v2, through which the migration leads: 1 object is removed",
+                "A.code is not stored by v2, a version on the migration path: 1 value is removed",
+                "B is not in v2, a version on the migration path: 1 object is removed",
             ])
         #expect(try losses(store, inferred([full, full + "<entity name='C'/>", full])) == [])
     }
@@ -86,16 +86,17 @@ import Testing
         "<entity name='A'>\(forth)</entity><entity name='B'>\(back)</entity>"
     }
 
-    private func relationship(_ name: String, _ to: String, _ inverse: String, _ more: String) -> String {
-        "<relationship name='\(name)' optional='YES' \(more) destinationEntity='\(to)' inverseName='\(inverse)' "
-            + "inverseEntity='\(to)'/>"
+    private func relationship(_ name: String, to destination: String, inverse: String, _ more: String) -> String {
+        "<relationship name='\(name)' optional='YES' \(more) destinationEntity='\(destination)' inverseName='\(inverse)' "
+            + "inverseEntity='\(destination)'/>"
     }
 
     @Test(arguments: [
         ("maxCount='1'", "toMany='YES'"), ("toMany='YES'", "toMany='YES'"), ("maxCount='1'", "maxCount='1'"),
     ])
-    func linksOfARelationshipThatIsRemoved(_ forth: String, _ back: String) throws {
-        let old = related(relationship("b", "B", "a", forth), relationship("a", "A", "b", back))
+    func countsLinksOfARemovedRelationship(_ forth: String, _ back: String) throws {
+        let old = related(
+            relationship("b", to: "B", inverse: "a", forth), relationship("a", to: "A", inverse: "b", back))
         let store = try StagedStore(
             old,
             [
@@ -114,13 +115,14 @@ import Testing
             try losses(store, inferred([old, related("", "")])) == [
                 "A.b is not stored by the newer model: 1 link is removed"
             ])
-        // One end has another name: the links stay.
+        // One end is renamed: the links stay.
         let renamed = related(
-            relationship("c", "B", "a", forth + " elementID='b'"), relationship("a", "A", "c", back))
+            relationship("c", to: "B", inverse: "a", forth + " elementID='b'"),
+            relationship("a", to: "A", inverse: "c", back))
         #expect(try losses(store, inferred([old, renamed])) == [])
     }
 
-    @Test func linksThatFindTheirRowTaken() throws {
+    @Test func countsLinksWhoseRowHoldsAnotherLink() throws {
         func related(_ count: String) -> String {
             entity("<relationship name='b' optional='YES' \(count) destinationEntity='B'/>") + "<entity name='B'/>"
         }
@@ -131,7 +133,7 @@ import Testing
                 "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZB) VALUES (1, 1, 1, 1), (2, 1, 1, 1), (3, 1, 1, 1), (4, 1, 1, 2)",
             ])
         let steps = try inferred([related("maxCount='1'"), related("toMany='YES'")])
-        let counted = "A.b has no inverse, so that no two objects can lead to the same one: 2 links are removed"
+        let counted = "A.b has no inverse, so no two objects can be related to the same object: 2 links are removed"
         #expect(try losses(store, steps) == [counted])
         #expect(try MigrationManager(steps: steps).migrate(staged: store.path).notes == [counted])
     }
@@ -140,7 +142,7 @@ import Testing
 
     private func object(_ properties: String) -> String { "<entity name='Object'>\(properties)</entity>" }
 
-    @Test func objectsThatNoEntityMappingTakes() throws {
+    @Test func countsObjectsThatMatchNoEntityMapping() throws {
         let old = object(text("kind") + text("name") + text("rest")) + "<entity name='Other'/>"
         let new = "<entity name='Human'>\(text("title"))</entity>"
         let store = try StagedStore(
@@ -158,16 +160,16 @@ import Testing
               - {from: Object, to: Human, where: kind == "human", attributes: {title: $source.name}}
             """
         #expect(
-            try losses(store, mapped(old, new, mapping)) == [
+            try losses(store, mapped(old, new, by: mapping)) == [
                 "Object is dropped by the mapping model: 1 object is removed",
-                "Object is taken by no entity mapping, by their conditions: 2 objects are removed",
-                "Object.rest is read by no mapping: 2 values are removed",
-                "Other is taken by no entity mapping: 1 object is removed",
+                "Object matches no entity mapping's condition: 2 objects are removed",
+                "Object.rest is not read by any mapping: 2 values are removed",
+                "Other has no entity mapping: 1 object is removed",
             ])
     }
 
-    /// What goes into another value, a condition or another object's value is read.
-    @Test func whatExpressionsReadIsNotLost() throws {
+    /// Values that go into another value, a condition or another object's value count as read.
+    @Test func countsNoValuesThatExpressionsRead() throws {
         let old =
             object(text("a") + text("b") + text("c"))
             + "<entity name='Owner'><relationship name='one' optional='YES' maxCount='1' destinationEntity='Object'/></entity>"
@@ -185,14 +187,14 @@ import Testing
                 attributes: {ab: 'FUNCTION($source.a, "stringByAppendingString:", $source.b)'}
               - {from: Owner, to: Owner, attributes: {label: $source.one.c}}
             """
-        #expect(try losses(store, mapped(old, new, mapping)) == [])
+        #expect(try losses(store, mapped(old, new, by: mapping)) == [])
     }
 
-    /// Nobody knows what a policy does with them.
-    @Test func whatAPolicyHasIsNotCounted() throws {
+    /// A policy's effect can't be known in advance.
+    @Test func countsNothingThatAPolicyMayUse() throws {
         let old = object(text("a"))
         let store = try StagedStore(old, ["INSERT INTO ZOBJECT (Z_PK, Z_ENT, Z_OPT, ZA) VALUES (1, 1, 1, 'a')"])
         let mapping = "entities:\n  - {from: Object, to: Object, policy: App.Policy}\n"
-        #expect(try losses(store, mapped(old, object(text("b")), mapping)) == [])
+        #expect(try losses(store, mapped(old, object(text("b")), by: mapping)) == [])
     }
 }

@@ -1,7 +1,7 @@
 import CoreDataStore
 import Testing
 
-/// Tables, indexes and triggers whose names meet.
+/// Tables, indexes and triggers whose names conflict.
 struct SchemaNameTests {
     private let old =
         "<attribute name='a' optional='YES' attributeType='String'/><attribute name='b' optional='YES' attributeType='String'/>"
@@ -25,7 +25,7 @@ struct SchemaNameTests {
                     + "WHERE s.sql LIKE 'CREATE UNIQUE%' GROUP BY s.name") == ["'ZA,ZB'", "'ZA_B'"])
     }
 
-    /// Core Data's index of the table ZA is called as the new entity's table is.
+    /// Core Data's index of the table ZA has the name of the new entity's table.
     @Test func aTableMayBeNamedAsAnIndexWas() throws {
         let family = "<entity name='A'>\(old)</entity><entity name='B' parentEntity='A'/>"
         let store = try StagedStore(family, rows)
@@ -45,8 +45,8 @@ struct SchemaNameTests {
         #expect(try store.rows("SELECT x FROM _T_ZA") == ["1"])
     }
 
-    /// Somebody else's trigger and index stay, or are named, whatever they are called.
-    @Test func nothingOfSomebodyElsesGoesWithoutAWord() throws {
+    /// Foreign triggers and indexes are kept or reported, whatever their names are.
+    @Test func keepsOrReportsForeignObjects() throws {
         let store = try StagedStore(
             entity(old),
             rows + [

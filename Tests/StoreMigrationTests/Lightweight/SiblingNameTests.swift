@@ -2,9 +2,9 @@ import Testing
 
 @testable import MappingModels
 
-/// An attribute keeps its values whatever its siblings are called and whatever becomes of them.
+/// An attribute keeps its values whatever its siblings' names are, and however they change.
 struct SiblingNameTests {
-    /// A sibling's name, and an attribute whose name begins with it, or is it with other signs.
+    /// A sibling's name, and an attribute's name that starts with it or differs only in its signs.
     private static let names = [
         ("image", "image_url"), ("a", "a_"), ("a", "a_b_c"), ("a_b", "a_b_c"), ("é", "é_x"), ("select", "select_from"),
         ("x", "x1"), ("x1", "x"), ("_x", "_x_"),
@@ -18,7 +18,7 @@ struct SiblingNameTests {
         "<attribute name='\(name)' attributeType='\(type)' \(more)/>"
     }
 
-    /// The sibling before and after.
+    /// Returns the sibling before and after the change.
     private func sibling(_ name: String, _ change: Change) -> (old: String, new: String, composite: String) {
         let text = attribute(name, "String")
         switch change {
@@ -71,8 +71,8 @@ struct SiblingNameTests {
                 "SELECT \"Z\(names.sibling.uppercased())\", \"Z\(names.kept.uppercased())\" FROM ZA") == ["'s' 'd'"])
     }
 
-    /// The element's path and the attribute's name are the same once they are joined.
-    @Test func aCompositesElementIsNoSibling() throws {
+    /// The element's path and the attribute's name are equal once they are joined.
+    @Test func distinguishesACompositesElementFromAnAttribute() throws {
         let composite = "<composite name='C'>" + attribute("b", "String") + attribute("c", "String") + "</composite>"
         let place = "<attribute name='a' optional='YES' attributeType='Composite' elementName='C'/>"
         let plain = attribute("a_b", "String")
@@ -87,7 +87,7 @@ struct SiblingNameTests {
         }
     }
 
-    /// Elements are paired, converted and filled as attributes are.
+    /// Elements are paired, converted and filled like attributes.
     @Test(arguments: [
         ("Double", "optional='YES'", "51.375", "Integer 64", "name='n' optional='YES'", "51"),
         ("String", "optional='YES'", "'x'", "String", "name='m' optional='YES' elementID='n'", "'x'"),
@@ -98,7 +98,7 @@ struct SiblingNameTests {
         ("String", "optional='YES'", "NULL", "String", "name='n' defaultValueString='d'", "'d'"),
         ("String", "optional='YES'", "'x'", "String", "name='new' optional='YES' defaultValueString='d'", "'d'"),
     ])
-    func anElementIsMigratedAsAnAttributeIs(
+    func migratesAnElementLikeAnAttribute(
         _ type: String, _ more: String, _ value: String, _ newType: String, _ changed: String, _ expected: String
     ) throws {
         let place = "<attribute name='p' optional='YES' attributeType='Composite' elementName='C'/>"
@@ -113,7 +113,7 @@ struct SiblingNameTests {
         #expect(try store.rows("SELECT \(name.replacing("'", with: "")) FROM ZA") == [expected])
     }
 
-    @Test func anElementIsNotMovedIntoTheStore() throws {
+    @Test func refusesToMoveAnExternalElementIntoTheStore() throws {
         let place = "<attribute name='p' optional='YES' attributeType='Composite' elementName='C'/>"
         func composite(_ more: String) -> String {
             entity(place) + "<composite name='C'>\(attribute("n", "Binary", "optional='YES' " + more))</composite>"
@@ -124,8 +124,8 @@ struct SiblingNameTests {
         }
     }
 
-    /// Swift takes both forms for one name; SQLite doesn't.
-    @Test func aNameInAnotherNormalFormIsAnotherColumn() throws {
+    /// Swift treats both forms as equal; SQLite doesn't.
+    @Test func renamesAColumnToAnotherNormalForm() throws {
         let store = try StagedStore(
             entity(attribute("\u{E9}", "String")), ["INSERT INTO ZA VALUES (1, 1, 1, 'x')"])
         try store.migrate(

@@ -24,7 +24,7 @@ import Testing
         #expect(try store.rows(content) == ["1 10.5 10.5 20.0 20.0", "2 12.0 12.0 21.0 21.0"])
     }
 
-    @Test(arguments: ["latitude", "north"]) func itIsMadeAnewWithItsTable(_ name: String) throws {
+    @Test(arguments: ["latitude", "north"]) func isRebuiltWithItsTable(_ name: String) throws {
         let other = "<entity name='A'><attribute name='x' optional='YES' attributeType='String'/></entity>"
         let store = try StagedStore(place(), rows)
         try store.migrate(
@@ -37,8 +37,8 @@ import Testing
             ])
     }
 
-    /// Without one of its values an object is not in it.
-    @Test func itComesAndGoes() throws {
+    /// An object that lacks one of the values is not in the index.
+    @Test func isAddedAndRemoved() throws {
         let store = try StagedStore(
             place(index: false),
             [

@@ -2,7 +2,7 @@ import Testing
 
 @testable import MappingModels
 
-/// A pair of models for each rule, allowed and refused.
+/// A pair of models for each rule, accepted and refused.
 @Suite struct MappingInferenceTests {
     private static func mappings(_ old: String, _ new: String) throws -> MappingModel {
         try .inferred(from: model(old), to: model(new))
@@ -40,7 +40,7 @@ import Testing
         #expect(mapping.entityMappings[0].sourceEntityVersionHash == nil)
     }
 
-    /// Both properties of one identifier are inherited, and whoever has them first is in one model only.
+    /// Two inherited properties share one identifier, and the entity that combines them is in one model only.
     @Test(arguments: [true, false]) func inheritedPropertiesNeedIdentifiersOfTheirOwn(isNew: Bool) throws {
         func value(_ name: String) -> String {
             "<attribute name='\(name)' optional='YES' attributeType='Double' elementID='value'/>"
@@ -69,7 +69,7 @@ import Testing
                     + "<relationship name='kind' optional='YES' destinationEntity='A'/>"))
         let only = try #require(mapping.entityMappings.first)
         #expect(only.attributeMappings == [.init(name: "b", sourceName: "a"), .init(name: "n", sourceName: nil)])
-        // What was an attribute is a new relationship.
+        // An attribute doesn't become a relationship: the relationship is new.
         #expect(only.relationshipMappings == [.init(name: "kind", sourceName: nil), .init(name: "s", sourceName: "r")])
     }
 
@@ -78,7 +78,7 @@ import Testing
         ("Decimal", "Double"), ("Boolean", "Integer 32"), ("Integer 16", "Boolean"), ("Double", "Boolean"),
         ("String", "String"), ("Undefined", "Undefined"), ("Binary", "Binary"),
     ])
-    func typesThatAreConverted(_ old: String, _ new: String) throws {
+    func convertsCompatibleTypes(_ old: String, _ new: String) throws {
         #expect(try Self.reasons(Self.attribute(old), Self.attribute(new)).isEmpty)
     }
 
@@ -87,7 +87,7 @@ import Testing
         ("Binary", "String"), ("Binary", "Transformable"), ("Transformable", "Binary"), ("UUID", "String"),
         ("Undefined", "String"), ("String", "Undefined"), ("Boolean", "String"), ("Boolean", "Date"),
     ])
-    func typesThatAreNot(_ old: String, _ new: String) throws {
+    func refusesIncompatibleTypes(_ old: String, _ new: String) throws {
         let reasons = try Self.reasons(Self.attribute(old), Self.attribute(new))
         #expect(reasons.map(\.code) == [134190])
         #expect(reasons.map(\.entity) == ["A"])
@@ -98,7 +98,7 @@ import Testing
         #expect(try Self.reasons(Self.attribute(old, "transient='YES'"), Self.attribute(new)).isEmpty)
     }
 
-    @Test func binaryAndTransformableWhereItIsAllowed() throws {
+    @Test func convertsBinaryAndTransformableIfAllowed() throws {
         func allowed(_ type: String, _ more: String = "") -> String {
             entity(
                 """
@@ -149,9 +149,8 @@ import Testing
         }
     }
 
-    /// Parent and child change names: each inherits the property in one of the models, and what is said of it is said
-    /// once.
-    @Test func relationshipsOfEntitiesThatChangePlaces() throws {
+    /// Parent and child swap names: each inherits the property in one of the models, but it is reported only once.
+    @Test func reportsARelationshipOnceIfParentAndChildSwapNames() throws {
         func family(_ parent: String, _ child: String, _ count: String) -> String {
             let property = "<relationship name='r' optional='YES' destinationEntity='\(parent)' \(count)/>"
             return "<entity name='\(parent)' \(parent == "A" ? "" : "elementID='A'")>\(property)</entity>"
@@ -185,7 +184,7 @@ import Testing
         }
     }
 
-    /// What an entity inherits at its new place is paired with what it inherited at its old one; told once.
+    /// Properties that an entity inherits from its new parent are paired with those of its old parent, and reported once.
     @Test func aMovedEntityInheritsAnotherType() throws {
         func models(_ parent: String) -> String {
             "<entity name='Root'/>"
@@ -209,12 +208,12 @@ import Testing
         #expect(try Self.reasons(properties, entity(""))[0].message.hasPrefix("Each source property"))
     }
 
-    @Test func everyReasonIsTold() throws {
+    @Test func reportsEveryReason() throws {
         let reasons = try Self.reasons(
             entity("<attribute name='x' attributeType='Date'/><attribute name='y' attributeType='Date'/>"),
             entity("<attribute name='x' attributeType='String'/><attribute name='y' attributeType='UUID'/>"))
         #expect(reasons.map(\.property) == ["x", "y"])
-        // A property that several entities inherit is told of once.
+        // A property that several entities inherit is reported once.
         let inherited = try Self.reasons(
             Self.attribute("Date") + "<entity name='B' parentEntity='A'/><entity name='C' parentEntity='A'/>",
             Self.attribute("String") + "<entity name='B' parentEntity='A'/><entity name='C' parentEntity='A'/>")

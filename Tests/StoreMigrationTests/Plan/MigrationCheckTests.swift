@@ -21,7 +21,7 @@ import Testing
         check.findings.filter { $0.severity == .warning }
     }
 
-    @Test func whatIsRemovedIsWarnedOf() throws {
+    @Test func warnsOfRemovedContent() throws {
         let old = entity("<attribute name='x' optional='YES' attributeType='String'/>") + "<entity name='B'/>"
         let removed = try Self.check(old, entity("")).findings.filter { $0.severity == .warning }
         #expect(removed.map(\.entity) == ["B", "A"] || removed.map(\.entity) == ["A", "B"])
@@ -32,34 +32,34 @@ import Testing
         entity("<attribute name='\(name)' optional='YES' attributeType='String' \(more)/>")
     }
 
-    @Test func whatNoHashCoversIsCompatible() throws {
+    @Test func ignoresChangesThatNoHashCovers() throws {
         let check = try Self.check(
             Self.attribute("x", "defaultValueString='1'"), Self.attribute("x", "defaultValueString='2' indexed='YES'"))
         #expect(check.verdict == .compatible)
         #expect(check.findings.isEmpty && check.differingEntities.isEmpty)
     }
 
-    @Test func whatDiffers() throws {
+    @Test func listsTheDifferingEntities() throws {
         let check = try Self.check("<entity name='A'/><entity name='B'/>", "<entity name='A' isAbstract='YES'/>")
         #expect(check.differingEntities.map(\.name) == ["A", "B"])
         #expect(check.differingEntities.map { $0.newHash == nil } == [false, true])
         #expect(check.differingEntities.allSatisfy { $0.oldHash?.count == 32 })
     }
 
-    /// An attribute that moves to a parent is told of as if it had stayed.
+    /// An attribute that moves to a parent is reported as if it had stayed.
     @Test(arguments: [true, false])
-    func anAttributeThatGetsNarrowerAndMoves(_ isNewParent: Bool) throws {
+    func warnsOfAnAttributeThatNarrowsAndMoves(_ isNewParent: Bool) throws {
         func count(_ type: String) -> String { "<attribute name='count' optional='YES' attributeType='\(type)'/>" }
         let parent = "<entity name='P'>", child = "<entity name='A' parentEntity='P'>"
         let old =
             isNewParent ? entity(count("Integer 64")) : parent + "</entity>" + child + count("Integer 64") + "</entity>"
         let found = try Self.warnings(old, parent + count("Integer 16") + "</entity>" + child + "</entity>")
         #expect(found.map { "\($0.entity ?? "").\($0.property ?? "")" } == ["A.count"])
-        #expect(found.first?.message.contains("values that don't fit are cut") == true)
+        #expect(found.first?.message.contains("values that don't fit are truncated") == true)
     }
 
     /// The chain of the notes: a, then b known as a, then c known as b, which loses the values.
-    @Test func anIdentifierThatNamesThePreviousVersion() throws {
+    @Test func warnsOfAnIdentifierThatNamesThePreviousVersion() throws {
         let first = Self.attribute("a")
         let second = Self.attribute("b", "elementID='a'")
         let wrong = Self.attribute("c", "elementID='b'")
@@ -72,32 +72,32 @@ import Testing
         #expect(try Self.warnings(second, right).isEmpty && Self.warnings(first, right).isEmpty)
     }
 
-    @Test func anEntitysIdentifierThatNamesThePreviousVersion() throws {
+    @Test func warnsOfAnEntitysIdentifierThatNamesThePreviousVersion() throws {
         let second = "<entity name='B' elementID='A'/>"
         #expect(try Self.warnings("<entity name='A'/>", second).isEmpty)
         let lost = try Self.warnings(second, "<entity name='C' elementID='B'/>")
         #expect(lost.map(\.entity) == ["C"])
         #expect(lost[0].remedy.contains("“A”"))
-        // From the first version on, as attributes and relationships.
+        // The same holds from the first version, as for attributes and relationships.
         let first = try Self.warnings("<entity name='A'/>", "<entity name='C' elementID='B'/>")
         #expect(first.map(\.entity) == ["C"])
-        #expect(first[0].message.contains("nothing in the older version is known by the renaming identifier “B”"))
+        #expect(first[0].message.contains("nothing in the older version has the renaming identifier “B”"))
         #expect(try Self.warnings("", "<entity name='C' elementID='B'/>").isEmpty)
     }
 
-    /// Core Data would refuse; so many steps do it, and lose what the version between hasn't.
-    @Test func stepsThatLoseValues() throws {
+    /// Core Data would refuse. Two steps succeed, but lose what the version between lacks.
+    @Test func warnsOfStepsThatLoseValues() throws {
         let text = entity("<attribute name='x' optional='YES' attributeType='String'/>")
         let number = entity("<attribute name='x' optional='YES' attributeType='Integer 16'/>")
         let check = try Self.check(text, number, through: [("between", entity(""))])
         #expect(check.verdict == .stepwise(["between", "new"]))
         let lost = Self.warnings(check)
         #expect(lost.map(\.entity) == ["A"] && lost.map(\.property) == ["x"])
-        #expect(lost.first?.message.contains("all values are lost on the way: in new") == true)
+        #expect(lost.first?.message.contains("all values are lost on the way: new adds") == true)
         let without = try Self.check(
             text + "<entity name='B'/>", number + "<entity name='B'/>", through: [("between", entity(""))])
         #expect(Self.warnings(without).map(\.entity) == ["A", "B"])
-        // What has another identifier in between comes through.
+        // Content that the version between keeps survives.
         let kept = try Self.check(
             entity("<attribute name='x' optional='YES' attributeType='String'/>\(Self.value("y"))"),
             entity("<attribute name='x' optional='YES' attributeType='Integer 16'/>\(Self.value("y"))"),
@@ -109,7 +109,7 @@ import Testing
         "<attribute name='\(name)' optional='YES' attributeType='Date'/>"
     }
 
-    @Test func uniquenessThatIsNew() throws {
+    @Test func warnsOfNewUniqueness() throws {
         func unique(_ names: String..., with more: String = "") -> String {
             entity(
                 Self.value("x") + Self.value("y") + "<uniquenessConstraints>"
@@ -124,11 +124,11 @@ import Testing
         #expect(try Self.warnings(unique("x", "y"), unique("x")).isEmpty)
         #expect(try Self.warnings("<entity name='B'/>", "<entity name='B'/>" + unique("x")).isEmpty)
         let check = try Self.check(plain, unique("x"))
-        #expect(check.deciding([]).findings.isEmpty)
-        #expect(check.deciding([Self.obstacle(134111)]).verdict == .refused(code: 134111))
+        #expect(check.resolvingConditions(with: []).findings.isEmpty)
+        #expect(check.resolvingConditions(with: [Self.obstacle(134111)]).verdict == .refused(code: 134111))
     }
 
-    @Test func mandatoryValuesThatMayBeMissing() throws {
+    @Test func warnsOfMandatoryValuesThatMayBeMissing() throws {
         let optional = Self.attribute("x")
         let mandatory = entity("<attribute name='x' attributeType='String'/>")
         let found = try Self.warnings(optional, mandatory)
@@ -141,13 +141,13 @@ import Testing
         #expect(try Self.warnings(entity(""), relationship).map(\.property) == ["r"])
     }
 
-    /// A warning of what the objects may lack gives way to what the store holds.
+    /// The store's content replaces a warning about values that may be missing.
     @Test func theStoreDecidesOnMissingValues() throws {
         let value = "<attribute name='x' optional='YES' attributeType='Date'/>"
         let mandatory = value.replacing("optional='YES'", with: "")
         let check = try Self.check(entity(value), entity(mandatory))
-        #expect(check.deciding([]).findings.isEmpty)
-        let failing = check.deciding([Self.obstacle(134110)])
+        #expect(check.resolvingConditions(with: []).findings.isEmpty)
+        let failing = check.resolvingConditions(with: [Self.obstacle(134110)])
         #expect(failing.verdict == .refused(code: 134110))
         #expect(failing.findings.map(\.severity) == [.error])
     }
@@ -156,7 +156,7 @@ import Testing
         MigrationFinding(.error, code: code, entity: "A", "found in the store", remedy: "none")
     }
 
-    @Test func valuesThatAreLost() throws {
+    @Test func warnsOfLostValues() throws {
         let wide = entity("<attribute name='x' optional='YES' attributeType='Integer 64'/>")
         let narrow = entity("<attribute name='x' optional='YES' attributeType='Integer 16'/>")
         #expect(try Self.warnings(wide, narrow).count == 1)
@@ -173,7 +173,7 @@ import Testing
         #expect(removed.map(\.severity) == [.warning])
     }
 
-    @Test func stepsWhereOneIsNotEnough() throws {
+    @Test func takesSeveralStepsIfOneIsNotEnough() throws {
         let old = entity("<attribute name='x' attributeType='Date'/>")
         let new = entity("<attribute name='x' attributeType='String' optional='YES'/>")
         #expect(try Self.check(old, new).verdict == .refused(code: 134140))
@@ -190,7 +190,7 @@ import Testing
         #expect(nowhere.findings.map(\.code) == [134190])
     }
 
-    @Test func aStoreWhoseModelIsUnknown() throws {
+    @Test func refusesAStoreWhoseModelIsUnknown() throws {
         let check = MigrationCheck(
             from: nil, hashes: ["A": [1]], to: try model(entity("")), named: "new")
         #expect(check.verdict == .refused(code: 134130))

@@ -8,17 +8,17 @@ import Testing
 
 private let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
 
-/// Models that apps have shipped, in `$GROUPSTORE_REAL_STORES`.
+/// Checks models that apps have shipped, in `$GROUPSTORE_REAL_STORES`.
 @Suite(.enabled(if: directory != nil, "GROUPSTORE_REAL_STORES is not set"))
 struct RealModelTests {
     private static func bundles() -> [FilePath] {
         var found: [FilePath] = []
-        var waiting = directory.map { [$0] } ?? []
-        while let next = waiting.popLast() {
+        var pending = directory.map { [$0] } ?? []
+        while let next = pending.popLast() {
             for name in (try? Directory(next).names()) ?? [] {
                 let path = next.appending(name)
                 if ["xcdatamodeld", "momd"].contains(name.extension) { found.append(path) }
-                if FileStatus(following: path)?.kind == .directory { waiting.append(path) }
+                if FileStatus(following: path)?.kind == .directory { pending.append(path) }
             }
         }
         return found.sorted { $0.string < $1.string }
@@ -29,8 +29,8 @@ struct RealModelTests {
             from: old.model, hashes: old.model.entityVersionHashesByName, to: new.model, named: new.name)
     }
 
-    /// To the next version, back, and to the last one: each has an answer, and a refusal has its reasons.
-    @Test func everyVersionIsAnswered() throws {
+    /// Checks from each version to the next one, back, and to the last one. Each refusal has a reason.
+    @Test func checksEveryPairOfVersions() throws {
         let bundles = Self.bundles()
         try #require(!bundles.isEmpty)
         for path in bundles {

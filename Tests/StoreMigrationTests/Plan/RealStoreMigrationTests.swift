@@ -9,17 +9,17 @@ import Testing
 
 @testable import MappingModels
 
-/// Stores that apps have written, in `$GROUPSTORE_REAL_STORES`, migrated to the later versions of their models.
+/// Stores that apps have written, in `$GROUPSTORE_REAL_STORES`.
 private enum RealStores {
     static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
 
     static func files(_ matches: (FilePath) throws -> Bool) rethrows -> [FilePath] {
         var found: [FilePath] = []
-        var waiting = directory.map { [$0] } ?? []
-        while let next = waiting.popLast() {
+        var pending = directory.map { [$0] } ?? []
+        while let next = pending.popLast() {
             for name in (try? Directory(next).names()) ?? [] {
                 let path = next.appending(name)
-                if FileStatus(following: path)?.kind == .directory { waiting.append(path) }
+                if FileStatus(following: path)?.kind == .directory { pending.append(path) }
                 if try matches(path) { found.append(path) }
             }
         }
@@ -37,16 +37,16 @@ private enum RealStores {
 
 @Suite(.enabled(if: RealStores.directory != nil, "GROUPSTORE_REAL_STORES is not set"))
 struct RealStoreMigrationTests {
-    /// Keys, counters and the number of objects, by table; and join rows.
+    /// Returns the number of objects and the sums of their keys and save counters, for each table.
     private func objects(_ store: StagedStore, _ layout: StoreLayout) throws -> [String] {
         try layout.tables.map { table in
             try store.rows("SELECT count(*), sum(Z_PK), sum(Z_OPT) FROM \(table.name)").joined()
         }
     }
 
-    /// Each store to each later version for which a mapping can be inferred: the schema is the version's, no object is
-    /// lost or made that belongs to an entity which stays.
-    @Test func toEachLaterVersion() throws {
+    /// Migrates each store to each later version for which a mapping can be inferred. The schema is that version's, and no
+    /// object of a remaining entity is lost or added.
+    @Test func migratesToEachLaterVersion() throws {
         let bundles = try RealStores.files { $0.extension == "xcdatamodeld" }.map { try ModelBundle(reading: $0) }
         var migrated = 0
         for location in try RealStores.stores() {
@@ -61,7 +61,7 @@ struct RealStoreMigrationTests {
                     else { continue }
                     let store = try StagedStore(copyOf: location, version.model)
                     let succession = EntityMatching(
-                        StoreLayout(version.model), StoreLayout(later.model), mapping)
+                        from: StoreLayout(version.model), to: StoreLayout(later.model), mapping: mapping)
                     let same =
                         version.model.entities.count == succession.successors.count
                         && StoreLayout(later.model).tables.count == StoreLayout(version.model).tables.count
@@ -76,9 +76,8 @@ struct RealStoreMigrationTests {
         #expect(migrated >= 10, "\(migrated)")
     }
 
-    /// A store that Core Data itself migrated in place, beside what ours makes of the one before: every table, column and
-    /// row is the same.
-    @Test func asCoreDataLeftIt() throws {
+    /// Compares our migration of a store with Core Data's own migration in place: every table, column and row is the same.
+    @Test func matchesCoreDatasOwnMigration() throws {
         let stores = try RealStores.stores().filter { $0.name.database.string.hasPrefix("SampleModel_V") }
         try #require(stores.count == 2)
         let target = try #require(try StoreModel.read(stores[1])?.cachedModel)

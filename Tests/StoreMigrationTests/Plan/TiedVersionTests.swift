@@ -9,7 +9,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// Versions with the same hashes, that call an entity by other renaming identifiers.
+/// Versions with the same hashes, but different renaming identifiers of an entity.
 @Suite struct TiedVersionTests {
     private static let name = "<attribute name='name' optional='YES' attributeType='String'/>"
     private static let more = name + "<attribute name='more' optional='YES' attributeType='String'/>"
@@ -40,15 +40,17 @@ import Testing
                 + (hasCache ? [] : ["DELETE FROM Z_MODELCACHE"]))
     }
 
-    /// What a migration to the bundle's current version leaves, and what it was said to remove.
+    /// Migrates to the bundle's current version, and returns the resulting rows and the notes.
     private func migrated(_ store: StagedStore, _ bundle: ModelBundle) throws -> (rows: [String], notes: [String]) {
         let manager = try MigrationManager(for: read(store), to: bundle.current, in: bundle)
         let notes = try manager.migrate(staged: store.path).notes
         return (try store.rows("SELECT ZNAME FROM ZA ORDER BY Z_PK"), notes)
     }
 
-    /// The current version knows the entity as the first one does; the tied one doesn't.
-    @Test(arguments: [("1", "A"), ("2", "B")]) func theModelCacheTells(_ name: String, _ identifier: String) throws {
+    /// The current version and one of the tied versions have the same identifier; the other tied version has another.
+    @Test(arguments: [("1", "A"), ("2", "B")]) func identifiesATiedVersionByTheModelCache(
+        _ name: String, _ identifier: String
+    ) throws {
         let tied = [try version("1", known: "A"), try version("2", known: "B")]
         let all = try bundle(tied + [version("3", known: identifier, Self.more)])
         let own = try #require(tied.first { $0.name == name })
@@ -59,21 +61,21 @@ import Testing
         #expect(done.rows == ["'n'", "'m'"] && done.notes == [])
     }
 
-    @Test func theVersionIdentifierTellsBeforeTheCache() throws {
+    @Test func prefersTheVersionIdentifierToTheModelCache() throws {
         let first = try version("1", known: "A", called: "one")
         let second = try version("2", known: "B", called: "two")
         let all = try bundle([first, second, version("3", known: "A", Self.more)])
         #expect(try all.versions(of: read(store(first, hasCache: false))).map(\.name) == ["1"])
         #expect(try all.versions(of: read(store(second, hasCache: false))).map(\.name) == ["2"])
-        // A store that says it is the second, with the first one's cache.
+        // A store with the identifier of the second version, but the cache of the first.
         let both = try version("1", known: "A", called: "two")
         #expect(try all.versions(of: read(store(both))).map(\.name) == ["2"])
-        // Identifiers that are the same tell nothing.
+        // Equal identifiers don't distinguish versions.
         let same = try bundle([version("1", known: "A"), version("2", known: "B"), version("3", Self.more)])
         #expect(try same.versions(of: read(store(version("1"), hasCache: false))).map(\.name) == ["2", "1"])
     }
 
-    @Test func whatNothingTellsIsRefused() throws {
+    @Test func refusesAnAmbiguousVersion() throws {
         let tied = [try version("1", known: "A"), try version("2", known: "B")]
         let all = try bundle(tied + [version("3", known: "A", Self.more)])
         let store = try store(tied[0], hasCache: false)
@@ -85,22 +87,22 @@ import Testing
         #expect(try all.versionName(of: read(store)) == "2 or 1")
     }
 
-    /// They lead to the same: an entity that goes either way, or identifiers that nothing of the target is known by.
-    @Test func whereItMakesNoDifferenceAnyWillDo() throws {
+    /// Both versions lead to the same result.
+    @Test func acceptsAnyTiedVersionIfTheResultIsTheSame() throws {
         let tied = [try version("1"), try version("2")]
         let all = try bundle(tied + [version("3", known: "A", Self.more)])
         #expect(try migrated(store(tied[0], hasCache: false), all).rows == ["'n'", "'m'"])
     }
 
-    /// A version with the store's hashes is no step on the way, whatever it calls things.
-    @Test func noStepLeadsThroughATiedVersion() throws {
+    /// A version with the store's hashes is never a step, whatever its renaming identifiers are.
+    @Test func leavesTiedVersionsOutOfThePath() throws {
         func typed(_ name: String, _ type: String, known: String) throws -> ModelVersion {
             try version(name, known: known, "<attribute name='name' optional='YES' attributeType='\(type)'/>")
         }
         let first = try typed("1", "String", known: "A")
         let tied = try typed("2", "String", known: "B")
         let last = try typed("3", "Date", known: "B")
-        // A text becomes no date; without an entity that was it, there is nothing that would have to.
+        // A string can't become a date; without a matching entity, nothing would have to be converted.
         let error = #expect(throws: MigrationError.self) {
             let all = try bundle([first, tied, typed("4", "Date", known: "A")])
             return try migrated(store(first), all)

@@ -9,7 +9,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// Which version of a model is newer than which, and which a store is of.
+/// The order of a model's versions, and the version of a store.
 @Suite struct VersionOrderTests {
     private func version(_ name: String, _ properties: String = "") throws -> ModelVersion {
         ModelVersion(name: name, model: try model("<entity name='A'>\(properties)</entity>"), path: "/M.xcdatamodeld")
@@ -31,7 +31,7 @@ import Testing
         #expect(try order(["Alpha", "Notes", "Notes 2", "Notes 10"], current: "Alpha").last == "Alpha")
         #expect(try order(["v10", "v2", "v1"], current: "v10") == ["v1", "v2", "v10"])
         #expect(try order(["Zebra", "Base", "App"], current: "Base") == ["App", "Zebra", "Base"])
-        // But for those that count on from it.
+        // Except for versions whose names continue its numbering.
         #expect(try order(["Notes", "Notes 2", "Notes 3", "Zebra"], current: "Notes 2").last == "Notes 3")
         #expect(try order(["Notes", "Notes 2"], current: "Notes") == ["Notes", "Notes 2"])
         #expect(
@@ -47,7 +47,7 @@ import Testing
         return try #require(found)
     }
 
-    private func migrated(_ stored: ModelVersion, to target: ModelVersion, _ bundle: ModelBundle) throws -> [String] {
+    private func migrated(_ stored: ModelVersion, to target: ModelVersion, in bundle: ModelBundle) throws -> [String] {
         let store = try StagedStore(stored.model)
         return try MigrationManager(for: read(store), to: target, in: bundle).steps.map(\.destinationName)
     }
@@ -57,18 +57,18 @@ import Testing
         let next = try version("Zoo", attribute("y"))
         let current = try version("Ape", attribute("y") + attribute("z"))
         let all = try bundle([first, next, current], current: "Ape")
-        #expect(try migrated(first, to: current, all) == ["Ape"])
-        #expect(try migrated(next, to: current, all) == ["Ape"])
-        let refused = #expect(throws: MigrationError.self) { try migrated(current, to: next, all) }
+        #expect(try migrated(first, to: current, in: all) == ["Ape"])
+        #expect(try migrated(next, to: current, in: all) == ["Ape"])
+        let refused = #expect(throws: MigrationError.self) { try migrated(current, to: next, in: all) }
         #expect(refused?.code == CoreDataError.incompatibleVersionHash)
         let later = try version("Ape 2", attribute("z"))
         let four = try bundle([first, next, current, later], current: "Ape")
-        let newer = #expect(throws: MigrationError.self) { try migrated(later, to: current, four) }
+        let newer = #expect(throws: MigrationError.self) { try migrated(later, to: current, in: four) }
         #expect(newer?.code == CoreDataError.incompatibleVersionHash)
     }
 
-    /// By their names `Addendum` goes before `Base`; only through it the type can change.
-    @Test func mappingModelsSayWhichVersionIsNewer() throws {
+    /// By name `Addendum` precedes `Base`; only a path through it can change the type.
+    @Test func mappingModelsDecideWhichVersionIsNewer() throws {
         let versions = [
             try version("Base", attribute("x")), try version("Addendum", attribute("n", "Integer 16")),
             try version("Current", attribute("n", "Double")),
@@ -82,7 +82,7 @@ import Testing
         #expect(order.versions.map(\.name) == ["Base", "Addendum", "Current"])
         #expect(order.between(versions[0], versions[2]).map(\.name) == ["Addendum"])
         #expect(VersionOrder(bundle).between(versions[0], versions[2]).isEmpty)
-        // One that names no versions may fit backwards.
+        // A mapping model that names no versions may fit backwards.
         try TextFile.write("mapping: 1\n" + entities, to: path)
         let either = VersionOrder(bundle, mappings: [try MappingModelFile(reading: path)])
         #expect(!either.leads(from: versions[2], to: versions[0]))
@@ -95,8 +95,8 @@ import Testing
         + "<configuration name='Cloud'><memberEntity name='Shared'/></configuration>"
         + "<configuration name='Private'><memberEntity name='Local'/></configuration>"
 
-    /// Core Data lays out and hashes all entities, whatever the configuration that a store is added with.
-    @Test func aModelWithConfigurationsCountsAsAWhole() throws {
+    /// Core Data lays out and hashes all entities, whichever configuration a store is added with.
+    @Test func treatsAModelWithConfigurationsAsAWhole() throws {
         let old = try model(configured.replacing("NAME", with: attribute("name")))
         let new = try model(configured.replacing("NAME", with: attribute("name") + attribute("url")))
         #expect(old.configurations.count == 2)
@@ -112,8 +112,8 @@ import Testing
         #expect(migrated.cachedModel?.configurations == new.configurations)
     }
 
-    /// Core Data has no model for such a store either: the error says what is missing.
-    @Test func metadataOfSomeEntitiesAreNoVersions() throws {
+    /// Core Data has no model for such a store either. The error names what is missing.
+    @Test func refusesMetadataOfOnlySomeEntities() throws {
         let whole = try model(configured.replacing("NAME", with: attribute("name")))
         let part = try model("<entity name='Local'>\(attribute("name"))</entity>")
         let next = try model(configured.replacing("NAME", with: attribute("url")))

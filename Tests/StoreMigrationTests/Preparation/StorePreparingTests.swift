@@ -11,7 +11,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What an app calls before it opens its store.
+/// The call that an app makes before it opens its store.
 @Suite struct StorePreparingTests {
     private let directory: TemporaryDirectory
     private let store: FilePath
@@ -48,8 +48,8 @@ import Testing
         try writer.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = \(rows)")
     }
 
-    /// Processes, or tasks, that find no store: one makes it, the others find it.
-    @Test func manyThatFindNoStoreMakeOne() async throws {
+    /// Of several callers that find no store, one creates it and the others find it.
+    @Test func concurrentCallsCreateOneStore() async throws {
         for round in 1...10 {
             let path = directory.path.appending("Store \(round).sqlite")
             let bundle = try bundle(old)
@@ -63,7 +63,7 @@ import Testing
         #expect(try Directory(directory.path).names().allSatisfy { $0.string.hasPrefix("Store ") })
     }
 
-    @Test func aMissingStoreIsMade() async throws {
+    @Test func createsAMissingStore() async throws {
         #expect(try await bundle(old).prepareStore(at: store) == .created)
         #expect(try await bundle(old).prepareStore(at: store) == .upToDate)
         var options = StoreOptions()
@@ -83,8 +83,8 @@ import Testing
         #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x' AND ZURL IS NULL") == 3)
     }
 
-    /// Each has planned the migration when it waits for the others: it was done by one of them.
-    @Test func manyThatFindAnOlderStoreMigrateItOnce() async throws {
+    /// Each caller plans the migration before it waits for the others, but only one performs it.
+    @Test func concurrentCallsMigrateAnOlderStoreOnce() async throws {
         let both = try bundle(old, new)
         for round in 1...10 {
             let path = directory.path.appending("Store \(round).sqlite")
@@ -98,7 +98,7 @@ import Testing
         }
     }
 
-    @Test func stagesAreGoneThrough() async throws {
+    @Test func runsStages() async throws {
         struct Refusal: Error {}
         _ = try await bundle(old).prepareStore(at: store)
         try fill(3)
@@ -133,7 +133,7 @@ import Testing
         #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZURL = 'http://x'") == 3)
     }
 
-    @Test func whatIsNotAllowedIsRefusedWithCoreDatasCode() async throws {
+    @Test func refusesWhatTheOptionsForbidWithCoreDatasCode() async throws {
         _ = try await bundle(old).prepareStore(at: store)
         let both = try bundle(old, new)
         var options = StoreOptions()
@@ -158,14 +158,15 @@ import Testing
         #expect(refused?.code == "core_data_134130")
     }
 
-    /// Asked to end at each of these, it ends, or was done; in both cases no row is missing and nothing is left behind.
-    @Test func aMigrationIsCancelledAtEachPercent() async throws {
+    /// Cancelled at each of these points, the migration either stops or completes. In both cases no row is missing and no
+    /// file is left behind.
+    @Test func losesNothingWhenCancelledAtAnyPercent() async throws {
         var cancelled = 0
         for percent in stride(from: 0, through: 100, by: 5) {
             try? Directory(directory.path).removeTree("Notes.sqlite")
             _ = try await bundle(new).prepareStore(at: store)
             try fill(5000)
-            // Without two attributes, the table is made anew.
+            // The removal of two attributes makes the migration rebuild the table.
             let both = try bundle(new, version("Notes 3", ["body"]))
             let task = Mutex<Task<StorePreparation, any Error>?>(nil)
             let isKnown = DispatchSemaphore(value: 0)
@@ -202,26 +203,25 @@ import Testing
         _ = try await bundle(new).prepareStore(at: store)
         try fill(20_000)
         let both = try bundle(new, version("Notes 3", ["body"]))
-        let (started, tell) = AsyncStream.makeStream(of: Void.self)
-        let turnstile = DispatchSemaphore(value: 0)
+        let (started, continuation) = AsyncStream.makeStream(of: Void.self)
+        let gate = DispatchSemaphore(value: 0)
         let task = Task { [store] in
             try await both.prepareStore(at: store) { _, _ in
-                tell.yield()
-                // The migration goes on once the task is cancelled.
-                turnstile.wait()
-                turnstile.signal()
+                continuation.yield()
+                // The migration continues once the task is cancelled.
+                gate.wait()
+                gate.signal()
             }
         }
         for await _ in started { break }
         task.cancel()
-        turnstile.signal()
+        gate.signal()
         await #expect(throws: CancellationError.self) { () async throws in try await task.value }
         let writer = try StoreWriter(store)
         #expect(try writer.integer("SELECT count(*) FROM ZNOTE WHERE ZTITLE = 'x'") == 20_000)
     }
 
-    /// As a migration of the store leaves it that was killed before its copy was whole, while somebody is at work on
-    /// the group.
+    /// Leaves the journal of a migration that was killed before its copy was complete.
     private func interrupt(_ name: FilePath.Component, in container: GroupContainer) throws {
         let identity = try #require(try container.directory.status(name)).identity
         let transfer = Transfer(
@@ -231,8 +231,8 @@ import Testing
         try container.write(TransferJournal(transfer: transfer, state: .intended))
     }
 
-    /// What was interrupted of another store, or is under way, is no business of those who prepare this one.
-    @Test func anotherStoresRelocationIsNotWaitedFor() async throws {
+    /// An interrupted or running relocation of another store doesn't delay the preparation of this one.
+    @Test func doesNotWaitForAnotherStoresRelocation() async throws {
         let container = GroupContainer(directory: try Directory(directory.path))
         _ = try await bundle(old).prepareStore(at: directory.path.appending("Other.sqlite"))
         try interrupt("Other.sqlite", in: container)
@@ -245,8 +245,8 @@ import Testing
         _ = consume lock
     }
 
-    /// That its own is brought to its end is waited for, until the task is cancelled.
-    @Test func waitingForItsOwnRelocationIsCancelled() async throws {
+    /// The call waits until its own store's relocation is completed, or until the task is cancelled.
+    @Test func cancelsTheWaitForItsOwnRelocation() async throws {
         let container = GroupContainer(directory: try Directory(directory.path))
         _ = try await bundle(old).prepareStore(at: store)
         try interrupt("Notes.sqlite", in: container)
@@ -263,8 +263,8 @@ import Testing
         #expect(try container.journal() == nil)
     }
 
-    /// Recovery takes leases: who opens the file meanwhile must not end the process.
-    @Test func theSignalOfALeaseIsIgnoredFromTheBeginning() async throws {
+    /// Recovery takes leases. A program that opens the file meanwhile must not terminate the process.
+    @Test func ignoresTheSignalOfALeaseFromTheStart() async throws {
         var action = sigaction()
         signal(SIGIO, SIG_DFL)
         _ = try await bundle(old).prepareStore(at: store)

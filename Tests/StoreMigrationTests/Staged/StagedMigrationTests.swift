@@ -4,7 +4,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// Stages as `NSStagedMigrationManager` takes them: what is done between two versions, and which steps they come to.
+/// Stages like those of `NSStagedMigrationManager`: the work between two versions, and the resulting steps.
 @Suite struct StagedMigrationTests {
     private let versions: [(name: String, model: ManagedObjectModel)]
 
@@ -28,7 +28,7 @@ import Testing
         )
     }
 
-    /// The name is split while both attributes are there.
+    /// The name is split in the version that has both attributes.
     private var stages: [MigrationStage] {
         [
             .lightweight(versionChecksums: [checksum(1)]),
@@ -67,7 +67,7 @@ import Testing
         #expect(try store.differences(from: versions[3].model) == [])
     }
 
-    /// A store goes through what lies behind its own version only.
+    /// A store passes only through the stages after its own version.
     @Test func laterVersionsSkipEarlierStages() throws {
         #expect(try manager(from: 2, to: 4, stages).steps.map(\.destinationName) == ["V4"])
         #expect(try manager(from: 3, to: 4, stages).steps.map(\.destinationName) == ["V4"])
@@ -75,7 +75,7 @@ import Testing
         #expect(try manager(from: 1, to: 3, stages).steps.map(\.destinationName) == ["V2", "V3"])
     }
 
-    @Test func stagesThatDontLeadThere() throws {
+    @Test func refusesStagesThatDoNotLeadToTheTarget() throws {
         func code(_ body: () throws -> MigrationManager) -> Int? {
             (#expect(throws: MigrationError.self) { _ = try body() })?.code
         }
@@ -93,7 +93,7 @@ import Testing
         #expect(code { try manager(from: 1, to: 2, unknown) } == CoreDataError.modelReferenceNotFound)
     }
 
-    @Test func whatAHandlerThrowsEndsTheMigration() throws {
+    @Test func failsWhenAHandlerThrows() throws {
         struct Refusal: Error {}
         let store = try StagedStore(versions[0].model, people)
         let refusing = [

@@ -7,7 +7,7 @@ import TestSupport
 
 @testable import StoreMigration
 
-/// A store that is made of a model, filled by SQL, and migrated.
+/// A store that is created from a model, filled by SQL, and migrated.
 final class StagedStore {
     let path: FilePath
     private let directory: TemporaryDirectory
@@ -37,7 +37,7 @@ final class StagedStore {
         try StoreReader.read(location) { try $0.copy(to: path) }
     }
 
-    /// Returns what a person is told.
+    /// Returns the remarks for the user.
     @discardableResult
     func migrate(
         to destination: ManagedObjectModel, _ options: MigrationOptions = MigrationOptions(),
@@ -52,7 +52,7 @@ final class StagedStore {
         try migrate(to: try model(destination), options)
     }
 
-    /// Each row's values, `typeof` told by how they are written: 1, 1.0, 'text', x'00', NULL.
+    /// Returns each row's values, written so that their types can be told apart: 1, 1.0, 'text', x'00', NULL.
     func rows(_ query: String) throws -> [String] {
         let writer = try StoreWriter(path)
         let statement = try writer.prepare(query)
@@ -74,7 +74,7 @@ final class StagedStore {
         return found
     }
 
-    /// What is missing of, and what is too much for, a store of the model: tables, columns, indexes, triggers.
+    /// Returns the tables, columns, indexes and triggers that a store of the model needs and lacks, or has in excess.
     func differences(from model: ManagedObjectModel) throws -> [String] {
         let writer = try StoreWriter(path)
         let schema = try StoreSchema(writer)
@@ -83,7 +83,7 @@ final class StagedStore {
             "Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING",
         ])
         expected.formUnion(layout.tables.map(\.name) + layout.joinTables.map(\.name))
-        var differences = schema.missing(of: layout)
+        var differences = schema.missingParts(of: layout)
         for table in layout.tables {
             let wanted = Set(["Z_PK", "Z_ENT", "Z_OPT"] + table.columns.map(\.name))
             let types = Dictionary(uniqueKeysWithValues: table.columns.map { ($0.name, $0.type) })

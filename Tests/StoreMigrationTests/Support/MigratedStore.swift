@@ -11,7 +11,7 @@ import Testing
 @testable import MappingModels
 @testable import StoreMigration
 
-/// A store that a mapping model has made of another one, for tests.
+/// A store that a mapping model created from another one.
 struct MigratedStore {
     let path: FilePath
     let notes: [String]
@@ -31,14 +31,14 @@ struct MigratedStore {
         }
         contents = try StoreRows(path)
         try contents.store.checkIntegrity()
-        #expect(try StoreSchema(contents.store).missing(of: StoreLayout(new)).isEmpty)
+        #expect(try StoreSchema(contents.store).missingParts(of: StoreLayout(new)).isEmpty)
     }
 
     func rows(_ sql: String) throws -> [String] { try contents.rows(sql) }
 
     func row(_ sql: String) throws -> String? { try rows(sql).first }
 
-    /// A copy of a real store with its side files.
+    /// Copies a real store with its side files.
     static func copy(_ store: FilePath, to directory: borrowing TemporaryDirectory) throws -> FilePath {
         let last = try #require(store.lastComponent)
         let name = try #require(StoreName(last))
@@ -52,7 +52,7 @@ struct MigratedStore {
         return directory.path.appending(name.database)
     }
 
-    /// An empty store of the model, filled by statements.
+    /// Creates a store of the model, filled by statements.
     static func make(
         _ model: ManagedObjectModel, in directory: borrowing TemporaryDirectory, _ statements: [String]
     ) throws -> FilePath {
@@ -65,13 +65,13 @@ struct MigratedStore {
     }
 }
 
-/// A store's rows, for tests.
+/// Reads a store's rows.
 struct StoreRows {
     let store: StoreWriter
 
     init(_ path: FilePath) throws { store = try StoreWriter(path) }
 
-    /// Each row's columns, as text with `|` between them.
+    /// Returns each row's columns, as text with `|` between them.
     func rows(_ sql: String) throws -> [String] {
         let statement = try store.prepare(sql)
         var found: [String] = []

@@ -7,7 +7,7 @@ import LinuxSystem
 import MappingModels
 import SystemPackage
 
-/// Prints what `groupstore model check` found.
+/// Prints the results of `groupstore model check`.
 struct CheckPrinter {
     private let output: Output
     private let format: CheckFormat
@@ -17,12 +17,12 @@ struct CheckPrinter {
         self.format = format
     }
 
-    /// A row for each older version: what becomes of its stores. Then what is to be said of each. `newer` are the versions
-    /// that come after the current one.
+    /// Prints a row for each older version with its verdict, then the findings of each. `newer` are the versions after
+    /// the current one.
     func print(all reports: [CheckReport], _ newer: [String]) {
         if !output.json, format == .text { output.record([:], lines: matrix(reports)) }
         for name in newer {
-            let text = "\(name) is newer than the current version: its stores aren't migrated backwards"
+            let text = "\(name) is newer than the current version: stores aren't migrated backwards"
             output.record(
                 ["type": "note", "version": .string(name), "text": .string(text)],
                 lines: format == .github ? ["::notice ::\(text)"] : ["", text])
@@ -53,12 +53,12 @@ struct CheckPrinter {
             switch (output.json, format) {
             case (true, _): output.record(report.record(of: finding), "")
             case (false, .github): output.record([:], GitHubAnnotation(finding, report).line)
-            // Part of the text already.
+            // Part of the text above.
             case (false, .text): break
             }
         }
         if report.isRefused {
-            Output.write("groupstore: \(heading(report)) (see each reason for what would help)", to: STDERR_FILENO)
+            Output.write("groupstore: \(heading(report)) (each finding names a remedy)", to: STDERR_FILENO)
         }
     }
 
@@ -84,8 +84,8 @@ struct CheckPrinter {
         var lines = [heading(report)]
         for finding in report.findings {
             let code = finding.code.map { "\($0) " } ?? ""
-            let place = [finding.entity, finding.property].compactMap(\.self).joined(separator: ".")
-            let subject = place.isEmpty ? "" : place + ": "
+            let location = [finding.entity, finding.property].compactMap(\.self).joined(separator: ".")
+            let subject = location.isEmpty ? "" : location + ": "
             lines.append("  \(finding.severity.rawValue)  \(code)\(subject)\(finding.message)")
             lines.append("           \(finding.remedy)")
         }
@@ -93,7 +93,7 @@ struct CheckPrinter {
         return lines
     }
 
-    /// What Core Data's error holds when the store is opened without a migration.
+    /// Returns the content of Core Data's error when the store is opened without migration.
     private func incompatibility(_ report: CheckReport) -> [String] {
         let code = CoreDataError.incompatibleVersionHash
         var lines = ["  without migration: \(code) \(CoreDataError.reason(code))"]
@@ -148,7 +148,7 @@ extension CheckReport {
         return object
     }
 
-    /// What Core Data's error would quote of the store.
+    /// The store's metadata that Core Data's error quotes.
     private var metadata: JSONObject? {
         guard let metadata = store?.metadata else { return nil }
         var object = JSONObject()
@@ -174,15 +174,15 @@ extension CheckReport {
         object["property"] = finding.property.map { .string($0) }
         object["message"] = .string(finding.message)
         object["remedy"] = .string(finding.remedy)
-        if let place = place(of: finding) {
-            object.setPath("file", bytes: place.path.bytes)
-            object["line"] = place.line.map { .integer(Int64($0)) }
+        if let location = location(of: finding) {
+            object.setPath("file", bytes: location.path.bytes)
+            object["line"] = location.line.map { .integer(Int64($0)) }
         }
         return object
     }
 }
 
-/// A workflow command (docs.github.com, "Workflow commands for GitHub Actions").
+/// A workflow command of GitHub Actions (docs.github.com, "Workflow commands for GitHub Actions").
 struct GitHubAnnotation {
     private let finding: MigrationFinding
     private let report: CheckReport
@@ -195,9 +195,9 @@ struct GitHubAnnotation {
     var line: String {
         let command = finding.severity == .note ? "notice" : finding.severity.rawValue
         var properties: [String] = []
-        if let place = report.place(of: finding) {
-            properties.append("file=" + Self.property(Self.relative(place.path)))
-            if let line = place.line { properties.append("line=\(line)") }
+        if let location = report.location(of: finding) {
+            properties.append("file=" + Self.property(Self.relative(location.path)))
+            if let line = location.line { properties.append("line=\(line)") }
         }
         let code = finding.code.map { " (\($0))" } ?? ""
         properties.append("title=" + Self.property("\(report.old.name) → \(report.new.name)\(code)"))
@@ -206,8 +206,8 @@ struct GitHubAnnotation {
         return "::\(command) \(properties.joined(separator: ","))::\(Self.data(text))"
     }
 
-    /// GitHub knows files by their path in the repository: the nearest directory above with a `.git`, which is a file in a
-    /// worktree; where there is none, the directory that the job runs in.
+    /// Returns the path as GitHub knows files: relative to the repository, the nearest parent directory with a `.git`
+    /// (a file in a worktree). Without one, relative to the directory that the job runs in.
     static func relative(_ path: FilePath) -> String {
         let working = FilePath(workingDirectory())
         var absolute = path.absolute(in: working).lexicallyNormalized()
@@ -216,9 +216,9 @@ struct GitHubAnnotation {
     }
 
     private static func repository(of path: FilePath) -> FilePath? {
-        var place = path
-        while place.removeLastComponent() {
-            if FileStatus(following: place.appending(".git")) != nil { return place }
+        var location = path
+        while location.removeLastComponent() {
+            if FileStatus(following: location.appending(".git")) != nil { return location }
         }
         return nil
     }

@@ -7,16 +7,19 @@ import SQLiteStore
 import StoreMigration
 import SystemPackage
 
-/// One older version checked against a newer one, and where each finding stands.
+/// The check of one older version against a newer one, with the place of each finding.
 struct CheckReport {
     let old: NamedModel
     let new: NamedModel
     let check: MigrationCheck
-    /// Nil when the older model is no store's.
+    /// The store; nil if the older model isn't a store's.
     let store: StoreModel?
 
-    /// One older version of no store. `target` is the newer model with its renaming identifiers set; `between` the versions
-    /// on the way to it, or why there is no way.
+    /// Checks an older version that isn't a store's.
+    ///
+    /// - Parameters:
+    ///   - target: The newer model with its renaming identifiers set.
+    ///   - between: The versions on the way to it, or the reason why there is no way.
     init(
         _ old: NamedModel, _ new: NamedModel, _ target: ManagedObjectModel,
         _ between: Result<[ModelVersion], MigrationError>, mappings: [MappingModelFile] = []
@@ -25,8 +28,8 @@ struct CheckReport {
         check = MigrationCheck(old, new, target, between, mappings)
     }
 
-    /// A store, of the version that a migration takes it for, by the same steps. Its content is looked at where the answer
-    /// depends on it. Throws `CommandFailure`.
+    /// Checks a store, as the version from which a migration would start, by the same steps. Examines its content if
+    /// the verdict depends on it. Throws `CommandFailure`.
     init(
         _ store: StoreModel, _ new: NamedModel, in bundle: ModelBundle?, _ renaming: ModelRenameOptions,
         mappings: [MappingModelFile]
@@ -51,14 +54,14 @@ struct CheckReport {
         do {
             found =
                 try sources.all.isEmpty
-                ? check(nil) : sources.agreed(isSame: { $0.check.isSame(as: $1.check) }) { try check($0) }
+                ? check(nil) : sources.commonResult(isSame: { $0.check.isSame(as: $1.check) }) { try check($0) }
         } catch let error as MigrationError {
             let first = try check(sources.all.first)
-            found = (first.old, first.check.refusing(error))
+            found = (first.old, first.check.refused(with: error))
         }
         (old, self.new, self.store) = (found.old, new, store)
         do {
-            self.check = try Self.looking(into: store, found.check)
+            self.check = try Self.withContentExamined(of: store, found.check)
         } catch let error as StoreError {
             throw CommandFailure(error)
         } catch let error as SystemError {
@@ -66,25 +69,27 @@ struct CheckReport {
         }
     }
 
-    private static func looking(into store: StoreModel, _ check: MigrationCheck) throws -> MigrationCheck {
-        guard !check.steps.isEmpty else { return check.noting(try ExternalReferences.missing(of: store.location)) }
+    private static func withContentExamined(of store: StoreModel, _ check: MigrationCheck) throws -> MigrationCheck {
+        guard !check.steps.isEmpty else {
+            return check.addingNotes(for: try ExternalReferences.missing(of: store.location))
+        }
         let decided = try StoreReader.read(store.location) { reader in
             do {
-                let decided = try decide(check, reader)
+                let decided = try decideByContent(check, reader)
                 if case .refused = decided.verdict { return decided }
                 _ = try MigrationDryRun(MigrationManager(steps: check.steps))?.run(on: reader)
-                return try decided.counting(MigrationManager(steps: check.steps).losses(reader))
+                return try decided.replacingRemovals(with: MigrationManager(steps: check.steps).losses(reader))
             } catch let error as MigrationError {
-                return check.refusing(error)
+                return check.refused(with: error)
             }
         }
-        return decided.noting(try ExternalReferences.missing(of: store.location))
+        return decided.addingNotes(for: try ExternalReferences.missing(of: store.location))
     }
 
-    private static func decide(_ check: MigrationCheck, _ reader: StoreReader) throws -> MigrationCheck {
+    private static func decideByContent(_ check: MigrationCheck, _ reader: StoreReader) throws -> MigrationCheck {
         guard let first = check.steps.first, let obstacles = try StoreObstacles(reader, first) else { return check }
         try obstacles.checkTables()
-        return check.deciding(try obstacles.find(MigrationOptions()))
+        return check.resolvingConditions(with: try obstacles.find(MigrationOptions()))
     }
 
     var isRefused: Bool { if case .refused = check.verdict { true } else { false } }
@@ -99,10 +104,10 @@ struct CheckReport {
         }
     }
 
-    /// What was decided, for a person.
+    /// The verdict in words.
     var sentence: String {
         switch check.verdict {
-        case .compatible: "compatible: opened as it is"
+        case .compatible: "compatible: opens without migration"
         case .inferred: "by inferred migration"
         case .mapped: "by the mapping model " + (check.mappingNames.compactMap(\.self).first ?? "")
         case .stepwise(let steps): "in steps, " + methods + ": " + ([old.name] + steps).joined(separator: " → ")
@@ -110,15 +115,15 @@ struct CheckReport {
         }
     }
 
-    /// How the steps are made.
+    /// The methods of the steps in words.
     private var methods: String {
         let mapped = zip(check.mappingNames, 1...).compactMap { name, number in name.map { "\(number) by \($0)" } }
         guard !mapped.isEmpty else { return "each inferred" }
-        let others = mapped.count < check.mappingNames.count ? ", the others inferred" : ""
-        return mapped.joined(separator: ", ") + others
+        let remaining = mapped.count < check.mappingNames.count ? ", the remaining inferred" : ""
+        return mapped.joined(separator: ", ") + remaining
     }
 
-    /// Findings of the check, and what the newer model's file says in vain.
+    /// The findings of the check, and statements in the newer model's file that have no effect.
     var findings: [MigrationFinding] {
         let remarks = (new.version?.remarks ?? []).map { remark in
             MigrationFinding(
@@ -127,8 +132,9 @@ struct CheckReport {
         return check.findings + remarks
     }
 
-    /// The file and line that a finding is about: in the newer model, else, for what was removed, in the older.
-    func place(of finding: MigrationFinding) -> (path: FilePath, line: Int?)? {
+    /// Returns the file and line that a finding refers to: in the newer model or, for a removed element, in the older
+    /// one.
+    func location(of finding: MigrationFinding) -> (path: FilePath, line: Int?)? {
         if let version = new.version, let line = version.line(entity: finding.entity, property: finding.property) {
             return (version.path, line)
         }
@@ -148,12 +154,12 @@ extension MigrationCheck {
         let check = MigrationCheck(
             from: old.model, sourceName: old.version?.name, hashes: old.hashes, to: target, named: new.name,
             intermediates: versions.map { ($0.name, $0.model) }, mappings: mappings)
-        if case .failure(let error) = between { self = check.refusing(error) } else { self = check }
+        if case .failure(let error) = between { self = check.refused(with: error) } else { self = check }
     }
 }
 
 extension NamedModel {
-    /// A store's, as the version that it is of.
+    /// Returns a store's model as the version that it has.
     fileprivate func known(as source: StoreSources.Source?) -> NamedModel {
         guard let source else { return self }
         return NamedModel(

@@ -5,18 +5,18 @@ import SQLiteFormat
 import SQLiteStore
 import StoreMigration
 
-/// What `inspect` says of a Core Data store's entities.
+/// The report of `inspect` on a Core Data store's entities.
 struct EntityReport {
-    /// Called as the store's own model calls them, where that is known.
+    /// The entities, with the names of the store's own model if that is known.
     let entities: [CoreDataMetadata.Entity]
     private let counts: ObjectCounts
-    /// The store's own; nil where nothing tells it.
+    /// The store's own model; nil if it is unknown.
     private let model: ManagedObjectModel?
-    /// Files that objects name and that aren't there; nil where nothing tells which attributes are kept in files.
+    /// Files that objects refer to and that are missing; nil if it isn't known which attributes are stored in files.
     let missingFiles: [ExternalReferences.Missing]?
 
-    /// Nil when the store isn't Core Data's. `version` is what the store was found to be of. Throws `StoreError`,
-    /// `SystemError`.
+    /// Reads the report. Returns nil if the store isn't Core Data's. `version` is the store's version, if it was found.
+    /// Throws `StoreError`, `SystemError`.
     init?(_ location: StoreLocation, _ version: ModelVersion?) throws {
         let found = try StoreReader.read(location) { reader in
             try StoreModel(reader).map { store in
@@ -32,7 +32,7 @@ struct EntityReport {
 
     func objects(of entity: CoreDataMetadata.Entity) -> Int64? { counts[entity] }
 
-    /// What the entity declares itself.
+    /// Returns the relationships that the entity itself declares.
     private func relationships(of entity: CoreDataMetadata.Entity) -> [RelationshipDescription] {
         model?.entity(named: entity.name)?.relationships.sorted { $0.name.precedes($1.name) } ?? []
     }
@@ -58,16 +58,16 @@ struct EntityReport {
     func missingFilesJSON() -> JSONValue? {
         missingFiles.map { missing in
             .array(
-                missing.map { one in
+                missing.map { entry in
                     .object([
-                        "entity": .string(one.entity), "attribute": .string(one.attribute),
-                        "files": .integer(Int64(one.files)), "first": .string(one.first),
+                        "entity": .string(entry.entity), "attribute": .string(entry.attribute),
+                        "files": .integer(Int64(entry.files)), "first": .string(entry.first),
                     ])
                 })
         }
     }
 
-    /// Nil where no model tells them.
+    /// Returns the relationships, or nil if no model describes them.
     func json(_ entity: CoreDataMetadata.Entity) -> JSONValue? {
         guard model?.entity(named: entity.name) != nil else { return nil }
         return .array(relationships(of: entity).map { .object($0.json) })

@@ -7,11 +7,11 @@ import StoreMigration
 struct ModelCheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
-        abstract: "Tell whether a newer model opens an older one's stores: as they are, by migration, or not.",
+        abstract: "Check whether stores of an older model open with a newer one, as they are or by migration.",
         discussion: """
-            Exit code 0 when it does, 65 when it doesn't. Each reason names the entity, the property and what would \
-            fix it. With --all, every older version of one model is checked against its current one. Mapping models \
-            that lie beside the newer model, and those named by --mapping, are used where they fit.
+            Exits with 0 if they open, and 65 if not. Each finding names the entity, the property and a remedy. With \
+            --all, checks every older version of one model against its current one. Uses the mapping models beside the \
+            newer model, and those of --mapping, where they fit.
             """)
 
     @Argument(help: "The older model or a store, and the newer model; with --all, one model.", completion: .file())
@@ -20,7 +20,7 @@ struct ModelCheckCommand: ParsableCommand {
     @Flag(help: "Check every version of the model against its current one.")
     var all = false
 
-    @Option(help: "How findings are printed: \(CheckFormat.allCases.map(\.rawValue).joined(separator: ", ")).")
+    @Option(help: "Print findings in this format: \(CheckFormat.allCases.map(\.rawValue).joined(separator: ", ")).")
     var format: CheckFormat = .text
 
     @OptionGroup var mappingOptions: MappingModelOptions
@@ -29,7 +29,7 @@ struct ModelCheckCommand: ParsableCommand {
 
     func validate() throws {
         guard models.count == (all ? 1 : 2) else {
-            throw ValidationError(all ? "--all takes one MODEL" : "name an OLD and a NEW model")
+            throw ValidationError(all ? "--all takes one MODEL" : "name an older and a newer model")
         }
     }
 
@@ -39,7 +39,7 @@ struct ModelCheckCommand: ParsableCommand {
         try reporting(output) {
             let (reports, newer) = try all ? reportsOfAll() : ([report()], [])
             let printer = CheckPrinter(output, format)
-            for model in models { try tellOfUnreadable(model, output) }
+            for model in models { try reportUnreadable(model, output) }
             if all { printer.print(all: reports, newer) } else { reports.forEach(printer.print) }
             printer.summarize(reports)
             isRefused = reports.contains(where: \.isRefused)
@@ -47,7 +47,7 @@ struct ModelCheckCommand: ParsableCommand {
         if isRefused { throw ExitStatus.badData.code }
     }
 
-    private func tellOfUnreadable(_ model: String, _ output: Output) throws {
+    private func reportUnreadable(_ model: String, _ output: Output) throws {
         guard case .bundle(let bundle) = try ModelArgument(model) else { return }
         for version in bundle.unreadable {
             let text = "\(version.name) can't be read: \(version.error.message) (\(version.error.remedy))"
@@ -68,7 +68,7 @@ struct ModelCheckCommand: ParsableCommand {
             return try CheckReport(store, new, in: bundle, renameOptions, mappings: mappings)
         }
         let from = try old.version(named: nil, .none)
-        // What is no store needs no place among the versions: it may be another revision of them.
+        // A model that isn't a store's needs no place among the versions: it may be another revision of them.
         let between = bundle.flatMap { bundle in
             bundle.version(like: from).map { bundle.versions(from: $0, of: from, mappings) }
         }
@@ -76,7 +76,8 @@ struct ModelCheckCommand: ParsableCommand {
         return CheckReport(from, new, renamed, between ?? .success([]), mappings: mappings)
     }
 
-    /// And the versions that are newer than the current one: their stores aren't migrated.
+    /// Returns the reports of all older versions, and the versions that are newer than the current one, whose stores
+    /// aren't migrated.
     private func reportsOfAll() throws -> (reports: [CheckReport], newer: [String]) {
         let argument = try ModelArgument(models[0])
         guard case .bundle(let bundle) = argument else {
@@ -103,22 +104,22 @@ struct ModelCheckCommand: ParsableCommand {
     }
 }
 
-/// How findings are printed.
+/// The format of findings.
 enum CheckFormat: String, CaseIterable, ExpressibleByArgument {
     case text
-    /// Workflow commands that GitHub shows beside the lines they are about.
+    /// Workflow commands, which GitHub shows beside the lines that they refer to.
     case github
 }
 
 extension ModelBundle {
-    /// The place among the versions of a model that was read from elsewhere: that of its name, where several have its
-    /// hashes.
+    /// Returns the version that corresponds to a model read from elsewhere: if several have its hashes, the one with
+    /// its name.
     fileprivate func version(like model: NamedModel) -> ModelVersion? {
         let known = versions(matching: model.hashes)
         return known.first { $0.name == model.version?.name } ?? known.first
     }
 
-    /// The versions between a known one and the current one; a migration goes by the same.
+    /// Returns the versions between a known one and the current one. A migration uses the same.
     fileprivate func versions(
         from known: ModelVersion?, of model: NamedModel, _ mappings: [MappingModelFile]
     ) -> Result<[ModelVersion], MigrationError> {

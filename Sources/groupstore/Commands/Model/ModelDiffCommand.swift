@@ -5,10 +5,10 @@ import ManagedObjectModels
 struct ModelDiffCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "diff",
-        abstract: "Print what changed from one model to another.",
+        abstract: "Print the differences between two models.",
         discussion: """
-            Entities and properties belong together by their renaming identifiers. A star marks what a store must be \
-            migrated for; the rest may change freely.
+            Pairs entities and properties by their renaming identifiers. A star marks a change that requires a \
+            migration of stores; the others don't.
             """)
 
     @Argument(help: "The older model, or a store.", completion: .file())
@@ -34,7 +34,7 @@ struct ModelDiffCommand: ParsableCommand {
                     "changes": .integer(Int64(changes.count)), "changes_hash": .bool(toMigrate > 0),
                 ],
                 changes.isEmpty
-                    ? "no difference" : "\(changes.count) changes, \(toMigrate) of which a store must be migrated for")
+                    ? "no difference" : "\(changes.count) changes, \(toMigrate) of which require a migration")
         }
     }
 }
@@ -44,11 +44,12 @@ extension ModelDifference.Change {
 
     fileprivate var text: String {
         let sign = changesVersionHash ? "* " : "  "
-        let said = details.map { detail in
+        let words = details.map { detail in
             "\(detail.aspect) \(detail.old ?? "-") → \(detail.new ?? "-")"
         }
         let renaming = oldName.map { " (was \($0))" } ?? ""
-        return sign + kind.rawValue + " " + path + renaming + (said.isEmpty ? "" : ": " + said.joined(separator: ", "))
+        return sign + kind.rawValue + " " + path + renaming
+            + (words.isEmpty ? "" : ": " + words.joined(separator: ", "))
     }
 
     fileprivate var record: JSONObject {

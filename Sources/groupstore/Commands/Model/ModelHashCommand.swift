@@ -5,7 +5,7 @@ import ManagedObjectModels
 struct ModelHashCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hash",
-        abstract: "Print each version's entity hashes and checksum, those that Core Data compares.")
+        abstract: "Print each version's entity hashes and checksum, which Core Data compares.")
 
     @Argument(help: "The model, or a store.", completion: .file())
     var model: String
@@ -27,7 +27,7 @@ struct ModelHashCommand: ParsableCommand {
 }
 
 extension NamedModel {
-    /// Base64 of the SHA-256 of all hashes.
+    /// The Base64 text of the SHA-256 of all hashes.
     var checksum: String { ManagedObjectModel.versionChecksum(of: hashes) }
 
     fileprivate var hashRecord: JSONObject {
@@ -51,6 +51,6 @@ extension NamedModel {
 }
 
 extension [UInt8] {
-    /// Two digits a byte.
+    /// The bytes as two hexadecimal digits each.
     var hexadecimal: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
 }

@@ -9,21 +9,21 @@ import SystemPackage
 struct ModelMappingCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mapping",
-        abstract: "Read mapping models, turn Xcode's into the readable form and back, and tell whether one fits.",
+        abstract: "Print, convert and check mapping models.",
         discussion: """
-            MAPPING is an .xcmappingmodel, a compiled .cdm, or a mapping model in YAML, told apart by what is in it.
+            MAPPING is an .xcmappingmodel, a compiled .cdm, or a mapping model in YAML. Its content decides which.
             """,
         subcommands: [MappingShowCommand.self, MappingConvertCommand.self, MappingCheckCommand.self])
 }
 
-/// Mapping models that a command is given.
+/// The option for mapping models.
 struct MappingModelOptions: ParsableArguments {
     @Option(
-        name: .customLong("mapping"), help: "A mapping model to use where it fits; may be repeated.",
+        name: .customLong("mapping"), help: "Use this mapping model where it fits. May be repeated.",
         completion: .file())
     var mappings: [String] = []
 
-    /// Those named, then those that lie beside the model or in it. Throws `CommandFailure`.
+    /// Returns the named mapping models, then those beside the model or in it. Throws `CommandFailure`.
     func files(beside model: FilePath) throws -> [MappingModelFile] {
         do {
             return try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: model)
@@ -35,12 +35,12 @@ struct MappingModelOptions: ParsableArguments {
 
 struct MappingShowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "show", abstract: "Print a mapping model in the readable form.")
+        commandName: "show", abstract: "Print a mapping model as YAML or as Xcode's XML.")
 
     @Argument(help: "The mapping model.", completion: .file())
     var mapping: String
 
-    @Option(help: "yaml, the readable form, or xcode, the XML of an .xcmappingmodel.")
+    @Option(help: "The output format: yaml, or xcode for the XML of an .xcmappingmodel.")
     var format: MappingFormat = .yaml
 
     @OptionGroup var outputOptions: OutputOptions
@@ -50,7 +50,7 @@ struct MappingShowCommand: ParsableCommand {
         try reporting(output) {
             let file = try mappingFile(mapping)
             let text = try format.text(of: file.mappingModel)
-            for one in file.mappingModel.entityMappings where output.json { output.record(one.record, "") }
+            for entry in file.mappingModel.entityMappings where output.json { output.record(entry.record, "") }
             output.record(
                 [
                     "type": "summary", "outcome": "shown", "form": .string(file.form.rawValue),
@@ -65,21 +65,21 @@ struct MappingShowCommand: ParsableCommand {
 struct MappingConvertCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "convert",
-        abstract: "Write a mapping model in the other form: an .xcmappingmodel, or else YAML.",
+        abstract: "Convert a mapping model to an .xcmappingmodel, or to YAML.",
         discussion: """
-            Xcode's form lists each property: for a mapping model in YAML that doesn't, name the models too.
+            Xcode's form lists every property. To convert YAML that omits some, name both models with --old and --new.
             """)
 
     @Argument(help: "The mapping model.", completion: .file())
     var mapping: String
 
-    @Argument(help: "Where to write it; ends in .xcmappingmodel for Xcode's form. It must not be there.")
+    @Argument(help: "The output path, which must not exist; a name that ends in .xcmappingmodel selects Xcode's form.")
     var destination: String
 
-    @Option(help: "The older model, whose properties are put in.", completion: .file())
+    @Option(help: "The older model, which provides omitted properties.", completion: .file())
     var old: String?
 
-    @Option(help: "The newer model, whose properties are put in.", completion: .file())
+    @Option(help: "The newer model, which provides omitted properties.", completion: .file())
     var new: String?
 
     @OptionGroup var outputOptions: OutputOptions
@@ -98,7 +98,7 @@ struct MappingConvertCommand: ParsableCommand {
             }
             let path = ArgumentBytes.path(destination)
             let format: MappingFormat = path.extension == "xcmappingmodel" ? .xcode : .yaml
-            // They were held against the models' own.
+            // The hashes were compared with the models' own.
             if format == .xcode, old != nil, new != nil { model = model.withoutHashes }
             try write(format.text(of: model), to: path, format)
             output.record(
@@ -122,15 +122,15 @@ struct MappingConvertCommand: ParsableCommand {
         } catch {
             guard error.errno == .fileExists else { throw CommandFailure(error) }
             throw CommandFailure(
-                .conflict, code: "exists", "\(PrintablePath(path)): this is there already", remedy: "name another file")
+                .conflict, code: "exists", "\(PrintablePath(path)): this exists already", remedy: "name another file")
         }
     }
 }
 
 struct MappingCheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Tell whether a mapping model leads from one model to another, or why not.",
-        discussion: "Exit code 0 when it does, 65 when it doesn't.")
+        commandName: "check", abstract: "Check whether a mapping model fits two models.",
+        discussion: "Exits with 0 if it fits, and 65 if not. Each finding names a remedy.")
 
     @Argument(help: "The mapping model.", completion: .file())
     var mapping: String
@@ -167,7 +167,9 @@ struct MappingCheckCommand: ParsableCommand {
             let outcome = isRefused ? "refused" : "fits"
             output.record(
                 ["type": "summary", "outcome": .string(outcome)],
-                isRefused ? "it can't be run" : "it leads from \(source.name) to \(destination.name)")
+                isRefused
+                    ? "the mapping model can't be run"
+                    : "the mapping model leads from \(source.name) to \(destination.name)")
         }
         if isRefused { throw ExitStatus.badData.code }
     }
@@ -183,7 +185,7 @@ struct MappingCheckCommand: ParsableCommand {
     }
 }
 
-/// How a mapping model is written.
+/// The format of a mapping model.
 enum MappingFormat: String, CaseIterable, ExpressibleByArgument {
     case yaml, xcode
 
@@ -193,7 +195,7 @@ enum MappingFormat: String, CaseIterable, ExpressibleByArgument {
     }
 }
 
-/// Throws `CommandFailure`.
+/// Reads a mapping model. Throws `CommandFailure`.
 private func mappingFile(_ text: String) throws -> MappingModelFile {
     do { return try MappingModelFile(reading: ArgumentBytes.path(text)) } catch { throw CommandFailure(error) }
 }
@@ -212,7 +214,7 @@ extension EntityMapping {
 }
 
 extension [PropertyMapping] {
-    /// Null for a new value.
+    /// The mappings by name; null for a new value.
     fileprivate var json: JSONObject {
         var object = JSONObject()
         for mapping in self {
@@ -224,7 +226,7 @@ extension [PropertyMapping] {
 }
 
 extension CommandFailure {
-    /// - Parameter path: The mapping model's, where the error doesn't know it.
+    /// - Parameter path: The mapping model's path, if the error doesn't have one.
     init(_ error: MappingModelError, in path: FilePath? = nil) {
         let status: ExitStatus =
             switch error.code {

@@ -10,7 +10,7 @@ struct ModelShowCommand: ParsableCommand {
     @Argument(help: "The model, or a store.", completion: .file())
     var model: String
 
-    @Option(help: "Which version, by its name; the current one unless said.")
+    @Option(help: "Show this version instead of the current one.")
     var version: String?
 
     @OptionGroup var mergeOptions: ModelMergeOptions
@@ -82,8 +82,8 @@ extension EntityDescription {
             let name = property.kind == "attribute" ? property.name : property.name + " →"
             table.add(.text(name), .text(property.aspects.text))
         }
-        let said = aspects.text
-        return ["", name + (said.isEmpty ? "" : "  " + said)] + table.lines(indent: "  ")
+        let words = aspects.text
+        return ["", name + (words.isEmpty ? "" : "  " + words)] + table.lines(indent: "  ")
     }
 
     fileprivate var record: JSONObject {
@@ -101,7 +101,7 @@ extension PropertyDescription {
 }
 
 extension [ModelAspect] {
-    /// The value alone where it says it all.
+    /// The aspects in words; only the value if it needs no name.
     fileprivate var text: String {
         map { aspect in
             if aspect.isFlag { return aspect.name }

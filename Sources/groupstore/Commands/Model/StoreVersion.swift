@@ -4,16 +4,18 @@ import LinuxSystem
 import ManagedObjectModels
 import SQLiteFormat
 
-/// Which version of a model a store is of.
+/// The version of a model that a store has.
 struct StoreVersion {
     private let bundle: ModelBundle
-    /// Several where nothing tells which of those with the store's hashes it is; none when no version has them.
+    /// The store's version. Several if versions with the same hashes can't be told apart; none if no version has the
+    /// store's hashes.
     private let versions: [ModelVersion]
 
-    /// Nil when no version has the store's hashes; what any of several calls its entities is the same.
+    /// The store's version; nil if no version has its hashes. Several candidates have the same names for their
+    /// entities.
     var version: ModelVersion? { versions.first }
 
-    /// Throws `CommandFailure`, `StoreError`, `SystemError`.
+    /// Finds the store's version. Throws `CommandFailure`, `StoreError`, `SystemError`.
     init(of location: StoreLocation, _ model: String) throws {
         guard case .bundle(let bundle) = try ModelArgument(model) else {
             throw CommandFailure(
@@ -21,8 +23,8 @@ struct StoreVersion {
         }
         guard let store = try StoreModel.read(location) else {
             throw CommandFailure(
-                .badData, code: "not_core_data", "\(PrintablePath(location.path)): this store is not Core Data's",
-                remedy: "leave --model out")
+                .badData, code: "not_core_data", "\(PrintablePath(location.path)): this isn't a Core Data store",
+                remedy: "omit --model")
         }
         self.bundle = bundle
         versions = bundle.versions(of: store)

@@ -15,7 +15,7 @@ import Testing
             for command in commands {
                 let done = try intoNothing(command + options)
                 #expect(done.status == 0, "\(command): \(done.errors)")
-                #expect(done.errors.contains("all was done, but standard output"), "\(command): \(done.errors)")
+                #expect(done.errors.contains("the command succeeded, but standard output"), "\(command): \(done.errors)")
             }
             #expect(try noteCount(store.path) == 10)
         }

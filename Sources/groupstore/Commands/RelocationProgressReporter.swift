@@ -7,14 +7,14 @@ import LinuxSystem
 import StoreRelocation
 import SystemPackage
 
-/// Tells of a relocation: JSON lines, or words for a person with a progress bar when standard error is a terminal.
-final class RelocationProgress {
+/// Reports a relocation: JSON lines, or text for people with a progress bar if standard error is a terminal.
+final class RelocationProgressReporter {
     private let output: Output
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var bar: ProgressBar?
     private var lastReported: Int64 = 0
     private var lastWaiting: String?
-    /// A relocation that waits looks again, and decides the same.
+    /// The last plan. A relocation that waits checks again and decides the same, which isn't reported again.
     private var lastPlan: String?
 
     private let migration: MigrationReporter
@@ -36,10 +36,10 @@ final class RelocationProgress {
         }
     }
 
-    /// What an agent tells of a relocation that it does.
+    /// Reports a message from an agent that performs the relocation.
     func relay(_ type: String, _ object: JSONObject) {
         if type == "plan", !isNewPlan(object.string("text") ?? "") { return }
-        if type == "waiting", !isNews(object.objects("holders").map(FileHolder.init)) { return }
+        if type == "waiting", !isNewWait(object.objects("holders").map(FileHolder.init)) { return }
         if output.json {
             var line: JSONObject = ["type": .string(type)]
             for member in object.members where member.key != "id" { line[member.key] = member.value }
@@ -53,7 +53,7 @@ final class RelocationProgress {
         }
     }
 
-    /// Ends with an agent's summary. Throws the exit code of one that is no success.
+    /// Prints an agent's summary. Throws the exit code if it isn't a success.
     func finish(_ answer: JSONObject) throws {
         clearBar()
         var summary: JSONObject = ["type": "summary"]
@@ -74,7 +74,7 @@ final class RelocationProgress {
     }
 
     private func waiting(_ holders: [FileHolder], _ event: RelocationEvent) {
-        if isNews(holders) { emit(event, "waiting for \(holders.names)") }
+        if isNewWait(holders) { emit(event, "waiting for \(holders.names)") }
     }
 
     private func isNewPlan(_ text: String) -> Bool {
@@ -82,7 +82,7 @@ final class RelocationProgress {
         return lastPlan != text
     }
 
-    private func isNews(_ holders: [FileHolder]) -> Bool {
+    private func isNewWait(_ holders: [FileHolder]) -> Bool {
         defer { lastWaiting = holders.names }
         return lastWaiting != holders.names
     }
@@ -104,7 +104,7 @@ final class RelocationProgress {
         migration.finish()
     }
 
-    /// People read this on standard error; scripts read objects on standard output.
+    /// Prints an event: text for people on standard error, JSON for scripts on standard output.
     private func emit(_ event: RelocationEvent, _ text: String) {
         clearBar()
         if output.json {
@@ -123,7 +123,7 @@ final class RelocationProgress {
         output.record(members, sentence(members))
     }
 
-    /// The same words whoever did it: this program, or an agent.
+    /// Returns the summary in words, the same whether this program or an agent did the work.
     private func sentence(_ summary: JSONObject) -> String {
         let from = AgentStatus.printable("from", summary)
         let to = AgentStatus.printable("to", summary)
@@ -150,7 +150,7 @@ final class RelocationProgress {
         describeSides(of: summary)
     }
 
-    /// What a person needs to choose between two stores in conflict.
+    /// Prints what a person needs to choose between two stores in conflict.
     private func describeSides(of summary: JSONObject) {
         guard !output.json, case .array(let sides)? = summary["sides"] else { return }
         for case .object(let side) in sides { Output.write("  \(side.conflictSide)", to: STDERR_FILENO) }
@@ -158,7 +158,7 @@ final class RelocationProgress {
 }
 
 extension JSONObject {
-    /// The members behind a `type`.
+    /// Returns the members preceded by a `type`.
     fileprivate func typed(_ type: String) -> JSONObject {
         var object: JSONObject = ["type": .string(type)]
         for (key, value) in members { object[key] = value }
@@ -167,7 +167,7 @@ extension JSONObject {
 }
 
 extension JSONObject {
-    /// One of two stores in conflict, in a line.
+    /// One of two stores in conflict, as a line.
     fileprivate var conflictSide: String {
         let path = PrintablePath(FilePath(bytes: path("path") ?? []) ?? "")
         var facts = ["\(string("role") ?? ""): \(path)"]
@@ -189,7 +189,7 @@ extension JSONObject {
 }
 
 extension JSONObject {
-    /// The objects in a list; none where there is no list.
+    /// Returns the objects in a list; none if there is no list.
     func objects(_ key: String) -> [JSONObject] {
         guard case .array(let values)? = self[key] else { return [] }
         return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
@@ -197,7 +197,7 @@ extension JSONObject {
 }
 
 extension FileHolder {
-    /// As a line on the wire has it.
+    /// Creates a holder from its wire form.
     init(_ object: JSONObject) {
         self.init(
             pid: Int32(clamping: object.integer("pid") ?? 0), program: object.string("program") ?? "?",

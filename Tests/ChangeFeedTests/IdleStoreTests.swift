@@ -4,8 +4,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Stores in WAL mode that nobody has open, seen with events that come late: each test says which have come.
-struct SuspendedEventTests {
+/// Idle stores in WAL mode, observed with late events. Each test states the events that have arrived.
+struct IdleStoreTests {
     private let directory: TemporaryDirectory
     private let store: FilePath
     private let observer: StoreObserver
@@ -19,41 +19,41 @@ struct SuspendedEventTests {
     }
 
     private func write() throws { try ObserverRig.once(store, "INSERT INTO note VALUES ('x')") }
-    private func wasWritten() { observer.note(.database, created: false, modified: true, removed: false) }
-    private func wasOpened() { observer.note(.sharedMemory, created: true, modified: true, removed: false) }
-    private func wasClosed() { observer.note(.sharedMemory, created: false, modified: false, removed: true) }
+    private func wasWritten() { observer.recordEvent(.database, created: false, modified: true, removed: false) }
+    private func wasOpened() { observer.recordEvent(.sharedMemory, created: true, modified: true, removed: false) }
+    private func wasClosed() { observer.recordEvent(.sharedMemory, created: false, modified: false, removed: true) }
 
-    /// Looks once, which leaves the doubt whether a program or a copy has written.
+    /// Polls once, which leaves it open whether a program or a copy wrote the store.
     private func doubt() {
-        let found = observer.look()
-        #expect(found.finding == .unchanged && found.lookAgain != nil)
+        let found = observer.poll()
+        #expect(found.finding == .unchanged && found.nextPollDelay != nil)
     }
 
-    /// A doubt that a program's events have settled is none about the next program's.
-    @Test func eachDoubtHasItsTime() throws {
+    /// A doubt that one program's events have resolved does not affect the next program.
+    @Test func eachDoubtIsIndependent() throws {
         try write()
         wasWritten()
         doubt()
         let reader = try Shell(store)
         wasClosed()
         wasOpened()
-        #expect(observer.look().finding == .changed)
-        // It isn't looked at between the two.
+        #expect(observer.poll().finding == .changed)
+        // There is no poll between the two.
         try reader.close()
         wasClosed()
 
         let writer = try Shell(store, "INSERT INTO note VALUES ('y')")
         wasOpened()
-        #expect(observer.look().finding == .changed)
+        #expect(observer.poll().finding == .changed)
         try writer.close()
         wasWritten()
         doubt()
         wasClosed()
-        #expect(observer.look().finding == .unchanged)
+        #expect(observer.poll().finding == .unchanged)
     }
 
-    /// What was copied over the store was never in a log, and who opens it next reads it.
-    @Test(arguments: [true, false]) func aCopyThatIsOpenedAtOnceIsFound(_ isDoubted: Bool) throws {
+    /// A copied-over store was never in a WAL, and the next program to open it reads it.
+    @Test(arguments: [true, false]) func findsACopyThatIsOpenedImmediately(_ isDoubted: Bool) throws {
         let copy = directory.path.appending("Copy.sqlite")
         try run("cp", [Word(store), Word(copy)])
         try run("cp", [Word(copy), Word(store)])
@@ -61,10 +61,10 @@ struct SuspendedEventTests {
         if isDoubted { doubt() }
         let reader = try Shell(store)
         wasOpened()
-        #expect(observer.look().finding == .changed)
-        #expect(observer.look().finding == .unchanged)
+        #expect(observer.poll().finding == .changed)
+        #expect(observer.poll().finding == .unchanged)
         try reader.close()
         wasClosed()
-        #expect(observer.look().finding == .unchanged)
+        #expect(observer.poll().finding == .unchanged)
     }
 }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SQLiteStore
 
-@Suite struct LogCheckpointTests {
+@Suite struct WALCheckpointTests {
     private static let log =
         "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE note (text); INSERT INTO note VALUES (1); "
 
@@ -13,44 +13,44 @@ import Testing
         try fixture.location.directory.status(#require(FilePath.Component("Notes.sqlite" + suffix)))?.size
     }
 
-    @Test func aCrashedProgramsLogGoesIntoTheDatabase() throws {
+    @Test func checkpointsACrashedProgramsWAL() throws {
         let fixture = try Fixture()
         try fixture.makeCrashed(Self.log, parts: ["", "-wal", "-shm"])
-        try LogCheckpoint.perform(fixture.location)
+        try WALCheckpoint.perform(fixture.location)
         #expect(try size(fixture, "-wal") == 0)
         #expect(try fixture.read { try $0.integer("SELECT count(*) FROM note") } == 1)
     }
 
-    /// Whatever keeps it open: nothing at the moment, a reader's snapshot, a writer's transaction.
+    /// With the store open in an idle connection, a reader's snapshot and a writer's transaction.
     @Test(arguments: ["SELECT count(*) FROM note", "BEGIN; SELECT count(*) FROM note", "BEGIN IMMEDIATE"])
-    func noLogIsCheckpointedThatAnotherProgramHasOpen(_ sql: String) throws {
+    func refusesAWALThatAnotherProgramHasOpen(_ sql: String) throws {
         let fixture = try Fixture()
         let shell = try SQLiteShell(fixture.path)
         try shell.run(Self.log + ";" + sql + ";")
         let before = try [size(fixture, ""), size(fixture, "-wal")]
-        #expect(throws: (any Error).self) { try LogCheckpoint.perform(fixture.location) }
+        #expect(throws: (any Error).self) { try WALCheckpoint.perform(fixture.location) }
         #expect(try [size(fixture, ""), size(fixture, "-wal")] == before)
     }
 
-    @Test func noLogIsCheckpointedThatAReadOnlyProgramHasOpen() throws {
+    @Test func refusesAWALThatAReadOnlyProgramHasOpen() throws {
         let fixture = try Fixture()
         try fixture.makeCrashed(Self.log, parts: ["", "-wal", "-shm"])
         let shell = try SQLiteShell("file:\(fixture.path)?mode=ro")
         try shell.run("SELECT count(*) FROM note;")
         let before = try size(fixture, "-wal")
-        #expect(throws: (any Error).self) { try LogCheckpoint.perform(fixture.location) }
+        #expect(throws: (any Error).self) { try WALCheckpoint.perform(fixture.location) }
         #expect(try size(fixture, "-wal") == before)
     }
 
-    /// SQLite's own lock keeps those out that open the store meanwhile.
-    @Test func nobodyGetsInBesideAConnectionThatIsAlone() throws {
+    /// SQLite's own lock excludes programs that open the store meanwhile.
+    @Test func anExclusiveConnectionLocksOthersOut() throws {
         let fixture = try Fixture()
         try fixture.makeCrashed(Self.log, parts: ["", "-wal", "-shm"])
-        let alone = try StoreConnection(fixture.location, busyTimeout: .zero, locking: .alone)
-        #expect(try alone.execute("SELECT count(*) FROM note") == "1")
-        let said = try Self.shell(fixture.path, "INSERT INTO note VALUES (2)")
-        #expect(said.contains("locked"))
-        #expect(try alone.execute("SELECT count(*) FROM note") == "1")
+        let exclusive = try StoreConnection(fixture.location, busyTimeout: .zero, locking: .exclusive)
+        #expect(try exclusive.execute("SELECT count(*) FROM note") == "1")
+        let output = try Self.shell(fixture.path, "INSERT INTO note VALUES (2)")
+        #expect(output.contains("locked"))
+        #expect(try exclusive.execute("SELECT count(*) FROM note") == "1")
     }
 
     private static func shell(_ path: String, _ sql: String) throws -> String {
@@ -60,13 +60,13 @@ import Testing
         let output = Pipe()
         (process.standardOutput, process.standardError) = (output, output)
         try process.run()
-        let said = try output.fileHandleForReading.readToEnd() ?? Data()
+        let bytes = try output.fileHandleForReading.readToEnd() ?? Data()
         process.waitUntilExit()
-        return String(decoding: said, as: UTF8.self)
+        return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// After a commit that is larger than SQLite's automatic checkpoint waits for, and when the last connection is closed.
-    @Test func ourConnectionsLeaveTheLogAlone() throws {
+    /// After a commit larger than SQLite's automatic checkpoint limit, and when the last connection is closed.
+    @Test func connectionsDoNotCheckpointByThemselves() throws {
         let fixture = try Fixture()
         try fixture.make("PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
         let before = try size(fixture, "")
@@ -80,18 +80,18 @@ import Testing
         #expect(try fixture.read { try $0.integer("SELECT count(*) FROM note") } == 2)
     }
 
-    @Test func aStoreThatNobodyHasOpenIsOneFileAgain() throws {
+    @Test func reducesAnIdleStoreToOneFile() throws {
         let fixture = try Fixture()
         try fixture.make("PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
         let unopened = try #require(TemporarySideFiles(fixture.location))
         do { try StoreConnection(fixture.location, busyTimeout: .zero).execute("INSERT INTO note VALUES (1)") }
         #expect(try size(fixture, "-wal") ?? 0 > 0)
-        unopened.settle()
+        unopened.checkpointAndRemove()
         #expect(try fixture.location.directory.names().map(\.string) == ["Notes.sqlite"])
         #expect(try fixture.read { try $0.integer("SELECT count(*) FROM note") } == 1)
     }
 
-    @Test func aStoreThatSomebodyHasOpenedMeanwhileKeepsItsLog() throws {
+    @Test func keepsTheWALOfAStoreThatIsOpenElsewhere() throws {
         let fixture = try Fixture()
         try fixture.make("PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
         let unopened = try #require(TemporarySideFiles(fixture.location))
@@ -99,7 +99,7 @@ import Testing
         try shell.run("INSERT INTO note VALUES (1);")
         #expect(TemporarySideFiles(fixture.location).map { _ in true } == nil)
         let before = try size(fixture, "-wal")
-        unopened.settle()
+        unopened.checkpointAndRemove()
         #expect(try size(fixture, "-wal") == before)
         try shell.run("INSERT INTO note VALUES (2);")
     }

@@ -1,26 +1,27 @@
 import ManagedObjectModels
 import MappingModels
 
-/// By a mapping model.
-struct MappedCarrying: CarriedProperties {
+/// The successors by a mapping model.
+struct MappedSuccessors: StepSuccessors {
     private let mapping: MappingModel
     private let model: ManagedObjectModel
-    /// What expressions read beyond an object's own properties, and conditions: it goes into something that isn't the
-    /// property's value any more.
+    /// The keys that conditions read, and that expressions read beyond an object's own properties. Their values go into
+    /// something other than a successor property.
     private let consumed: Set<String>
 
-    /// `mapping` is resolved.
+    /// - Parameter mapping: A resolved mapping model.
     init(_ mapping: MappingModel, _ source: ManagedObjectModel) {
         self.mapping = mapping
         model = source
         var consumed: Set<String> = []
-        for one in mapping.entityMappings {
-            if let filter = one.filter {
+        for entityMapping in mapping.entityMappings {
+            if let filter = entityMapping.filter {
                 let read = ReferencedKeys(filter)
-                consumed.formUnion(read.first.union(read.others))
+                consumed.formUnion(read.ownKeys.union(read.relatedKeys))
             }
-            for property in one.attributeMappings + one.relationshipMappings {
-                if let expression = property.valueExpression { consumed.formUnion(ReferencedKeys(expression).others) }
+            for property in entityMapping.attributeMappings + entityMapping.relationshipMappings {
+                guard let expression = property.valueExpression else { continue }
+                consumed.formUnion(ReferencedKeys(expression).relatedKeys)
             }
         }
         self.consumed = consumed
@@ -32,7 +33,7 @@ struct MappedCarrying: CarriedProperties {
 
     func successors(of entity: String) -> [String]? {
         let all = mappings(of: entity)
-        // What a policy does is its own affair.
+        // A policy's effect can't be known in advance.
         guard !all.contains(where: { $0.entityMigrationPolicyClassName != nil }) else { return nil }
         return all.compactMap(\.destinationEntityName)
     }
@@ -54,14 +55,14 @@ struct MappedCarrying: CarriedProperties {
 
     private func carried(_ property: EntityProperty) -> [EntityProperty]? {
         var found: [EntityProperty] = []
-        for one in mappings(of: property.entity) {
-            guard one.entityMigrationPolicyClassName == nil else { return nil }
-            guard let destination = one.destinationEntityName else { continue }
-            for mapped in one.attributeMappings + one.relationshipMappings {
+        for mapping in mappings(of: property.entity) {
+            guard mapping.entityMigrationPolicyClassName == nil else { return nil }
+            guard let destination = mapping.destinationEntityName else { continue }
+            for mapped in mapping.attributeMappings + mapping.relationshipMappings {
                 guard let expression = mapped.valueExpression else { continue }
                 let read = ReferencedKeys(expression)
-                if read.isWholeObject { return nil }
-                guard read.first.contains(property.property) else { continue }
+                if read.usesWholeObject { return nil }
+                guard read.ownKeys.contains(property.property) else { continue }
                 found.append(EntityProperty(entity: destination, property: mapped.name))
             }
         }

@@ -4,7 +4,7 @@ import LinuxSystem
 import Logging
 import SystemPackage
 
-/// The watches on directories: those that are needed, and those that can't be had for now.
+/// The watches on directories: those that are needed, and those that fail for now.
 extension FollowedStores {
     private static let storeKinds: DirectoryEvent.Kinds = [
         .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut, .attributes,
@@ -30,35 +30,35 @@ extension FollowedStores {
             do {
                 try source.watch(directory, for: kinds)
                 watched[directory, default: []].formUnion(kinds)
-                found(directory)
+                recordWatch(of: directory)
             } catch {
-                // The source may have given up what it watched of it until now.
+                // The source may have dropped its earlier watch.
                 watched[directory] = nil
-                lose(directory, error)
+                recordWatchFailure(directory, error)
             }
         }
         scheduleRetry()
     }
 
-    /// Whether something is to be tried again although no event may come.
-    private var lacksSomething: Bool { !unwatchable.isEmpty || !starved.isEmpty || !unheardDatabases.isEmpty }
+    /// True if something must be retried even if no event arrives.
+    private var needsRetry: Bool { !unwatchable.isEmpty || !starved.isEmpty || !unwatchableDatabases.isEmpty }
 
     func scheduleRetry() {
-        if !lacksSomething {
+        if !needsRetry {
             watchRetry = nil
         } else if watchRetry == nil {
             watchRetry = (.now.advanced(by: .seconds(1)), .seconds(1))
         }
     }
 
-    /// The directory can't be watched: what is committed in it goes unnoticed, and who is subscribed hears that.
-    func lose(_ directory: FilePath, _ error: any Error) {
+    /// Records that the directory can't be watched. Commits in it go unnoticed, so its subscribers are sent a reset.
+    func recordWatchFailure(_ directory: FilePath, _ error: any Error) {
         watched[directory] = nil
         let cause = (error as? SystemError)?.advice ?? "\(error)"
         let reason = "\(PrintablePath(directory)) can't be watched: \(cause)"
         let isNew = unwatchable.updateValue(reason, forKey: directory) == nil
         states.setUnwatchable(reason, directory)
-        // A subscription that is refused for it leaves nothing behind; the next one is refused for the same.
+        // A refused subscription leaves nothing behind; the next one is refused for the same reason.
         if loggedUnwatchable.insert(directory).inserted { log.error("\(reason)") }
         if isNew {
             for store in stores.values where store.directory == directory {
@@ -69,32 +69,33 @@ extension FollowedStores {
         scheduleRetry()
     }
 
-    /// It is watched again; what was committed meanwhile was not told.
-    private func found(_ directory: FilePath) {
+    /// Records that the directory is watched again. Commits made meanwhile were not published.
+    private func recordWatch(of directory: FilePath) {
         if loggedUnwatchable.remove(directory) != nil { log.notice("\(PrintablePath(directory)) is watched now") }
         guard unwatchable.removeValue(forKey: directory) != nil else { return }
         states.setUnwatchable(nil, directory)
         for store in stores.values where store.directory == directory && released[store.address] == nil {
-            look(store, atLeast: .change(.unknown))
+            poll(store, atLeast: .change(.unknown))
         }
     }
 
-    /// A limit may be raised, or a right given, without an event. The source tells of each directory that it watches anew.
-    func watchAgain(_ wait: Duration) {
+    /// Retries the failed watches: a limit may be raised, or a permission granted, without an event. The source reports
+    /// each directory that it watches again.
+    func retryWatches(_ wait: Duration) {
         refreshWatches()
         for address in starved { follow(address, wasSubscribed: true) }
-        for store in unheardDatabases.keys.compactMap({ stores[$0] }) { watchDatabase(of: store) }
-        guard lacksSomething else { return }
+        for store in unwatchableDatabases.keys.compactMap({ stores[$0] }) { watchDatabase(of: store) }
+        guard needsRetry else { return }
         let longer = min(wait * 2, .seconds(300))
         watchRetry = (.now.advanced(by: longer), longer)
     }
 
-    /// There are no descriptors for the store. One that is configured or subscribed to is tried again.
+    /// Records that there are no descriptors for the store. A configured or subscribed store is retried.
     func starve(_ address: StoreAddress) {
         let message = "\(PrintablePath(bytes: address.bytes)) is not followed: \(descriptors.shortage)"
-        let isSubscribed = hub.subscribedStores().contains(address)
+        let isSubscribed = publisher.subscribedStores().contains(address)
         guard isConfigured(address) || isSubscribed else {
-            // Whoever asks hears it each time, the log once a minute.
+            // The requester gets the error each time, the log once a minute.
             guard shortageLoggedAt.map({ $0.duration(to: .now) > .seconds(60) }) ?? true else { return }
             shortageLoggedAt = .now
             return log.error("\(message)")
@@ -103,14 +104,14 @@ extension FollowedStores {
         log.error("\(message)")
         states.set(.unwatched, of: address, because: descriptors.shortage)
         if isSubscribed {
-            hub.open(address)
-            hub.publish(.reset(.unreadable), of: address)
+            publisher.open(address)
+            publisher.publish(.reset(.unreadable), of: address)
         }
         scheduleRetry()
     }
 
-    /// Logs that a limit keeps the store from being read, once until it can be.
-    func noteLimit(of store: FollowedStore) {
+    /// Logs that a limit makes the store unreadable, once until it is readable again.
+    func logLimit(of store: FollowedStore) {
         guard let limit = store.limit else {
             limited.remove(store.address)
             return
@@ -119,11 +120,11 @@ extension FollowedStores {
         log.error("\(PrintablePath(store.path)) can't be read: \(limit.message); \(limit.remedy)")
     }
 
-    /// Looks at all places and stores, whether or not an event has told of something: file systems came or went, or
-    /// somebody asks for it.
-    func examineAll() {
+    /// Checks all directories and polls all stores, whether or not an event arrived: file systems were mounted or
+    /// unmounted, or somebody asked for it.
+    func recheckAll() {
         if !unwatchable.isEmpty { refreshWatches() }
-        source.lookAtPlaces()
-        for store in stores.values where store.note(.database, .attributes) { look(store) }
+        source.recheckPaths()
+        for store in stores.values where store.record(.database, .attributes) { poll(store) }
     }
 }

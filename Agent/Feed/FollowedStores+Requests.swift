@@ -3,11 +3,11 @@ import ChangeFeed
 import LinuxSystem
 import SystemPackage
 
-/// What other threads ask of the followed stores.
+/// The requests of other threads to the followed stores.
 extension FollowedStores {
     func subscribe(_ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?) {
-        if operation.wantsDetail, waitsForSurvey(operation.store) {
-            waiting[operation.store]?.answers.append { $0.complete(connection, operation, id: id) }
+        if operation.wantsDetail, waitsForScan(operation.store) {
+            pendingAnswers[operation.store]?.answers.append { $0.complete(connection, operation, id: id) }
         } else {
             complete(connection, operation, id: id)
         }
@@ -15,103 +15,106 @@ extension FollowedStores {
 
     private func complete(_ connection: UInt64, _ operation: SubscribeOperation, id: JSONValue?) {
         let address = operation.store
-        // Again, now that no event can come before the subscription.
-        guard hub.mayRead(connection, address) else {
-            hub.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
+        // Checked again, now that no event can come before the subscription.
+        guard publisher.mayRead(connection, address) else {
+            publisher.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
             return forgetIfUnused(address)
         }
         follow(address)
         guard let store = stores[address] else {
             let isServed = isFollowable(address)
             let error: WireError = isServed ? .unwatchable(descriptors.shortage) : .unknownStore(address)
-            return hub.answer(connection, .failure(id: id, error), wasExpected: true)
+            return publisher.answer(connection, .failure(id: id, error), wasExpected: true)
         }
-        // What could not be watched before perhaps can be now.
+        // The directory may be watchable by now.
         if watched[store.directory] == nil { refreshWatches() }
         guard watched[store.directory] != nil else {
             let reason = unwatchable[store.directory] ?? "\(PrintablePath(store.directory)) can't be watched"
-            hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
+            publisher.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
-        if let reason = unheardDatabases[address] {
-            hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
+        if let reason = unwatchableDatabases[address] {
+            publisher.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
         if let limit = store.limit {
             let reason = "\(PrintablePath(store.path)) can't be read: \(limit.message); \(limit.remedy)"
-            hub.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
+            publisher.answer(connection, .failure(id: id, .unwatchable(reason)), wasExpected: true)
             return forgetIfUnused(address)
         }
-        hub.subscribe(connection, operation, id: id, path: store.path.bytes, wasExpected: true)
-        // It hears of nothing until that is over, and nothing else would tell.
-        if store.state == .unreadable { hub.publish(.reset(.unreadable), of: address) }
+        publisher.subscribe(connection, operation, id: id, path: store.path.bytes, wasExpected: true)
+        // No event reaches the subscriber until that is over, and nothing else would report it.
+        if store.state == .unreadable { publisher.publish(.reset(.unreadable), of: address) }
         forgetIfUnused(address)
     }
 
     func unsubscribe(_ connection: UInt64, from address: StoreAddress, id: JSONValue?) {
-        // It may be one of those that wait.
-        answer(address)
-        let wasSubscribed = hub.unsubscribe(connection, from: address)
-        hub.answer(
+        // The subscription may still wait for its answer.
+        sendPendingAnswers(of: address)
+        let wasSubscribed = publisher.unsubscribe(connection, from: address)
+        publisher.answer(
             connection, wasSubscribed ? .reply(id: id, [:]) : .failure(id: id, .notSubscribed(address)),
             wasExpected: true)
         forgetIfUnused(address)
     }
 
-    /// Answers once all that was committed before has been told: what is under way in the kernel's queue too.
+    /// Answers once all earlier commits were published, including those whose events are still in the kernel's queue.
     func sync(_ connection: UInt64, _ address: StoreAddress, id: JSONValue?) {
         catchUp(address)
-        hub.sync(connection, address, id: id)
+        publisher.sync(connection, address, id: id)
     }
 
-    /// Tells all that was committed before.
+    /// Publishes all earlier commits.
     func catchUp(_ address: StoreAddress) {
         guard let store = stores[address], released[address] == nil else { return }
-        if readAhead(of: store) != nil { handle([]) }
-        look(store)
+        if readQueuedEvents(of: store) != nil { handle([]) }
+        poll(store)
     }
 
-    /// What was committed so far is told first.
+    /// Publishes earlier commits, then closes the store's descriptors.
     func release(_ address: StoreAddress) {
-        answer(address)
+        sendPendingAnswers(of: address)
         if let store = stores[address] {
-            store.noteFiles()
-            look(store)
-            store.letGo()
-            expecting.remove(address)
+            store.recordFileStatuses()
+            poll(store)
+            store.release()
+            pollScheduled.remove(address)
         }
         released[address] = released[address] ?? []
         states.set(.released, of: address)
     }
 
-    /// What was announced meanwhile, and `event`, are told once the store is followed again, so that no commit falls
-    /// in between. When they don't say that it is another store, one that is there may have been written.
+    /// Follows the store again, then publishes the events announced meanwhile and `event`, so that no commit falls in
+    /// between. If none of them says that the store is a different one, a change comes first: the store may have been
+    /// written.
     func resume(_ address: StoreAddress, announcing event: StoreEvent?) {
         guard let held = released.removeValue(forKey: address) else { return }
         let announced = held + (event.map { [$0] } ?? [])
         let store = stores[address]
         if let store {
             attach(store)
-            report(store)
+            reportState(of: store)
         } else {
             let isStarved = starved.contains(address)
             states.set(isStarved ? .unwatched : nil, of: address, because: isStarved ? descriptors.shortage : nil)
         }
-        let saysAll = announced.contains { event in
+        let includesReplacement = announced.contains { event in
             switch event {
             case .relocated, .migrated, .reset: true
             case .change, .relocating, .abandoned: false
             }
         }
-        // A relocation that has to wait for somebody lets go again and again, without a word.
-        let isAsBefore = announced.isEmpty && store?.isAsNoted == true
-        if !saysAll, let store, store.state != .absent, !isAsBefore { hub.publish(.change(.unknown), of: address) }
+        // A relocation that waits for other programs releases the store repeatedly, without an event.
+        let isUnchanged = announced.isEmpty && store?.filesAreUnchanged == true
+        if !includesReplacement, let store, store.state != .absent, !isUnchanged {
+            publisher.publish(.change(.unknown), of: address)
+        }
         for event in announced {
-            hub.publish(event, of: address)
+            publisher.publish(event, of: address)
             onEvent(event, address)
         }
-        // Nothing else would tell that it isn't followed.
-        if let store, store.state == .unreadable || unheardReason(of: store) != nil {
+        // Nothing else reports that it isn't followed.
+        if let store, store.state == .unreadable || unwatchedReason(of: store) != nil {
             publish(.reset(.unreadable), of: store)
         }
     }
@@ -120,12 +123,12 @@ extension FollowedStores {
         if released[address] != nil, !event.isRelocating {
             released[address]?.append(event)
         } else {
-            if let store = stores[address] { look(store) }
-            hub.publish(event, of: address)
+            if let store = stores[address] { poll(store) }
+            publisher.publish(event, of: address)
         }
     }
 
-    func letGoOfAll() { for store in stores.values { store.letGo() } }
+    func releaseAll() { for store in stores.values { store.release() } }
 }
 
 extension StoreEvent {
@@ -137,7 +140,7 @@ extension StoreEvent {
 extension WireError {
     static func unknownStore(_ store: StoreAddress) -> WireError {
         WireError(
-            code: "unknown_store", "no group \(store.group) is served here, or its stores can't have that name",
+            code: "unknown_store", "the agent does not serve group \(store.group), or its stores can't have that name",
             hint: "name a group of the agent's configuration: GROUP_ID/NAME")
     }
 

@@ -1,0 +1,101 @@
+import AgentProtocol
+import ChangeFeed
+import DirectoryWatching
+import LinuxSystem
+import SystemPackage
+
+/// The fast path for writes to logs, and the watches on single files.
+extension FollowedStores {
+    /// Publishes a commit right after a write to a log, the most frequent event: a program that has written a log has
+    /// mostly committed. All other work comes after the commit was published, with `handle`.
+    func publishFastPath(_ index: Int) {
+        guard let store = fastPathStores[index] else { return }
+        let event = unhandled.isEmpty ? store.pollWALIndex() : nil
+        if let event { publisher.publish(event, of: store.address) }
+        pendingFastPath = (store, event)
+    }
+
+    /// Completes the work that `publishFastPath` left for later.
+    func finishFastPath(_ touched: inout Set<StoreAddress>) {
+        guard let (store, event) = pendingFastPath.take() else { return }
+        if let event { onEvent(event, store.address) }
+        if store.record(.wal, .modified) { touched.insert(store.address) }
+    }
+
+    /// Suspends the inotify modify events of busy directories for a while. An event per write to a log costs a busy
+    /// writer 7 % of its time. A poll afterwards finds what was written.
+    func suspendModifyEvents(for time: Duration) throws {
+        var suspended: [FilePath: [FollowedStore]] = [:]
+        for address in busy {
+            guard let directory = stores[address]?.directory, suspended[directory] == nil else { continue }
+            suspended[directory] = stores(in: directory)
+        }
+        let all = suspended.values.joined()
+        guard all.count <= Self.maximumSuspendedStores else { return pause(time) }
+        try source.withModifyEventsSuspended(except: suspended.mapValues { $0.flatMap(\.filesBesideLog) }) {
+            pause(time)
+        }
+        unhandled += all.map { .event(DirectoryEvent(directory: $0.directory, name: $0.name.wal, kinds: .modified)) }
+    }
+
+    /// Each of their files costs two system calls and a poll.
+    private static let maximumSuspendedStores = 8
+
+    private func stores(in directory: FilePath) -> [FollowedStore] {
+        let files = parts[directory, default: [:]].values.joined()
+        return files.compactMap { store, part in part == .database ? store : nil }
+    }
+
+    /// Reports writes to the store's log by a fast-path index. If two stores share one log name, events take the
+    /// ordinary way for both.
+    func addFastPath(for store: FollowedStore) {
+        let isShared = (parts[store.directory]?[store.name.wal]?.count ?? 0) > 1
+        let free = fastPathStores.firstIndex { $0 == nil }
+        if free == nil { fastPathStores.append(nil) }
+        let index = free ?? fastPathStores.count - 1
+        fastPathStores[index] = store
+        store.fastPathIndex = index
+        source.setFastPath(store.name.wal, in: store.directory, index: isShared ? nil : index)
+    }
+
+    func removeFastPath(of store: FollowedStore) {
+        source.setFastPath(store.name.wal, in: store.directory, index: nil)
+        if let index = store.fastPathIndex { fastPathStores[index] = nil }
+    }
+
+    /// Watches the database by itself if it has several hard links: a directory's watch reports no write through
+    /// another link.
+    func watchDatabase(of store: FollowedStore) {
+        guard store.watchedDatabase != store.sharedDatabase || unwatchableDatabases[store.address] != nil else {
+            return
+        }
+        do {
+            try source.watchFile(store.name.database, in: store.directory, enabled: store.sharedDatabase != nil)
+            store.watchedDatabase = store.sharedDatabase
+            recordDatabaseWatch(of: store)
+        } catch {
+            // It has lost its name, which an event reports.
+            if (error as? SystemError)?.errno == .noSuchFileOrDirectory { return }
+            recordDatabaseWatchFailure(store, error)
+        }
+    }
+
+    /// Records that writes through other links of the file go unnoticed, and sends subscribers a reset. Each poll and a
+    /// timer retry the watch.
+    private func recordDatabaseWatchFailure(_ store: FollowedStore, _ error: any Error) {
+        let cause = (error as? SystemError)?.advice ?? "\(error)"
+        let reason =
+            "can't watch hard links of \(PrintablePath(store.path)); writes through them will be missed: \(cause)"
+        guard unwatchableDatabases.updateValue(reason, forKey: store.address) == nil else { return }
+        log.error("\(reason)")
+        if released[store.address] == nil { publish(.reset(.unreadable), of: store) }
+        scheduleRetry()
+    }
+
+    private func recordDatabaseWatch(of store: FollowedStore) {
+        guard unwatchableDatabases.removeValue(forKey: store.address) != nil else { return }
+        log.notice("\(PrintablePath(store.path)) is watched now")
+        // Commits made meanwhile were not published.
+        poll(store, atLeast: .change(.unknown))
+    }
+}
