@@ -1,0 +1,116 @@
+import Foundation
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStoreCommand
+
+/// The code blocks of the README, the documentation, the DocC catalogues and the samples' pages.
+@Suite(.ownThreads) struct CodeBlockTests {
+    /// A fenced block.
+    private struct Block {
+        let page: String
+        /// The number of its first line in the page, from 1.
+        let line: Int
+        let language: String
+        let lines: [String]
+    }
+
+    private static let root = Programs.source("").description
+
+    private static func pages() throws -> [String] {
+        let folders = ["Documentation", "Samples", "Sources"]
+        let found = try folders.flatMap { folder in
+            try FileManager.default.subpathsOfDirectory(atPath: root + "/" + folder).map { folder + "/" + $0 }
+        }
+        return ["README.md", "CONTRIBUTING.md"] + found.filter { $0.hasSuffix(".md") }.sorted()
+    }
+
+    private static func blocks() throws -> [Block] {
+        try pages().flatMap { page in
+            var found: [Block] = []
+            var open: (line: Int, language: String, lines: [String])?
+            let text = try String(contentsOfFile: root + "/" + page, encoding: .utf8)
+            for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+                if line.hasPrefix("```") {
+                    if let block = open {
+                        found.append(Block(page: page, line: block.line, language: block.language, lines: block.lines))
+                        open = nil
+                    } else {
+                        open = (number + 2, String(line.dropFirst(3)), [])
+                    }
+                } else {
+                    open?.lines.append(String(line))
+                }
+            }
+            return found
+        }
+    }
+
+    /// Each block is a file of its own, so that it needs every import that it uses.
+    @Test func everySwiftBlockCompiles() throws {
+        let scratch = try TemporaryDirectory()
+        let blocks = try Self.blocks().filter { $0.language == "swift" }
+        #expect(blocks.count > 15)
+        var files: [Word] = []
+        for (number, block) in blocks.enumerated() {
+            let imports = block.lines.filter { $0.hasPrefix("import ") }
+            let body = block.lines.map { $0.hasPrefix("import ") ? "" : $0 }
+            let text =
+                imports + ["func block\(number)() async throws {"]
+                + ["#sourceLocation(file: \"\(block.page)\", line: \(block.line))"] + body + ["#sourceLocation()", "}", ""]
+            let file = scratch.path.appending("block\(number).swift")
+            try text.joined(separator: "\n").write(toFile: file.string, atomically: true, encoding: .utf8)
+            files.append(Word(file))
+        }
+        let build = Programs.directory
+        let checkouts = build.removingLastComponent().removingLastComponent().appending("checkouts").string
+        let modules = [
+            build.string + "/Modules", Self.root + "/Sources/CSQLite", Self.root + "/Sources/CZlib",
+            Self.root + "/Sources/CXXHash", checkouts + "/GRDB.swift/Sources/GRDBSQLite",
+            checkouts + "/swift-system/Sources/CSystem/include", checkouts + "/Yams/Sources/CYaml/include",
+        ]
+        let options = [
+            "-typecheck", "-swift-version", "6", "-warnings-as-errors", "-module-name", "Blocks", "-Xcc",
+            "-fmodule-map-file=\(build.string)/CLinux.build/module.modulemap",
+        ]
+        let done = try run(
+            "swiftc", (options + modules.flatMap { ["-I", $0] }).map { Word($0) } + files, within: .ample)
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+    }
+
+    /// Lines that begin with `groupstore` in blocks of commands.
+    @Test func everyCommandIsOne() throws {
+        var count = 0
+        for block in try Self.blocks() where ["", "sh", "console"].contains(block.language) {
+            for (number, line) in block.lines.enumerated() {
+                let command = line.hasPrefix("$ ") ? String(line.dropFirst(2)) : line
+                guard command.hasPrefix("groupstore ") else { continue }
+                count += 1
+                let place: Comment = "\(block.page):\(block.line + number): \(command)"
+                let words = try #require(Self.words(command), place)
+                #expect(throws: Never.self, place) { _ = try GroupStoreCommand.parseAsRoot(Array(words.dropFirst())) }
+            }
+        }
+        #expect(count > 20)
+    }
+
+    /// As a shell takes them apart; optional ones, in brackets, are left out, and so is what is behind the command.
+    private static func words(_ command: String) throws -> [String]? {
+        let plain = command.replacing(/\[[^\]]*\]/, with: "").replacing(/\s#.*$/, with: "").replacing(/\s[|&>].*$/, with: "")
+        let done = try run("bash", ["-c", "for word in \(Word(String(plain))); do printf '%s\\n' \"$word\"; done"])
+        return done.status == 0 ? done.lines : nil
+    }
+
+    @Test func everyScriptParses() throws {
+        for block in try Self.blocks() where ["sh", "python"].contains(block.language) {
+            let text = block.lines.joined(separator: "\n")
+            let done =
+                block.language == "sh"
+                ? try run("bash", ["-n", "-c", Word(text)])
+                : try run("python3", ["-c", "import ast, sys; ast.parse(sys.argv[1])", Word(text)])
+            #expect(done.status == 0, "\(block.page):\(block.line): \(done.errors)")
+        }
+    }
+}
