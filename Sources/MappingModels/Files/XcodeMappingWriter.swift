@@ -74,7 +74,7 @@ struct XcodeMappingWriter {
         }
         guard mapping.mapsOnlyWhatIsListed || mapping.destinationEntityName == nil else {
             throw MappingFault(
-                "Xcode's mapping models list each property", remedy: "name the models with --source and --destination",
+                "Xcode's mapping models list each property", remedy: "name the models with --old and --new",
                 element: mapping.name)
         }
         let identifier = nextIdentifier()

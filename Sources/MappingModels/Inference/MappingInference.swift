@@ -8,9 +8,15 @@ extension MappingModel {
     public static func inferred(
         from source: ManagedObjectModel, to destination: ManagedObjectModel
     ) throws -> MappingModel {
+        InferenceObservation.willInfer?()
         var inference = MappingInference(source, destination)
         return try inference.mappingModel()
     }
+}
+
+/// Lets a test count the inferences of the current task.
+package enum InferenceObservation {
+    @TaskLocal package static var willInfer: (@Sendable () -> Void)?
 }
 
 /// Infers a mapping: pairs entities by renaming identifier, then the properties of each pair.

@@ -5,6 +5,7 @@ import MappingModels
 import SQLiteFormat
 import SQLiteStore
 import StoreRelocation
+import Synchronization
 import SystemPackage
 
 /// The migration of a store to a version of its model, in the form that relocations perform.
@@ -15,8 +16,10 @@ package struct MigrationTransform: StoreTransform {
     private let mappings: [MappingModelFile]
     private let stages: [MigrationStage]
     private let options: MigrationOptions
-    private let trace: StatementTrace?
+    private let plans = MigrationPlans()
     private let isCancelled: @Sendable () -> Bool
+    /// Receives each SQL statement that a run executes; nil for none.
+    package var trace: StatementTrace?
 
     /// - Parameters:
     ///   - bundle: The model with the intermediate versions; nil if the target has no other versions.
@@ -48,12 +51,18 @@ package struct MigrationTransform: StoreTransform {
         }
     }
 
-    private func manager(for store: StoreModel) throws -> MigrationManager {
-        do {
-            return try MigrationManager(
+    /// Returns the migration of a store with this model. It is planned once: the dry run, the checks and the run of a
+    /// staged copy all use the same plan. Throws `MigrationError`, and `ModelFault` for a renaming that doesn't fit.
+    package func plan(for store: StoreModel) throws -> MigrationManager {
+        try plans.plan(for: store) {
+            try MigrationManager(
                 for: store, to: version, in: bundle, mappings: mappings, renamings: renamings, stages: stages,
                 options: options)
-        } catch let fault as ModelFault {
+        }
+    }
+
+    private func manager(for store: StoreModel) throws -> MigrationManager {
+        do { return try plan(for: store) } catch let fault as ModelFault {
             throw RelocationFailure(
                 .badData, code: "bad_renaming", (fault.element.map { $0 + ": " } ?? "") + fault.message,
                 remedy: fault.remedy)
@@ -146,6 +155,27 @@ package struct MigrationTransform: StoreTransform {
             failure.isIncompatible = isIncompatible(error)
             throw failure
         }
+    }
+}
+
+/// The plans of one transform, by the model of the store. A staged copy has the model of its store, so that it gets the
+/// store's plan, unless another program migrated the store in the meantime.
+private final class MigrationPlans: Sendable {
+    private let made = Mutex<[(model: StoreModel, plan: MigrationManager)]>([])
+
+    func plan(for store: StoreModel, make: () throws -> MigrationManager) throws -> MigrationManager {
+        if let known = made.withLock({ $0.first { $0.model.hasSameModel(as: store) } }) { return known.plan }
+        let plan = try make()
+        made.withLock { $0.append((store, plan)) }
+        return plan
+    }
+}
+
+extension StoreModel {
+    /// Returns true if everything that a plan depends on is equal.
+    fileprivate func hasSameModel(as other: StoreModel) -> Bool {
+        metadata.versionHashes == other.metadata.versionHashes
+            && metadata.versionIdentifiers == other.metadata.versionIdentifiers && cachedModel == other.cachedModel
     }
 }
 

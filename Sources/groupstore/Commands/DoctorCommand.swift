@@ -11,9 +11,9 @@ struct DoctorCommand: ParsableCommand {
         commandName: "doctor",
         abstract: "Check whether stores can be relocated and watched on this machine, and suggest remedies.",
         discussion: """
-            Checks inotify's limits, file leases, the agent's socket, the libraries, and each directory that stores \
-            are in or will be in. A file stands for its directory. Without PATH, checks the directories of the \
-            configuration, else the group containers of this user.
+            Checks inotify's limits, file leases, the agent's socket, the libraries, and each named directory, where \
+            stores are or will be. A file stands for its directory. Without arguments, checks the directories of the \
+            configuration, else this user's group containers.
             """)
 
     @Argument(help: "Directories or stores to check.", completion: .file())

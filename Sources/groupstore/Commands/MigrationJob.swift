@@ -76,10 +76,9 @@ struct MigrationModelOptions: ParsableArguments {
 
     /// Returns the migration as a relocation's transform. Throws `CommandFailure`.
     func transform(_ job: MigrationJob) throws -> MigrationTransform {
-        MigrationTransform(
-            to: job.target, in: job.bundle, mappings: job.mappings, renamings: job.renamings,
-            options: MigrationOptions(allowsPartialHistory: allowPartialHistory), trace: try trace(),
-            isCancelled: { Interruption.isRequested })
+        var transform = job.transform
+        transform.trace = try trace()
+        return transform
     }
 
     /// Returns a trace entry's lines. A statement may contain newlines; only its first line begins at the margin.
@@ -95,17 +94,15 @@ struct MigrationModelOptions: ParsableArguments {
 struct MigrationJob {
     let location: StoreLocation
     let target: ModelVersion
-    /// The model's bundle, which has the intermediate versions.
-    let bundle: ModelBundle?
-    let mappings: [MappingModelFile]
     /// The name of the store's version; nil if it is none of the model's versions.
     let fromName: String?
+    /// The migration as a relocation's transform. `manager` is its plan.
+    let transform: MigrationTransform
     let manager: MigrationManager
     /// The content that the migration removes from the store.
     let losses: RemovedContent
     /// The outcome of the dry run, if there was one.
     let rehearsed: MigrationOutcome?
-    let renamings: [ModelRenaming]
 
     /// Plans the migration. Throws `MigrationError`, `StoreError`, `SystemError`, `CommandFailure`.
     init(_ location: StoreLocation, _ model: String, _ options: MigrationModelOptions, isDryRun: Bool) throws {
@@ -114,13 +111,14 @@ struct MigrationJob {
         let named = try argument.version(named: options.version, .none)
         let model = try named.knownModel
         let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
-        self.bundle = bundle
-        let mappings = try options.mappingOptions.files(beside: argument.path)
-        self.mappings = mappings
         let target = named.version ?? ModelVersion(name: named.name, model: model, path: argument.path)
         self.target = target
-        let renamings = try options.renameOptions.parsed()
-        self.renamings = renamings
+        let transform = MigrationTransform(
+            to: target, in: bundle, mappings: try options.mappingOptions.files(beside: argument.path),
+            renamings: try options.renameOptions.parsed(),
+            options: MigrationOptions(allowsPartialHistory: options.allowPartialHistory),
+            isCancelled: { Interruption.isRequested })
+        self.transform = transform
         (fromName, manager, losses, rehearsed) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
@@ -128,11 +126,7 @@ struct MigrationJob {
                     remedy: "name a store with the table Z_METADATA")
             }
             let manager: MigrationManager
-            do {
-                manager = try MigrationManager(
-                    for: store, to: target, in: bundle, mappings: mappings, renamings: renamings,
-                    options: MigrationOptions(allowsPartialHistory: options.allowPartialHistory))
-            } catch let fault as ModelFault {
+            do { manager = try transform.plan(for: store) } catch let fault as ModelFault {
                 throw CommandFailure(renaming: fault)
             }
             try manager.check(reader)

@@ -59,24 +59,24 @@ import Testing
             let body = block.lines.map { $0.hasPrefix("import ") ? "" : $0 }
             let text =
                 imports + ["func block\(number)() async throws {"]
-                + ["#sourceLocation(file: \"\(block.page)\", line: \(block.line))"] + body + ["#sourceLocation()", "}", ""]
+                + ["#sourceLocation(file: \"\(block.page)\", line: \(block.line))"] + body + [
+                    "#sourceLocation()", "}", "",
+                ]
             let file = scratch.path.appending("block\(number).swift")
             try text.joined(separator: "\n").write(toFile: file.string, atomically: true, encoding: .utf8)
             files.append(Word(file))
         }
         let build = Programs.directory
         let checkouts = build.removingLastComponent().removingLastComponent().appending("checkouts").string
-        let modules = [
+        let modules: [String] = [
             build.string + "/Modules", Self.root + "/Sources/CSQLite", Self.root + "/Sources/CZlib",
             Self.root + "/Sources/CXXHash", checkouts + "/GRDB.swift/Sources/GRDBSQLite",
             checkouts + "/swift-system/Sources/CSystem/include", checkouts + "/Yams/Sources/CYaml/include",
         ]
-        let options = [
-            "-typecheck", "-swift-version", "6", "-warnings-as-errors", "-module-name", "Blocks", "-Xcc",
-            "-fmodule-map-file=\(build.string)/CLinux.build/module.modulemap",
-        ]
-        let done = try run(
-            "swiftc", (options + modules.flatMap { ["-I", $0] }).map { Word($0) } + files, within: .ample)
+        var options: [Word] = ["-typecheck", "-swift-version", "6", "-warnings-as-errors", "-module-name", "Blocks"]
+        options += ["-Xcc", Word("-fmodule-map-file=\(build.string)/CLinux.build/module.modulemap")]
+        for module in modules { options += ["-I", Word(module)] }
+        let done = try run("swiftc", options + files, within: .ample)
         #expect(done.status == 0, "\(done.output)\(done.errors)")
     }
 
@@ -89,7 +89,8 @@ import Testing
                 guard command.hasPrefix("groupstore ") else { continue }
                 count += 1
                 let place: Comment = "\(block.page):\(block.line + number): \(command)"
-                let words = try #require(Self.words(command), place)
+                let found = try Self.words(command)
+                let words = try #require(found, place)
                 #expect(throws: Never.self, place) { _ = try GroupStoreCommand.parseAsRoot(Array(words.dropFirst())) }
             }
         }
@@ -98,8 +99,11 @@ import Testing
 
     /// As a shell takes them apart; optional ones, in brackets, are left out, and so is what is behind the command.
     private static func words(_ command: String) throws -> [String]? {
-        let plain = command.replacing(/\[[^\]]*\]/, with: "").replacing(/\s#.*$/, with: "").replacing(/\s[|&>].*$/, with: "")
-        let done = try run("bash", ["-c", "for word in \(Word(String(plain))); do printf '%s\\n' \"$word\"; done"])
+        var plain = command
+        for pattern in [#"\[[^\]]*\]"#, #"\s#.*$"#, #"\s[|&>].*$"#] {
+            while let range = plain.range(of: pattern, options: .regularExpression) { plain.removeSubrange(range) }
+        }
+        let done = try run("bash", ["-c", Word("for word in \(plain); do printf '%s\\n' \"$word\"; done")])
         return done.status == 0 ? done.lines : nil
     }
 

@@ -27,7 +27,7 @@ enum Programs {
     /// strace needs the right to trace, which containers often lack.
     static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
 
-    private static let directory: FilePath = {
+    static let directory: FilePath = {
         var buffer = [CChar](repeating: 0, count: 4096)
         let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
         let bundle = FilePath(bytes: buffer.prefix(max(0, count)).map { UInt8(bitPattern: $0) }) ?? "."

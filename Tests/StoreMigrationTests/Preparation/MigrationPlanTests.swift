@@ -1,0 +1,52 @@
+import LinuxSystem
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
+import StoreMigration
+import StoreRelocation
+import Synchronization
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A migration is planned once, and the plan is carried through.
+@Suite struct MigrationPlanTests {
+    private func version(_ name: String, _ attributes: String...) throws -> ModelVersion {
+        var note = EntityDescription(name: "Note")
+        note.attributes = attributes.map { name in
+            var attribute = AttributeDescription(name: name, type: .string)
+            attribute.isOptional = true
+            return attribute
+        }
+        return ModelVersion(name: name, model: try ManagedObjectModel(entities: [note]), path: "/Notes.xcdatamodeld")
+    }
+
+    private func bundle(_ versions: ModelVersion...) throws -> ModelBundle {
+        try #require(ModelBundle(path: "/Notes.xcdatamodeld", versions: versions, currentName: nil))
+    }
+
+    @Test(arguments: [false, true]) func aRelocationInfersItsMappingOnce(isDryRun: Bool) async throws {
+        let root = try TemporaryDirectory()
+        let top = try Directory(root.path)
+        for name: FilePath.Component in ["legacy", "group"] { try top.makeDirectory(name, mode: 0o700) }
+        let store = root.path.appending("legacy").appending("Notes.sqlite")
+        let old = try version("Notes", "title")
+        let new = try version("Notes 2", "title", "url")
+        _ = try await bundle(old).prepareStore(at: store)
+        do {
+            let writer = try StoreWriter(store)
+            try writer.execute("INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTITLE) VALUES (1, 1, 1, 'x')")
+            try writer.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = 1")
+        }
+        var request = RelocationRequest(source: store, group: root.path.appending("group"))
+        request.deadline = .ample
+        request.transform = MigrationTransform(to: new, in: try bundle(old, new))
+        let relocation = Relocation(request)
+        let count = Mutex(0)
+        let summary = try InferenceObservation.$willInfer.withValue({ count.withLock { $0 += 1 } }) {
+            try isDryRun ? relocation.dryRun() : relocation.run()
+        }
+        #expect(summary.outcome == .relocated)
+        #expect(count.withLock { $0 } == 1)
+    }
+}
