@@ -20,10 +20,13 @@ final class StoreFiles {
 
     private var path: FilePath { directory.path.appending(name.database) }
 
-    /// Opens the store. Returns nil if it does not exist.
+    /// Opens the store. Returns nil if it does not exist; throws if that can't be known.
     init?(_ path: FilePath, _ name: StoreName) throws {
-        guard FileStatus(following: path)?.kind == .directory else { return nil }
-        let directory = try Directory(path)
+        let directory: Directory
+        do throws(SystemError) { directory = try Directory(path) } catch {
+            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
+            return nil
+        }
         guard let status = try directory.status(name.database), status.kind == .regular else { return nil }
         let database = SharedDescriptor(try directory.open(name.database, flags: O_RDONLY))
         identity = try database.identity()

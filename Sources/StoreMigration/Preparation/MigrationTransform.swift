@@ -18,6 +18,8 @@ package struct MigrationTransform: StoreTransform {
     private let options: MigrationOptions
     private let plans = MigrationPlans()
     private let isCancelled: @Sendable () -> Bool
+    /// The policy classes, by the names that mapping models use. To be set before the first plan.
+    package var policies: EntityMigrationPolicies = [:]
     /// Receives each SQL statement that a run executes; nil for none.
     package var trace: StatementTrace?
 
@@ -55,9 +57,11 @@ package struct MigrationTransform: StoreTransform {
     /// staged copy all use the same plan. Throws `MigrationError`, and `ModelFault` for a renaming that doesn't fit.
     package func plan(for store: StoreModel) throws -> MigrationManager {
         try plans.plan(for: store) {
-            try MigrationManager(
+            var manager = try MigrationManager(
                 for: store, to: version, in: bundle, mappings: mappings, renamings: renamings, stages: stages,
                 options: options)
+            manager.policies = policies
+            return manager
         }
     }
 

@@ -1,3 +1,5 @@
+import SystemPackage
+
 /// The options for preparing a store. Corresponds to the options of `NSPersistentStoreDescription`.
 ///
 ///     var options = StoreOptions()
@@ -20,6 +22,10 @@ public struct StoreOptions: Sendable {
     /// The stages from the oldest version to the current one, with an app's own work in between. Empty for the fewest
     /// inferred steps. Corresponds to `NSPersistentStoreStagedMigrationManagerOptionKey`.
     public var stages: [MigrationStage] = []
+    /// The files of mapping models to use, before those that lie beside the model. Mapping models precede inference.
+    public var mappingModels: [FilePath] = []
+    /// The policy classes, by the names that mapping models use.
+    public var policies: EntityMigrationPolicies = [:]
     /// True to create an empty store if there is none.
     public var createsMissingStore = true
     /// The journal mode of a new store. An existing store keeps its own.

@@ -79,6 +79,8 @@ private struct StorePreparing: Sendable {
         } catch let fault as ModelFault {
             throw StorePreparationError(
                 code: "name_collision", (fault.element.map { $0 + ": " } ?? "") + fault.message, remedy: fault.remedy)
+        } catch let error as MappingModelError {
+            throw StorePreparationError(code: error.code.rawValue, "\(error)", remedy: error.remedy)
         } catch let error as NewStore.AlreadyExists {
             throw StorePreparationError(
                 code: "exists", "\(PrintablePath(error.path)): something already exists there", remedy: "move it away")
@@ -136,9 +138,12 @@ private struct StorePreparing: Sendable {
     }
 
     private func migrate() throws -> StorePreparation {
-        let transform = MigrationTransform(
-            to: bundle.current, in: bundle, stages: options.stages,
-            options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory), isCancelled: isCancelled)
+        var transform = MigrationTransform(
+            to: bundle.current, in: bundle,
+            mappings: try MappingModelFile.files(options.mappingModels, beside: bundle.path),
+            stages: options.stages, options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory),
+            isCancelled: isCancelled)
+        transform.policies = options.policies
         var request = request
         guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
         let location = StoreLocation(directory: try Directory(request.group), name: name)
@@ -148,7 +153,8 @@ private struct StorePreparing: Sendable {
                 remedy: "name a store that has the table Z_METADATA")
         }
         guard !manager.steps.isEmpty else { return .upToDate }
-        guard options.migratesAutomatically, options.infersMappingModelAutomatically else {
+        let isInferred = manager.steps.contains { if case .inferred = $0.method { true } else { false } }
+        guard options.migratesAutomatically, options.infersMappingModelAutomatically || !isInferred else {
             let code =
                 options.migratesAutomatically
                 ? CoreDataError.missingMappingModel : CoreDataError.incompatibleVersionHash

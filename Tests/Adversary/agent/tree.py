@@ -254,3 +254,8 @@ class Tree:
         for name, act in reversed([u for u in self.undo if u[0].startswith("closed")]):
             act()
         self.undo = [u for u in self.undo if not u[0].startswith("closed")]
+        # One that was moved or copied since is closed where it is now.
+        for directory, names, _ in os.walk(self.top):
+            for place in (os.path.join(directory, name) for name in names):
+                if not os.path.islink(place) and stat.S_IMODE(os.stat(place).st_mode) & 0o700 != 0o700:
+                    os.chmod(place, 0o755)

@@ -1,6 +1,7 @@
 import LinuxSystem
 import ManagedObjectModels
 import MappingModels
+import SQLiteFormat
 import SQLiteStore
 import StoreMigration
 import StoreRelocation
@@ -48,5 +49,53 @@ import Testing
         }
         #expect(summary.outcome == .relocated)
         #expect(count.withLock { $0 } == 1)
+    }
+
+    private final class ShoutingPolicy: EntityMigrationPolicy {
+        override func value(
+            forSelector selector: String, arguments: [PolicyArgument], manager: MigrationSession
+        ) throws -> PolicyArgument {
+            guard case .value(let title)? = arguments.first else { return .value(nil) }
+            return .value(title?.stringValue.map { .string($0.uppercased()) })
+        }
+    }
+
+    /// An app's mapping model and policy are used, and a policy that the app doesn't give is refused.
+    @Test func anAppGivesMappingModelsAndPolicies() async throws {
+        let root = try TemporaryDirectory()
+        let store = root.path.appending("Notes.sqlite")
+        let old = try version("Notes", "title")
+        let new = try version("Notes 2", "title", "url")
+        _ = try await bundle(old).prepareStore(at: store)
+        do {
+            let writer = try StoreWriter(store)
+            try writer.execute("INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTITLE) VALUES (1, 1, 1, 'x')")
+            try writer.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = 1")
+        }
+        let mapping = """
+            mapping: 1
+            entities:
+              - from: Note
+                to: Note
+                policy: App.ShoutingPolicy
+                attributes:
+                  title: FUNCTION($entityPolicy, "shout:", $source.title)
+            """
+        try DurableFile.write(Array(mapping.utf8), as: "Loud.yaml", in: Directory(root.path), mode: 0o600)
+        var options = StoreOptions()
+        options.mappingModels = [root.path.appending("Loud.yaml")]
+        options.infersMappingModelAutomatically = false
+        await #expect(throws: StorePreparationError.self) {
+            try await bundle(old, new).prepareStore(at: store, options: options)
+        }
+        options.policies = ["App.ShoutingPolicy": ShoutingPolicy.self]
+        let preparation = try await bundle(old, new).prepareStore(at: store, options: options)
+        guard case .migrated(through: ["Notes 2"], _) = preparation else {
+            Issue.record("\(preparation)")
+            return
+        }
+        let directory = try Directory(root.path)
+        let location = StoreLocation(directory: directory, name: try #require(StoreName("Notes.sqlite")))
+        #expect(try StoreReader.read(location) { try $0.text("SELECT ZTITLE FROM ZNOTE") } == "X")
     }
 }
