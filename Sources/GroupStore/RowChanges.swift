@@ -12,11 +12,13 @@ import SystemPackage
 public struct RowChange: Sendable, Equatable {
     /// A kind of change.
     public enum Operation: String, Sendable {
+        /// The statement that made the change.
         case insert, update, delete
     }
 
     /// A value of a row's key, in SQLite's storage classes.
     public enum Value: Sendable, Hashable {
+        /// The storage classes of SQLite (https://sqlite.org/datatype3.html, §2).
         case integer(Int64), real(Double), text(String), blob([UInt8]), null
     }
 

@@ -15,6 +15,7 @@ import SystemPackage
 /// A slow subscriber receives one change for many, or a ``StoreChange/reset(reason:token:)``; it never misses that
 /// something changed. The sequence ends when the iterating task is cancelled.
 public struct StoreChanges: AsyncSequence, Sendable {
+    /// The sequence yields changes.
     public typealias Element = StoreChange
 
     let subscription: SubscribeOperation

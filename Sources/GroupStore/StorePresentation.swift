@@ -15,7 +15,7 @@ import Synchronization
 /// another process wants to move or replace the store; then `open` again with the location it has then. ``end()`` ends
 /// this and releases both.
 ///
-/// If the store is moved in a coordinated access (``FileCoordinator/item(at:didMoveTo:)``), it is opened and presented
+/// If the store is moved in a coordinated access (`FileCoordinator.item(at:didMoveTo:)`), it is opened and presented
 /// at its new location.
 ///
 /// - Important: Only the first `open` may create the store. If it existed and is gone, it isn't opened until it is
@@ -117,7 +117,7 @@ extension SharedStore {
     ///   relocation.
     ///
     /// - Parameters:
-    ///   - openableModelVersions: See ``FilePresenter``. While this program presents the store, no migration makes it a
+    ///   - openableModelVersions: See `FilePresenter`. While this program presents the store, no migration makes it a
     ///     version that the program can't open.
     ///   - open: Opens the database at the URL. Only the first call may create it.
     ///   - close: Closes the database. An error that it throws fails the relocation, and the store stays open. Its task
@@ -125,7 +125,7 @@ extension SharedStore {
     ///   - failed: Called with an error that doesn't end the presentation: the store couldn't be opened again after a
     ///     relocation, or is gone (``GroupStoreError``, `noStore`), which is retried; or the agent refuses to register
     ///     this presenter (``StorePresentation/registration``), so that other processes wait without asking.
-    /// - Throws: ``GroupStoreError``, ``FileCoordinationError``, `CancellationError`, and the error of `open`.
+    /// - Throws: ``GroupStoreError``, `FileCoordinationError`, `CancellationError`, and the error of `open`.
     public func present(
         openableModelVersions: Set<String>? = nil,
         open: @escaping @Sendable (URL) async throws -> Void,

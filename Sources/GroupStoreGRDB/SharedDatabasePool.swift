@@ -91,7 +91,7 @@ public final class SharedDatabasePool: Sendable {
     ///   - store: The store to open.
     ///   - configuration: GRDB's configuration of each pool that is opened.
     ///   - patience: How long an access waits while the pool is closed for another process.
-    ///   - openableModelVersions: See ``GroupStore/SharedStore/present(openableModelVersions:open:close:failed:)``.
+    ///   - openableModelVersions: See `GroupStore.SharedStore.present(openableModelVersions:open:close:failed:)`.
     ///     While the pool is open, no migration makes the store a version that this program can't open.
     ///   - prepare: Called with each pool that is opened, before any access; for instance to run schema migrations.
     /// - Throws: GRDB's errors, `GroupStoreError`, `FileCoordinationError`, and the error of `prepare`.

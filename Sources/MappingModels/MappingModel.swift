@@ -40,6 +40,7 @@ public enum MappingStep: Equatable, Sendable {
 public struct EntityMapping: Equatable, Sendable {
     /// The type of a mapping, with the raw values of `NSEntityMappingType`.
     public enum Kind: Int, Sendable {
+        /// The values of `NSEntityMappingType`.
         case undefined, custom, add, remove, copy, transform
     }
 

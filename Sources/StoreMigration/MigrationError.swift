@@ -13,7 +13,7 @@ import SystemPackage
 ///         for finding in error.findings { print(finding.message, finding.remedy) }
 ///     }
 public struct MigrationError: Error, Equatable, Sendable {
-    /// An error code of `NSCocoaErrorDomain`; see ``CoreDataError``.
+    /// An error code of `NSCocoaErrorDomain`; see `CoreDataError`.
     public let code: Int
     /// A description of the failure for a person.
     public let message: String

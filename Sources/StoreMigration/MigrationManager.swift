@@ -72,10 +72,13 @@ public struct MigrationManager: Sendable {
     /// can be inferred; otherwise the steps lead through intermediate versions.
     ///
     /// - Parameters:
+    ///   - source: The older model.
     ///   - sourceName: The older version's name, to match mapping models that have no hashes; nil if unknown.
+    ///   - destination: The newer model.
     ///   - name: The newer version's name.
     ///   - versions: The intermediate versions, the oldest first.
     ///   - mappings: The available mapping models. One that fits takes precedence over inference.
+    ///   - options: The permissions of the migration.
     /// - Throws: ``MigrationError`` with every reason if there is no path.
     public init(
         from source: ManagedObjectModel, sourceName: String? = nil, to destination: ManagedObjectModel,
@@ -113,9 +116,12 @@ public struct MigrationManager: Sendable {
     /// Creates the steps of a staged migration, with an inferred mapping from each stage to the next.
     ///
     /// - Parameters:
+    ///   - source: The older model.
+    ///   - destination: The newer model.
     ///   - name: The newer version's name.
     ///   - stages: The stages from the oldest version to the newest.
     ///   - versions: The models whose checksums the stages name.
+    ///   - options: The permissions of the migration.
     /// - Throws: ``MigrationError``: 134504 for a version that no stage or no model has, 134506 for a migration backwards,
     ///   134140 if a mapping can't be inferred.
     public init(

@@ -6,6 +6,7 @@ public struct MigrationOptions: Equatable, Sendable {
     /// `NSPersistentHistoryAllowPartialHistoryMigration`. If false, such a migration is refused.
     public var allowsPartialHistory: Bool
 
+    /// Creates options.
     public init(allowsPartialHistory: Bool = false) { self.allowsPartialHistory = allowsPartialHistory }
 }
 

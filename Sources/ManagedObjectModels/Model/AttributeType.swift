@@ -1,20 +1,36 @@
 /// The type of an attribute (`NSAttributeType`). The raw value is the number in version hashes and compiled models.
 public enum AttributeType: Int32, Sendable, CaseIterable {
+    /// No type, allowed for transient attributes only.
     case undefined = 0
+    /// A signed integer of 16 bits.
     case integer16 = 100
+    /// A signed integer of 32 bits.
     case integer32 = 200
+    /// A signed integer of 64 bits.
     case integer64 = 300
+    /// A decimal number, `NSDecimalNumber`.
     case decimal = 400
+    /// A floating-point number of 64 bits.
     case double = 500
+    /// A floating-point number of 32 bits.
     case float = 600
+    /// A text.
     case string = 700
+    /// A Boolean value.
     case boolean = 800
+    /// A date, in seconds since 2001-01-01 00:00 UTC.
     case date = 900
+    /// Bytes, perhaps in a file outside the store.
     case binaryData = 1000
+    /// A UUID, 16 bytes.
     case uuid = 1100
+    /// A URL.
     case uri = 1200
+    /// An object that a value transformer archives as bytes.
     case transformable = 1800
+    /// The identifier of another object; transient only.
     case objectID = 2000
+    /// A group of attributes, each with a column of its own.
     case composite = 2100
 
     /// The name of the type in a model's XML, such as `Integer 16`.

@@ -2,16 +2,23 @@ import FoundationEssentials
 
 /// The default value of an attribute.
 public enum AttributeValue: Equatable, Sendable {
+    /// A whole number.
     case integer(Int64)
+    /// A floating-point number.
     case real(Double)
     /// A number in decimal digits. A `Double` can't represent every decimal fraction.
     case decimal(String)
+    /// A Boolean value.
     case boolean(Bool)
+    /// A text.
     case string(String)
     /// A date in seconds since 2001-01-01 UTC.
     case date(Double)
+    /// Bytes.
     case data([UInt8])
+    /// A UUID.
     case uuid(UUID)
+    /// A URL as text.
     case url(String)
     /// A transformable attribute's value, archived by one of the app's classes. Only the class name is known.
     case archived(className: String)

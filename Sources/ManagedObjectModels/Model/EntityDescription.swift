@@ -8,15 +8,21 @@
 /// note.uniquenessConstraints = [["title"]]
 /// ```
 public struct EntityDescription: Equatable, Sendable {
+    /// The entity's name.
     public var name: String
     /// The class of the objects; nil for `NSManagedObject`.
     public var managedObjectClassName: String?
+    /// True if only subentities have objects.
     public var isAbstract = false
     /// The name of the parent entity; nil for a root entity.
     public var superentityName: String?
+    /// The attributes that the entity declares itself.
     public var attributes: [AttributeDescription] = []
+    /// The relationships that the entity declares itself.
     public var relationships: [RelationshipDescription] = []
+    /// The fetched properties that the entity declares itself.
     public var fetchedProperties: [FetchedPropertyDescription] = []
+    /// The fetch indexes that the entity declares itself.
     public var indexes: [FetchIndexDescription] = []
     /// Indexes over several properties in older models, each a list of property names.
     public var compoundIndexes: [[String]] = []
@@ -27,6 +33,7 @@ public struct EntityDescription: Equatable, Sendable {
     public var renamingIdentifier: String
     /// A string that changes the version hash without another change to the entity.
     public var versionHashModifier: String?
+    /// The developers' own keys and values.
     public var userInfo: [String: String] = [:]
 
     /// Creates an entity without properties.
@@ -54,6 +61,7 @@ public struct EntityDescription: Equatable, Sendable {
 public struct FetchIndexDescription: Equatable, Sendable {
     /// The kind of an index element (`NSFetchIndexElementType`).
     public enum Kind: Int, Sendable {
+        /// A b-tree index, or an R-tree over coordinates.
         case binary, rTree
     }
 
@@ -61,9 +69,12 @@ public struct FetchIndexDescription: Equatable, Sendable {
     public struct Element: Equatable, Sendable {
         /// The name of a property, or an expression.
         public var property: String
+        /// True for ascending order.
         public var isAscending: Bool
+        /// The kind of index that the element belongs in.
         public var kind: Kind
 
+        /// Creates an element for a property, by its name.
         public init(property: String, isAscending: Bool = true, kind: Kind = .binary) {
             self.property = property
             self.isAscending = isAscending
@@ -71,11 +82,14 @@ public struct FetchIndexDescription: Equatable, Sendable {
         }
     }
 
+    /// The index's name.
     public var name: String
+    /// The indexed properties, in order.
     public var elements: [Element]
     /// A predicate in format syntax that selects the indexed objects; nil for all.
     public var partialIndexPredicate: String?
 
+    /// Creates a fetch index. `partialIndexPredicate` limits it to some of the objects.
     public init(name: String, elements: [Element], partialIndexPredicate: String? = nil) {
         self.name = name
         self.elements = elements
@@ -85,10 +99,14 @@ public struct FetchIndexDescription: Equatable, Sendable {
 
 /// A property of an entity (`NSPropertyDescription`).
 public enum PropertyDescription: Equatable, Sendable {
+    /// An attribute.
     case attribute(AttributeDescription)
+    /// A relationship.
     case relationship(RelationshipDescription)
+    /// A fetched property.
     case fetched(FetchedPropertyDescription)
 
+    /// The property's name.
     public var name: String {
         switch self {
         case .attribute(let attribute): attribute.name

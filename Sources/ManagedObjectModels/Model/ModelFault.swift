@@ -2,7 +2,9 @@
 ///
 /// A fault names no file. ``ModelError`` reports a fault in a file.
 public struct ModelFault: Error, Equatable, Sendable {
+    /// The entity at fault; nil if the fault is in no single one.
     public let entity: String?
+    /// The property at fault; nil if the fault is in no single one.
     public let property: String?
     /// The reason, in one line.
     public let message: String

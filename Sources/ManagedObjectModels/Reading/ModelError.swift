@@ -27,6 +27,7 @@ public struct ModelError: Error, Equatable, Sendable {
         case unmergeable = "unmergeable_models"
     }
 
+    /// The kind of the error, stable for programs.
     public let code: Code
     /// The file or directory with the error.
     public let path: FilePath

@@ -44,7 +44,9 @@ public struct ModelVersion: Sendable {
 
 /// A note about an ignored part of a model's file, such as an XML attribute that Xcode's model compiler ignores.
 public struct ModelReadingNote: Equatable, Sendable {
+    /// The entity that the note is about; nil for the whole model.
     public let entity: String?
+    /// The property that the note is about; nil for the whole entity.
     public let property: String?
     /// The line, counted from 1; nil if unknown.
     public let line: Int?

@@ -47,16 +47,22 @@ public indirect enum MappingPredicate: Equatable, Sendable {
     public struct Comparison: Equatable, Sendable {
         /// The operator, with the raw values of `NSPredicateOperatorType`.
         public enum Operator: Int, Sendable, CaseIterable {
+            /// `<`, `<=`, `>`, `>=`, `==` and `!=`.
             case lessThan, lessThanOrEqual, greaterThan, greaterThanOrEqual, equal, notEqual
+            /// `MATCHES`, `LIKE`, `BEGINSWITH` and `ENDSWITH`, for texts.
             case matches, like, beginsWith, endsWith
+            /// `IN`: the left side is an element of the right one.
             case isIn
+            /// `CONTAINS`: the right side is part of the left one.
             case contains = 99
+            /// `BETWEEN`: the left side lies within the two values on the right.
             case between
         }
 
         /// The objects of a to-many key path that must meet the comparison, with the raw values of
         /// `NSComparisonPredicateModifier`.
         public enum Modifier: Int, Sendable {
+            /// Compares the value itself, all elements (`ALL`), or any element (`ANY`).
             case direct, all, any
         }
 

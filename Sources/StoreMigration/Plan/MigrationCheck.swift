@@ -20,7 +20,7 @@ public struct MigrationCheck: Sendable {
         /// Several steps, by inferred mappings and mapping models. The value lists the version that each step leads to;
         /// the last one is the newer model's.
         case stepwise([String])
-        /// No migration is possible; `code` is Core Data's, see ``CoreDataError``.
+        /// No migration is possible; `code` is Core Data's, see `CoreDataError`.
         case refused(code: Int)
     }
 
@@ -53,6 +53,7 @@ public struct MigrationCheck: Sendable {
     ///   - old: The older model; nil if only a store's hashes are known.
     ///   - oldName: The older version's name; nil if unknown.
     ///   - hashes: The version hashes of the older model or the store, by entity name.
+    ///   - new: The newer model.
     ///   - newName: The newer version's name.
     ///   - intermediates: The versions between the two for a migration in steps, the oldest first.
     ///   - mappings: The available mapping models. One that fits takes precedence over inference, as in Core Data.

@@ -104,9 +104,9 @@ enum MigrationPath {
 
 extension MappingModel {
     /// Returns warnings and notes for a migration between the two models. Findings of severity
-    /// ``MigrationFinding/Severity/error`` are reasons that prevent it.
+    /// `MigrationFinding.Severity.error` are reasons that prevent it.
     ///
-    /// - Throws: ``MappingModelError`` if the mapping model doesn't fit the two models.
+    /// - Throws: `MappingModelError` if the mapping model doesn't fit the two models.
     public func review(
         from source: ManagedObjectModel, to destination: ManagedObjectModel
     ) throws(MappingModelError) -> [MigrationFinding] {

@@ -134,8 +134,10 @@ extension MigrationSession {
 
     /// Returns the older objects of an entity and its subentities, ordered by key.
     ///
-    /// - Parameter format: A condition in the language of `NSPredicate`; nil for all objects.
-    /// - Throws: ``PolicyError`` for an unknown entity, ``FormatError`` for a malformed condition, and an error if the
+    /// - Parameters:
+    ///   - name: The entity's name in the older model.
+    ///   - format: A condition in the language of `NSPredicate`; nil for all objects.
+    /// - Throws: ``PolicyError`` for an unknown entity, `FormatError` for a malformed condition, and an error if the
     ///   condition can't be run.
     public func sourceObjects(ofEntity name: String, where format: String? = nil) throws -> [MigrationObject] {
         try objects(of: name, format, isSource: true)

@@ -55,7 +55,10 @@ open class EntityMigrationPolicy {
 
     /// Returns the value of `FUNCTION($entityPolicy, "selector:", …)` in a property's value expression.
     ///
-    /// - Parameter arguments: The arguments behind the selector, in order.
+    /// - Parameters:
+    ///   - selector: The name of the function, such as `nameFor:`.
+    ///   - arguments: The arguments behind the selector, in order.
+    ///   - manager: The running migration.
     /// - Throws: ``PolicyError`` in the default implementation, which knows no selector.
     open func value(
         forSelector selector: String, arguments: [PolicyArgument], manager: MigrationSession
@@ -103,7 +106,9 @@ public struct EntityMigrationPolicies: ExpressibleByDictionaryLiteral, Sendable 
 
     /// Registers a policy class, replacing one of the same name.
     ///
-    /// - Parameter name: The class name with its module, such as `App.NotePolicy`, or without it to match every module.
+    /// - Parameters:
+    ///   - type: The policy class.
+    ///   - name: The class name with its module, such as `App.NotePolicy`, or without it to match every module.
     public mutating func register(_ type: EntityMigrationPolicy.Type, as name: String) { types[name] = type }
 
     /// The class registered under the name, else under the name without its module; nil if there is none.

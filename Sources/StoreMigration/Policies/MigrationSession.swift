@@ -258,7 +258,7 @@ public final class MigrationSession {
 
     /// Cancels the migration and leaves the store unchanged.
     ///
-    /// - Throws: ``MigrationError`` with the code ``CoreDataError/migrationCancelled`` and `reason` as its message.
+    /// - Throws: ``MigrationError`` with the code `CoreDataError.migrationCancelled` and `reason` as its message.
     public func cancelMigration(_ reason: String) throws -> Never {
         throw MigrationError(CoreDataError.migrationCancelled, reason, remedy: "see the policy's error")
     }

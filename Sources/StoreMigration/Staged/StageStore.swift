@@ -38,8 +38,10 @@ public final class StageStore {
 
     /// Runs one SQL statement.
     ///
-    /// - Parameter values: The values for the statement's question marks: dates as seconds since 2001-01-01 UTC, Boolean
-    ///   values as 1 and 0, UUIDs as their 16 bytes, nil as NULL.
+    /// - Parameters:
+    ///   - sql: The statement.
+    ///   - values: The values for the statement's question marks: dates as seconds since 2001-01-01 UTC, Boolean values as
+    ///     1 and 0, UUIDs as their 16 bytes, nil as NULL.
     /// - Throws: ``MigrationError`` with SQLite's code.
     public func execute(_ sql: String, _ values: [AttributeValue?] = []) throws {
         try translatingErrors { try store.execute(sql, values.map(\.stored)) }
@@ -47,7 +49,9 @@ public final class StageStore {
 
     /// Returns all rows of one SQL query. Each row lists the column values with SQLite's types; nil stands for NULL.
     ///
-    /// - Parameter values: The values for the query's question marks, as in ``execute(_:_:)``.
+    /// - Parameters:
+    ///   - sql: The query.
+    ///   - values: The values for the query's question marks, as in ``execute(_:_:)``.
     /// - Throws: ``MigrationError`` with SQLite's code.
     public func rows(_ sql: String, _ values: [AttributeValue?] = []) throws -> [[AttributeValue?]] {
         try translatingErrors {
