@@ -1,10 +1,10 @@
-"""What the agent costs: with a thousand subscribers, with a thousand stores, and to a writer that never rests.
+"""Measures what the agent costs with a thousand subscribers, with a thousand stores, and to a writer that never rests.
 
 usage: feed.py PROGRAMS GROUPSTORE [--rounds N] [--subscribers N] [--stores N] [--commits N] [--require]
 
-Rounds are interleaved: whatever else the machine does meets all ways alike. Prints Markdown tables. --require fails when a
-bound is not kept: the last of all subscribers told within 2 times of the C program, 32 KiB a subscriber; stores ready in
-2 s, 100 MB, no system call while idle; a writer's speed at least 0.95 of what it is without the agent.
+Rounds are interleaved, so other load on the machine affects all ways alike. Prints Markdown tables. --require fails when a
+result exceeds its bound: the last subscriber is notified within 2 times the C program's time; 32 KiB a subscriber; stores
+ready in 2 s, 100 MB, no system call while idle; a writer's speed at least 0.95 of its speed without the agent.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def bound(name, value, most):
 
 
 class Place:
-    """A directory with a store that is kept open, so that its wal-index exists throughout."""
+    """A directory with a store that stays open, so that its wal-index exists throughout."""
 
     def __init__(self, stack, options):
         self.options = options
@@ -60,7 +60,7 @@ class Place:
         return self.start([os.path.join(self.options.programs, name), *map(str, words)], **options)
 
     def agent(self, names=(NAME,)):
-        """The process, and the seconds until it answered."""
+        """Returns the process and the seconds until it answered."""
         configuration = os.path.join(self.path, "config.yaml")
         with open(configuration, "w", encoding="utf-8") as file:
             file.write(f"socket: {{ path: {self.socket}, connections-per-user: 4000 }}\n")
@@ -96,7 +96,7 @@ class Place:
 
 
 def memory(process, key):
-    """KiB of `smaps_rollup`."""
+    """Returns a field of `smaps_rollup` in KiB."""
     with open(f"/proc/{process.pid}/smaps_rollup", encoding="ascii") as file:
         return int(re.search(rf"{key}:\s+(\d+)", file.read())[1])
 
@@ -106,7 +106,10 @@ LINE = f'{{"type":"change","store":"{GROUP}/{NAME}","tables":["note"],"complete"
 
 
 def told(place, crowd, commits):
-    """Nanoseconds from each COMMIT's return until the last subscriber had read of it. The next one comes after that."""
+    """Returns the nanoseconds from each COMMIT's return until the last subscriber has read its notification.
+
+    The next commit follows only then.
+    """
     found, lines, output = [], b"", crowd.stdout.fileno()
     for number in range(commits):
         place.keeper.execute("INSERT INTO note (text) VALUES ('a note of some thirty characters')")
@@ -150,7 +153,7 @@ def subscribers(options):
 
 
 def calls_while_idle(process):
-    """System calls that strace(1) counts in five seconds."""
+    """Returns the system calls that strace(1) counts in five seconds."""
     if shutil.which("strace") is None:
         return None
     with tempfile.NamedTemporaryFile("r") as report:
@@ -161,8 +164,7 @@ def calls_while_idle(process):
         tracer.send_signal(signal.SIGINT)
         tracer.wait()
         lines = [line for line in report if "resumed" not in line and "+++" not in line and "---" not in line]
-    # Of each thread, the call that it was in the middle of when the tracer came, and the one that the tracer itself
-    # makes it do (gettid), are not counted.
+    # Excludes two calls per thread: the call in progress when the tracer attached, and the gettid that the tracer injects.
     calls = [line.split(None, 1) for line in lines]
     threads = {thread for thread, _ in calls}
     return len([call for _, call in calls if not call.startswith("gettid(")]) - len(threads)
@@ -207,7 +209,7 @@ def stores(options):
 
 
 def writer(options):
-    """Each round: without, with, without, so that a machine that gets slower counts for neither."""
+    """Runs each round without, with and without the agent, so that a machine that slows down favours neither."""
     commits, ratios, speeds = options.commits * 1000, [], []
     for number in range(options.rounds * 3):
         with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""From the last close of a legacy store to the agent's word that it is relocated.
+"""Measures the time from a legacy store's last close to the agent's `relocated` event.
 
 usage: handover.py GROUPSTORE [--rounds N] [--require-milliseconds M]
 
@@ -43,7 +43,7 @@ def await_message(lines, wanted):
 
 
 def measure(groupstore, mode):
-    """Seconds from close to `relocated`."""
+    """Returns the seconds from close to `relocated`."""
     with tempfile.TemporaryDirectory(prefix="groupstore-bench-") as place:
         legacy, group, path = (os.path.join(place, name) for name in ("legacy", "group", "socket"))
         os.mkdir(legacy)
@@ -61,7 +61,7 @@ def measure(groupstore, mode):
             lines.write(json.dumps(request).encode() + b"\n")
             lines.flush()
             await_message(lines, lambda message: message.get("ok"))
-            # Longer than the time in which a store that came just now counts as arriving.
+            # The loop outlasts the time in which a new store counts as arriving.
             for number in range(15):
                 holder.execute("INSERT INTO note (text) VALUES ('held')")
                 time.sleep(0.1)

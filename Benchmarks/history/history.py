@@ -1,4 +1,4 @@
-"""What history costs a writer: the same rows into the same table with and without it, in turns.
+"""Measures what history costs a writer: inserts the same rows into the same table with and without it, in turns.
 
 usage: history.py ROWS_PROGRAM GROUPSTORE [--rounds N] [--rows N]
 """
@@ -24,7 +24,7 @@ CREATE INDEX note_modified ON note (modified);
 
 
 def make(path, rows, groupstore):
-    """A store with rows to be changed, with history when there is a program to enable it."""
+    """Makes a store with rows to change, and enables history if given a program for it."""
     store = sqlite3.connect(path)
     store.execute("PRAGMA journal_mode = WAL")
     store.executescript(TABLE)
@@ -58,7 +58,7 @@ def main():
                 for name, store in stores.items():
                     copy = os.path.join(directory, "copy.sqlite")
                     shutil.copy(store, copy)
-                    # INSERT adds to the table as it grows; the other parts find each row.
+                    # INSERT grows the table; the other parts look up each row.
                     count = options.rows // divisor
                     output = subprocess.check_output([options.program, copy, part, str(count)], text=True)
                     times[name].append(float(output))

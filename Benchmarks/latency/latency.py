@@ -1,8 +1,8 @@
-"""From COMMIT's return in one process to the line read in another: groupstore's agent beside other ways.
+"""Measures the time from COMMIT's return in one process to the line read in another: groupstore's agent and alternatives.
 
 usage: latency.py PROGRAMS GROUPSTORE [--rounds N] [--commits N] [--pace MICROSECONDS] [--require-ratio R]
 
-The rounds are interleaved: whatever else the machine does meets all of them alike. Prints a Markdown table.
+Rounds are interleaved, so other load on the machine affects all ways alike. Prints a Markdown table.
 """
 
 import argparse
@@ -21,7 +21,7 @@ NAME = "Bench.sqlite"
 
 
 class Round:
-    """A fresh store, with one connection that stays open so that its wal-index exists throughout."""
+    """A fresh store with one connection that stays open, so that its wal-index exists throughout."""
 
     def __init__(self, place, programs, groupstore):
         self.place, self.programs, self.groupstore = place, programs, groupstore
@@ -95,7 +95,7 @@ def poll(round, stack):
 
 
 def inotifywait(round, stack):
-    """Says that a file was written, not that anything was committed."""
+    """Reports that a file was written, not that anything was committed."""
     process = start(
         stack, ["inotifywait", "-m", "-e", "modify", round.directory], stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
@@ -114,7 +114,7 @@ SUBJECTS = {
 
 
 def measure(subject, options):
-    """Nanoseconds for each commit of one round, and how many lines were read."""
+    """Returns the nanoseconds for each commit of a round, and the number of lines read."""
     with tempfile.TemporaryDirectory(prefix="groupstore-bench-") as place, contextlib.ExitStack() as stack:
         round = Round(place, options.programs, options.groupstore)
         stack.callback(round.keeper.close)
@@ -122,7 +122,7 @@ def measure(subject, options):
         output = subprocess.run(
             [round.program("writer"), round.store, str(options.commits), str(options.pace)],
             check=True, capture_output=True, text=True).stdout
-        time.sleep(0.2)  # what was not told by now counts as missed
+        time.sleep(0.2)  # a notification that has not arrived by now counts as missed
         reader.send_signal(signal.SIGTERM)
         reader.wait(10)
         times.seek(0)
@@ -132,7 +132,10 @@ def measure(subject, options):
 
 
 def latencies(commits, lines):
-    """A commit is told by the first line read after COMMIT was called; None when there was none."""
+    """Returns each commit's latency.
+
+    The first line read after the call of COMMIT reports the commit; without one, it is None.
+    """
     found, at = [], 0
     for began, returned in commits:
         while at < len(lines) and lines[at] < began:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A mapping model with expressions, a filter and a relationship against the best SQL written by hand for it.
+"""Compares a mapping model with expressions, a filter and a relationship to the best hand-written SQL.
 
-Both read the same store and make a new file; journals and syncs are off for both. The ratio is hand-written time by
-groupstore's whole command, its copy of the store, validation and indexes among it.
+Both read the same store and make a new file; journals and syncs are off for both. The ratio is hand-written time divided by
+the time of groupstore's whole command, including its copy of the store, validation and indexes.
 
     Benchmarks/mapping/mapping.py [--rows N] [--groupstore PATH]
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures inferred migrations of 1,000,000 objects beside the best SQL written by hand for the same change.
+"""Compares inferred migrations of 1,000,000 objects with the best hand-written SQL for the same change.
 
 usage: migration.py GROUPSTORE [--rows N] [--rounds N] [--directory DIR]
 
-Both work on a copy that nobody else has, without journal and syncs; what is compared is the time of the statements, of
-our program all of them, as its trace tells it. Memory is the program's peak.
+Both work on a private copy, without journal and syncs. The comparison covers the time of the statements; for groupstore,
+all of them, as its trace reports it. Memory is the program's peak.
 """
 import argparse
 import os
@@ -22,7 +22,7 @@ OLD = ('<entity name="Note">'
        '<fetchIndex name="byTitle"><fetchIndexElement property="title" type="Binary" order="ascending"/></fetchIndex>'
        '</entity>')
 INDEXES = [f"CREATE INDEX Z_Note_{name} ON ZNOTE (ZTITLE COLLATE BINARY ASC)" for name in ("title", "byTitle")]
-# name, new model, SQL: the fastest of several is the baseline.
+# Name, new model, SQL. The fastest of several SQL variants is the baseline.
 CHANGES = [
     ("optional attribute added",
      OLD.replace("</entity>", '<attribute name="at" optional="YES" attributeType="Date"/></entity>'),
@@ -77,7 +77,7 @@ def write_model(directory, name, content):
         file.write("<model>" + content + "</model>")
     return folder
 
-# Seconds: SQLite tells the trace whole milliseconds.
+# In seconds: SQLite's trace reports whole milliseconds.
 RESOLUTION = 0.001
 
 
@@ -113,7 +113,7 @@ def by_hand(store, copy, statements):
 
 
 def by_groupstore(groupstore, store, copy, model, trace):
-    """The time of all statements, as the program itself tells it, and its peak memory in MB."""
+    """Returns the time of all statements, as the program reports it, and its peak memory in MB."""
     words = [groupstore, "migrate", store, "--model", model, "--to", copy, "--quiet", "--trace-sql", trace]
     process = subprocess.Popen(words)
     _, status, usage = os.wait4(process.pid, 0)

@@ -1,10 +1,10 @@
-"""The pause that apps see when the store that they present is relocated under them while they write.
+"""Measures the pause that apps see when the agent relocates the store that they present and write.
 
 usage: presenter.py GROUPSTORE NOTES_APP [--rounds N] [--apps A,B] [--rate R] [--require-milliseconds M]
 
-Each app writes at its rate, all of them into one legacy store; then `groupstore relocate` asks the agent, which asks the
-apps. A pause is from the last row committed at the old place to the first one at the new place, as the app prints it.
-Every row that an app was told of as committed must be there. Prints a Markdown table.
+Each app writes at its rate; all write into one legacy store. Then `groupstore relocate` asks the agent, which asks the
+apps. A pause lasts from the last row committed at the old place to the first at the new place, as the app prints it.
+Every row that an app saw committed must be there. Prints a Markdown table.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SECONDS = 1.5
 
 
 def measure(groupstore, notes_app, apps, rate):
-    """Milliseconds, one an app."""
+    """Returns milliseconds, one value for each app."""
     with tempfile.TemporaryDirectory(prefix="groupstore-bench-") as place:
         legacy, group, path = (os.path.join(place, name) for name in ("legacy", "group", "socket"))
         os.mkdir(legacy)
@@ -48,7 +48,7 @@ def measure(groupstore, notes_app, apps, rate):
                 env=environment, stdout=subprocess.PIPE, text=True)
             for number in range(apps)]
         try:
-            # The first line says that the store is open and presented.
+            # The first line reports that the store is open and presented.
             for writer in writers:
                 writer.stdout.readline()
             time.sleep(SECONDS / 3)

@@ -3,11 +3,11 @@
 usage: relocation.py GROUPSTORE ABSENCE [PART...] [--size MIB] [--large MIB] [--small MIB] [--rounds N] [--here DIR]
                      [--other DIR] [--require]
 
-Parts: same (one file system: a rename, large beside small, and how long the store has no usable name), another (another
-file system, beside cp + fsync, .backup + sync, VACUUM INTO + sync), reflink (an archive kept on xfs, large beside small;
-root only). --other is a directory on another file system, or ext4, xfs or btrfs, which is made in a file and mounted for
-the time being (root only); default /dev/shm, where fsync costs nothing. Rounds are interleaved. Prints Markdown tables of
-medians. --require fails where a figure misses what Guarantees.md states.
+Parts: same (one file system: a rename, large and small, and how long the store has no usable name), another (another
+file system, compared with cp + fsync, .backup + sync, VACUUM INTO + sync), reflink (an archive kept on xfs, large and
+small; root only). --other is a directory on another file system; or ext4, xfs or btrfs, made in a file and mounted
+temporarily (root only). The default is /dev/shm, where fsync costs nothing. Rounds are interleaved. Prints Markdown
+tables of medians. --require fails if a figure misses what Guarantees.md states.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def require(what, value, limit, at_least=False):
 
 
 def measure(way, master, here, to):
-    """What one way takes, from a source that is on disk and in the page cache."""
+    """Measures one way from a source that is on disk and in the page cache."""
     legacy = tempfile.mkdtemp(prefix="groupstore-bench-legacy-", dir=here)
     group = tempfile.mkdtemp(prefix="groupstore-bench-group-", dir=to)
     try:
@@ -44,7 +44,7 @@ def measure(way, master, here, to):
 
 
 def there_and_back(program, absence, store, rounds, sizes):
-    """A store that goes from directory to directory: (seconds, microseconds without a name) for each round."""
+    """Moves a store between directories. Returns (seconds, microseconds without a name) for each round."""
     for round in range(rounds):
         for size, places in store.items():
             source = os.path.join(places[round % 2], stores.NAME)
@@ -102,7 +102,7 @@ def another_part(options):
     print("| --- | --: | --: | --: | --: |")
     median = {name: statistics.median(values) for name, values in seconds.items()}
     for name, value in median.items():
-        # Each round beside its own neighbours: what the machine does else changes from round to round.
+        # Compares each round with its neighbours, because other load on the machine changes between rounds.
         ratio = statistics.median(a / b for a, b in zip(seconds["cp + fsync"], seconds[name]))
         memory = f"{relocation.kibibytes / 1024:.0f}" if name == "groupstore relocate" else ""
         print(f"| {name} ({relocation.method}) | " if memory else f"| {name} | ", end="")

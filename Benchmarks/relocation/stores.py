@@ -1,4 +1,4 @@
-"""Stores to relocate, and places for them."""
+"""Makes stores to relocate, and places for them."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ NAME = "Store.sqlite"
 
 
 def make_store(path, mebibytes):
-    """Blobs that no file system can compress; about `mebibytes` in all."""
+    """Makes about `mebibytes` of blobs that no file system can compress."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA page_size = 4096")
     connection.execute("PRAGMA journal_mode = OFF")
@@ -35,7 +35,7 @@ def command(*words):
 
 @contextlib.contextmanager
 def loop_mount(here, kind, mebibytes):
-    """A file system of its own in a file that takes real space from the beginning. Root only."""
+    """Mounts a private file system in a file that takes real space from the beginning. Root only."""
     with tempfile.TemporaryDirectory(prefix="groupstore-bench-loop-", dir=here) as place:
         image, mount = os.path.join(place, "image"), os.path.join(place, "mount")
         os.mkdir(mount)
@@ -50,7 +50,7 @@ def loop_mount(here, kind, mebibytes):
 
 
 def other_directory(options):
-    """Another file system than `options.here`."""
+    """Returns a directory on another file system than `options.here`."""
     has_room = shutil.disk_usage("/dev/shm").free > 3 * options.size * MIB
     other = options.other or ("/dev/shm" if has_room else "ext4")
     if other in ("ext4", "xfs", "btrfs"):

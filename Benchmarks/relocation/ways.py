@@ -1,4 +1,4 @@
-"""Ways to bring a store to another place: seconds, and the most memory that the process had."""
+"""Implements the ways to move a store; each returns seconds and the process's peak memory."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from stores import NAME
 
 
 def run(*words):
-    """Seconds, peak KiB, and what was printed."""
+    """Returns seconds, peak KiB and the output."""
     started = time.monotonic()
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with process.stdout, process.stderr:
@@ -52,7 +52,7 @@ def copy(source, destination):
 
 
 def move(source, destination):
-    """What a script does that means the store to be in one place."""
+    """Does what a script that needs the store in one place does."""
     return copy(source, destination) + run("rm", source)[0]
 
 

@@ -1,7 +1,7 @@
-"""Random rounds: what the testers of the agent, of the client libraries and of migrations have in common.
+"""Runs random rounds: common code of the testers of the agent, of the client libraries and of migrations.
 
-What a round does depends on its class, the run's seed and its number in the class alone. Each problem is printed with the
-words that bring its round again; the exit code is 1 when there was one.
+A round depends only on its class, the run's seed and its number in the class. Each problem is printed with the
+words that repeat its round; the exit code is 1 if there was a problem.
 """
 
 import argparse
@@ -17,14 +17,14 @@ import traceback
 from collections import Counter
 
 SHOWN = 5  # of each kind of problem; all are counted
-LENGTH = 500  # of what is said of one
+LENGTH = 500  # of one problem's text
 
 
 class Tester:
     """One tester: its classes of rounds, each in a module `case_CLASS` with a function `run`."""
 
     classes = []
-    # Kinds of problems that a busy machine may be the reason of: they count when the same round shows them again.
+    # Kinds of problems that a busy machine may cause: they count if the same round shows them again.
     timed = set()
 
     def __init__(self, description):
@@ -41,24 +41,24 @@ class Tester:
         parser.add_argument("--ignore", default="", help="kinds of problems, or CLASS/KIND, that aren't counted, separated by commas")
         self.options = parser.parse_args()
 
-    # What a tester has of its own.
+    # Hooks for a tester.
 
     def add_arguments(self, parser):
         pass
 
     def programs(self, names):
-        """What must be there to be run, for the classes of these names."""
+        """Returns the programs that the classes of these names need."""
         return [self.options.groupstore]
 
     def left_out(self, name):
-        """Why a class can't be played here; None when it can."""
+        """Returns why a class can't run here; None if it can."""
         return None
 
     def round(self, directory, chance, number):
         raise NotImplementedError
 
     def failed(self, round):
-        """After an exception: the tester's own fault, or something that is gone. Never silent."""
+        """Handles an exception: the tester's own fault, or something that is gone. Never silent."""
         round.problem("exception", traceback.format_exc()[-900:])
 
     def end(self, round):
@@ -89,7 +89,7 @@ class Tester:
         self.ignored, self.counts, self.rounds = set(options.ignore.split(",")), Counter(), 0
         if options.untimed:
             self.ignored |= self.timed
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the directory goes
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the directory is removed
         self.base = tempfile.mkdtemp(prefix="adv-")  # short: a socket's path has 107 bytes
         os.chmod(self.base, 0o755)
         try:
@@ -131,7 +131,7 @@ class Tester:
             self.cases[name].run(round)
         except Exception:
             self.failed(round)
-        finally:  # a run that is ended leaves no process behind either
+        finally:  # an ended run leaves no process behind either
             self.end(round)
         if self.options.verbose:
             took = f"{time.monotonic() - start:.1f} s"

@@ -1,18 +1,18 @@
 import Foundation
 import GroupStore
 
-/// Claims one item at random, reading and writing, for a while, and tells what it saw: run many at once by the tests.
+/// Claims one item at random, reading and writing, for a while, and prints what it saw. The tests run many workers at once.
 ///
 ///     ClaimWorker GROUP_DIRECTORY SECONDS
 ///
-/// Whether a writer was ever beside anybody is not asked of the claims but of flock(2), on another file: shared while
-/// reading, exclusive while writing, and never waited for.
+/// An independent witness checks that a writer is always alone: flock(2) on another file, shared while reading, exclusive while
+/// writing, and never blocking.
 @main
 struct ClaimWorker {
     static func main() throws {
         guard CommandLine.arguments.count == 3, let seconds = Double(CommandLine.arguments[2]) else { exit(64) }
         let directory = URL(filePath: CommandLine.arguments[1])
-        // Opened before any lock file, so that it is closed before them when this process is killed.
+        // Opened before any lock file, so that the kernel closes it before them when this process is killed.
         let witness = open(directory.appending(path: "witness").path, O_RDWR | O_CREAT, 0o600)
         let container = try GroupContainer(identifier: "group.com.example.claims", directory: directory)
         let item = directory.appending(path: "item")
@@ -34,7 +34,8 @@ struct ClaimWorker {
                 }
                 reads += 1
             }
-            // What a program does between two accesses, and below within one: nothing is waited for.
+            // This delay is the work between two accesses; the one below is the work within an access. Neither waits for an
+            // event.
             usleep(UInt32.random(in: 0...2000))
         }
         let waited = Double(longest.components.seconds) + Double(longest.components.attoseconds) / 1e18

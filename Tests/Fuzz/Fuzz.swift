@@ -3,14 +3,14 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// Feeds the readers of what comes from outside with changed inputs: `Fuzz [TARGET]... [--seed N] [--first N]
-/// [--rounds N] [--seconds S] [--print]`. The input of a round is made from seed and number alone, so that
-/// `--seed S --first N --rounds 1` repeats it; a round that kills the process says so first.
+/// Feeds mutated inputs to the readers of external data: `Fuzz [TARGET]... [--seed N] [--first N] [--rounds N] [--seconds S]
+/// [--print]`. The seed and the round's number alone determine a round's input, so `--seed S --first N --rounds 1` repeats it.
+/// A round that crashes the process reports itself first.
 ///
-/// Ends with 1 when a reader accepted something that it doesn't write back as it read it, or took too long.
+/// Exits with 1 if a reader accepted input that it doesn't write back as it read it, or took too long.
 @main
 struct Fuzz {
-    /// No input of at most 64 KiB may take longer, in the processor's time and in a debug build.
+    /// The limit for an input of at most 64 KiB, in CPU time and in a debug build.
     private static let longest = Duration.seconds(10)
 
     private var targets = Target.allCases
@@ -31,7 +31,7 @@ struct Fuzz {
         say("fuzz: seed \(fuzz.seed)\n")
         var findings = 0
         for target in fuzz.targets { findings += try fuzz.run(target, in: scratch.path) }
-        // Ending the process at once would leave the directory.
+        // Exiting immediately would leave the directory behind.
         withExtendedLifetime(scratch) {}
         if findings > 0 { exit(1) }
     }
@@ -60,7 +60,7 @@ struct Fuzz {
         if !named.isEmpty { targets = named }
     }
 
-    /// The number of rounds that were not as they must be.
+    /// Returns the number of failed rounds.
     private func run(_ target: Target, in directory: FilePath) throws -> Int {
         let reader = try target.reader(in: directory)
         let deadline = Deadline(after: seconds.map { .seconds($0) } ?? .seconds(1 << 30))
@@ -98,7 +98,7 @@ struct Fuzz {
     private static func say(_ text: String) { _ = text.withCString { write(1, $0, strlen($0)) } }
 }
 
-/// What was being read, for the handler of the signal that a crash raises.
+/// The input being read, for the handler of the signal that a crash raises.
 enum LastRound {
     /// Written by the one thread that reads, and read on that thread by its own signal handler.
     nonisolated(unsafe) private static var text: [CChar] = [0]

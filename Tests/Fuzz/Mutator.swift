@@ -1,7 +1,6 @@
 import TestSupport
 
-/// Changes an example by its seed: bytes, words of the format, numbers at their limits, parts of other examples, and
-/// nesting.
+/// Mutates an example by a seed: bytes, words of the format, numbers at their limits, parts of other examples, and nesting.
 struct Mutator {
     private static let numbers = [
         "0", "-1", "1e400", "-0.0", "255", "256", "65536", "2147483648", "4294967296", "9007199254740993",
@@ -22,7 +21,7 @@ struct Mutator {
         self.words = words.map { Array($0.utf8) }
     }
 
-    /// One of the examples, changed once to eight times; now and then as it is.
+    /// Returns one of the examples, mutated one to eight times, and occasionally unchanged.
     mutating func input(from examples: [[UInt8]]) -> [UInt8] {
         var bytes = examples.randomElement(using: &random) ?? []
         for _ in 0..<Int.random(in: 0...8, using: &random) { change(&bytes, examples) }
@@ -51,7 +50,7 @@ struct Mutator {
 
     private mutating func position(in bytes: [UInt8]) -> Int { Int.random(in: 0...bytes.count, using: &random) }
 
-    /// The next run of digits becomes a number at a limit.
+    /// Replaces the next run of digits with a number at a limit.
     private mutating func replaceNumber(in bytes: inout [UInt8], from place: Int) {
         let isDigit = { (byte: UInt8) in (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }
         guard let start = bytes[place...].firstIndex(where: isDigit) else { return }
@@ -59,7 +58,7 @@ struct Mutator {
         bytes.replaceSubrange(start..<end, with: Array((Self.numbers.randomElement(using: &random) ?? "0").utf8))
     }
 
-    /// What stands between the next two colons or commas becomes what stands between two others, or a word.
+    /// Replaces the text between the next two colons or commas with the text between two others, or with a word.
     private mutating func swapValue(in bytes: inout [UInt8], from place: Int) {
         func value(_ from: Int) -> Range<Int>? {
             let ends = { (byte: UInt8) in byte == UInt8(ascii: ":") || byte == UInt8(ascii: ",") }

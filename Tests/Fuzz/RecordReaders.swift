@@ -4,11 +4,11 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// The readers of what is kept in `.groupstore`, from the files up.
+/// The readers of the records in `.groupstore`, from the files up.
 enum RecordReaders {
     private static let file = FileIdentity(device: 65_024, inode: 1_234_567)
 
-    /// The same in every run: a round is repeated by its seed and its number.
+    /// A fixed identifier, so that a seed and a number repeat a round.
     private static let identifier = TransferIdentifier("1700000000-4fzyo82mvyr") ?? TransferIdentifier()
 
     private static func transfer(_ purpose: Transfer.Purpose) -> Transfer {
@@ -29,7 +29,7 @@ enum RecordReaders {
         return try GroupContainer(directory.appending(name))
     }
 
-    /// Replaces the file's bytes, without the syncs that a record of ours has.
+    /// Replaces the file's bytes, without the syncs of the library's own records.
     private static func put(_ bytes: [UInt8], _ name: FilePath.Component, in directory: Directory) throws {
         let file = try directory.open(name, flags: O_WRONLY | O_CREAT | O_TRUNC, mode: 0o600)
         try file.write(bytes, at: 0)

@@ -5,7 +5,7 @@ import GroupStoreAgent
 import LinuxSystem
 import SystemPackage
 
-/// What reads something that comes from outside.
+/// A reader of external data to fuzz.
 enum Target: String, CaseIterable {
     case journal, receipt, claim, request, message, lines, configuration
 
@@ -21,7 +21,7 @@ enum Target: String, CaseIterable {
         }
     }
 
-    /// Words of its format.
+    /// The words of the target's format.
     var words: [String] {
         switch self {
         case .journal, .receipt, .claim:
@@ -47,7 +47,7 @@ enum Target: String, CaseIterable {
     }
 }
 
-/// Reads one input, and says what came of it.
+/// Reads one input, and returns a verdict.
 struct Reader: Sendable {
     enum Verdict {
         case accepted
@@ -55,7 +55,7 @@ struct Reader: Sendable {
         case wrong(String)
     }
 
-    /// Inputs as they are meant to be.
+    /// Well-formed inputs.
     let examples: [[UInt8]]
     let read: @Sendable ([UInt8]) -> Verdict
 }
@@ -96,7 +96,7 @@ enum WireReaders {
         return .accepted
     }
 
-    /// However the stream is cut into pieces, the lines are the same.
+    /// The lines are the same however the stream is cut into pieces.
     static let lines = Reader(examples: request.examples.map { $0 + [0x0A] + $0 + [0x0A] }) { stream in
         let whole = cut(stream, pieces: stream.count + 1)
         for pieces in [1, 7, 4096] where cut(stream, pieces: pieces) != whole {

@@ -1,4 +1,4 @@
-"""What a developer does to a model from one version to the next: each change is one that can be inferred."""
+"""Makes changes from one version of a model to the next: each can be inferred."""
 
 from models import NUMERIC, SPATIAL, TYPES, Attribute, Entity, Index, Model, Relationship
 
@@ -9,14 +9,14 @@ _WORDS = (
 
 
 class Author:
-    """Makes a model and changes it, as its random numbers say."""
+    """Makes a model and changes it, driven by its random numbers."""
 
     def __init__(self, random):
         self.random = random
         self.serial = 0
 
     def fresh(self, taken, capital=False, tables=False):
-        """A name that is nobody's, now or before: another one's in capitals, unless a table goes by it."""
+        """Returns a name unused now or before: another name in capitals, unless a table uses it."""
         for _ in range(50):
             word = self.random.choice(_WORDS)
             if self.random.random() < 0.4:
@@ -93,7 +93,7 @@ class Author:
         other.relationships.append(second)
 
     def mutual(self, model, entity):
-        """A relationship that is its own inverse."""
+        """Makes a relationship that is its own inverse."""
         name = self.fresh(model.names(entity.name), tables=True)
         one = Relationship(name, entity.name, name)
         one.many = self.random.random() < 0.7
@@ -104,14 +104,14 @@ class Author:
         entity = self.random.choice(list(model.entities.values()))
         one = Attribute(self.fresh(model.names(entity.name)), "Composite")
         for index in range(self.random.randint(1, 3)):
-            # An element may be named as another attribute, or another composite's element.
+            # An element may share its name with another attribute or another composite's element.
             kind = self.random.choice(("String", "Double", "Integer 32", "Date", "UUID"))
             one.elements.append(Attribute(self.random.choice(("title", "lat", "part")) + "ABC"[index], kind))
         entity.attributes.append(one)
         return f"{entity.name}.{one.name}"
 
     def add_index(self, model):
-        """Of one attribute or several, the entity's own or inherited ones."""
+        """Adds an index on one attribute or several, the entity's own or inherited."""
         entity = self.random.choice(list(model.entities.values()))
         is_spatial = self.random.random() < 0.3
         there = [one for one in model.attributes(entity.name) if not one.transient and (
@@ -149,7 +149,7 @@ class Author:
             entity.unique = [each for each in entity.unique if each is not one]
             return f"{entity.name} {[each.name for each in one]}"
 
-    # The next one
+    # The next version
 
     def next(self, old):
         model = old.copy()
@@ -218,7 +218,7 @@ class Author:
             return f"{entity.name}.{one.name}"
 
     def pull_up(self, model):
-        """From one entity to its parent, and from all others of its family where they have one of that name."""
+        """Moves a property from an entity to its parent, and from all siblings that have one of that name."""
         entity, one = self.pick(model)
         if not one or not entity.parent:
             return None
@@ -247,14 +247,14 @@ class Author:
         return f"{entity.name} of {entity.parent}"
 
     def add_parent(self, model):
-        """Between an entity and what it inherited from."""
+        """Inserts a parent between an entity and its former parent."""
         below = self.random.choice(list(model.entities.values()))
         entity = self.entity(model, below.parent)
         below.parent = entity.name
         return f"{entity.name} over {below.name}"
 
     def remove_entity(self, model):
-        """With its relationships; what inherited from it then inherits from its parent."""
+        """Removes an entity with its relationships; its children then inherit from its parent."""
         if len(model.entities) < 2:
             return None
         entity = self.random.choice(list(model.entities.values()))
@@ -267,7 +267,7 @@ class Author:
             other.relationships = [
                 each for each in other.relationships if each.destination != entity.name or other is entity]
         for other in list(model.entities.values()):
-            # What led to an ancestor's relationship through this entity.
+            # Removes relationships that led to an ancestor's relationship through this entity.
             for one in list(other.relationships):
                 if one.inverse and not model.declaring(one.destination, one.inverse) and other is not entity:
                     other.relationships.remove(one)
@@ -279,7 +279,7 @@ class Author:
 
     @staticmethod
     def _repair(model):
-        """Lets go of relationships whose other side is gone."""
+        """Removes relationships whose other side is gone."""
         while True:
             gone = [
                 (entity, one) for entity in model.entities.values() for one in entity.relationships
@@ -306,7 +306,7 @@ class Author:
         return f"{was} to {name}"
 
     def move_entity(self, model):
-        """To another place of its hierarchy, or out of it."""
+        """Moves an entity to another place of its hierarchy, or out of it."""
         entity = self.random.choice(list(model.entities.values()))
         if not entity.parent:
             return None
@@ -323,7 +323,7 @@ class Author:
         return f"{entity.name} to {entity.parent}"
 
     def toggle_abstract(self, model):
-        # Only what has no objects may become abstract; what is abstract may always have some later.
+        # Only an entity without objects may become abstract; an abstract entity may always get some later.
         entity = self.random.choice(list(model.entities.values()))
         if entity.abstract:
             entity.abstract = False
@@ -351,7 +351,7 @@ class Author:
 
     def widen(self, model):
         entity, one = self.pick(model, "relationships")
-        # Without an inverse, one object can be led to by one only: links would be lost, which is noted.
+        # Without an inverse, an object can have only one owner: links would be lost, which is recorded.
         if one and not one.many and one.inverse:
             one.many, one.ordered = True, self.random.random() < 0.3
             return f"{entity.name}.{one.name} ordered {one.ordered}"
@@ -363,7 +363,7 @@ class Author:
             return f"{entity.name}.{one.name} {one.ordered}"
 
     def move_relationship(self, model):
-        """Up to the parent."""
+        """Moves a relationship up to the parent."""
         entity, one = self.pick(model, "relationships")
         if not one or not entity.parent:
             return None
@@ -379,7 +379,7 @@ class Author:
         return self._give(model, entity, one, self.random.choice(children)) if children else None
 
     def _give(self, model, entity, one, owner):
-        """To another entity of the hierarchy: what leads back then leads to that one."""
+        """Moves a relationship to another entity of the hierarchy; its inverse then leads to that entity."""
         other = model.relationship(one.destination, one.inverse)
         entity.relationships.remove(one)
         owner.relationships.append(one)
@@ -388,7 +388,7 @@ class Author:
         return f"{entity.name}.{one.name} to {owner.name}"
 
     def change_destination(self, model):
-        """To an ancestor, where nothing leads back."""
+        """Changes the destination to an ancestor, if the relationship has no inverse."""
         entity, one = self.pick(model, "relationships")
         if one and not one.inverse and model.entities[one.destination].parent:
             one.destination = model.entities[one.destination].parent
@@ -400,7 +400,7 @@ class Author:
             one.preserved = not one.preserved
             return f"{entity.name}.{one.name}"
 
-    # What can't be inferred
+    # Changes that can't be inferred
 
     def break_a_rule(self, model):
         if self.random.random() < 0.2:

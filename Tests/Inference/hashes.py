@@ -36,7 +36,7 @@ def _relationship(model, entity, one):
 
 
 def of(model):
-    """Each entity's 32 bytes."""
+    """Returns each entity's 32 bytes."""
     found = {}
 
     def add(entity):

@@ -1,4 +1,4 @@
-"""Core Data's persistent history: put into a store, and compared after a migration."""
+"""Creates Core Data's persistent history in a store, and compares it after a migration."""
 
 import sqlite3
 
@@ -14,7 +14,7 @@ _TABLES = (
 
 
 def slots(model, entity):
-    """Identifiers in the order of the bitmap: to-one relationships, with their entity where they need one, attributes,
+    """Returns identifiers in the order of the bitmap: to-one relationships, with their entity if they need one, attributes,
     to-many relationships; ancestors' first, then by name."""
     one, attributes, many = [], [], []
     for each in model.line(entity):
@@ -77,7 +77,7 @@ def _tombstones(model, entity, tombstones, width):
 
 
 def expected(old, new, layout, changes):
-    """Rows of `ACHANGE` after the migration: its columns but Z_ENT, Z_OPT and ZTRANSACTIONID."""
+    """Returns the rows of `ACHANGE` after the migration: its columns except Z_ENT, Z_OPT and ZTRANSACTIONID."""
     became = {before: entity for entity, before in oracle.pairs(old, new).items()}
     width = max(
         [len(preserved(old, entity)) for entity in old.entities]
@@ -98,7 +98,7 @@ def expected(old, new, layout, changes):
 
 
 def _carried(old, new, entity, after, chosen):
-    """A slot that changed its kind with its relationship, from to-one to to-many, stays known by its identifier."""
+    """Returns the slot of a relationship changed from to-one to to-many: its identifier still identifies it."""
     there = {one.identifier for one in old.attributes(entity)}
     return [slot for slot in chosen if slot[0] != "attribute" or slot[1] in there]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Random models, filled stores of them, and next versions: what `groupstore migrate` leaves is compared with what an
-inferred migration must leave, worked out here anew from the description of Core Data's format.
+inferred migration must leave, derived here independently from the description of Core Data's format.
 
 usage: inference.py GROUPSTORE [--seed N] [--first N] [--rounds N] [--keep DIRECTORY]
 """
@@ -26,7 +26,7 @@ from layout import Layout
 
 
 def plain(sql):
-    """SQLite quotes the names that it changes in the index of a table or column that is renamed."""
+    """Removes the quotes that SQLite adds to names in the index of a renamed table or column."""
     return sql.replace('"', "")
 
 
@@ -52,7 +52,7 @@ class Round:
             self.problems.append(f"{what}: found {found!r}, not {wanted!r}")
 
     def play(self):
-        """What came of it: `migrated`, `refused`, `same`."""
+        """Returns the outcome: `migrated`, `refused`, `same`."""
         for name, model in (("V1", self.old), ("V2", self.new)):
             model.write(self.path(name + ".xcdatamodel"))
             status, said = self.run("create", self.path(name + ".sqlite"), "--model", self.path(name + ".xcdatamodel"))
@@ -71,7 +71,7 @@ class Round:
             return "wrong"
         objects, links = stores.fill(self.path("V1.sqlite"), self.old, self.layouts[0], self.random)
         changes = None
-        # Which slots of a history's bitmap a composite attribute has is not known.
+        # The bitmap slots of a composite attribute in a history are unknown.
         is_composed = any(one.type == "Composite" for model in (self.old, self.new)
                           for entity in model.entities.values() for one in entity.attributes)
         if self.random.random() < 0.4 and not is_composed:
@@ -93,7 +93,7 @@ class Round:
         if wanted:
             self.problems.append(f"exit {status}, where this is refused: {wanted}: {said}")
             return "wrong"
-        # What a failed run says to a person comes last.
+        # A failed run prints its message for people last.
         last = json.loads(said.splitlines()[-1]) if said.strip() and not status else {}
         if last.get("type") != "summary":
             self.problems.append(f"exit {status}: {said}")
@@ -111,7 +111,7 @@ class Round:
         return "wrong" if self.problems else "migrated"
 
     def _check_verdict(self):
-        """What `model check` says before there is a store."""
+        """Checks what `model check` says before there is a store."""
         _, said = self.run("model", "check", self.path("V1.xcdatamodel"), self.path("V2.xcdatamodel"), "--json")
         verdict = next(line["verdict"] for line in map(json.loads, said.splitlines()) if line["type"] == "check")
         wanted = "refused" if oracle.refusals(self.old, self.new) else "inferred"
@@ -119,7 +119,7 @@ class Round:
             wanted = "compatible"
         self.check("verdict", verdict, wanted)
 
-    # What is in the tables
+    # Content of the tables
 
     def _check_tables(self, path, layout, name):
         store = sqlite3.connect(path)
@@ -146,7 +146,7 @@ class Round:
         store.close()
 
     def _check_spatial(self, store, name, index, table, columns):
-        """Each object that has all values is in it, with them; no object is that isn't there."""
+        """Checks that the index holds exactly the objects that have all values, with those values."""
         try:
             bounds = {row[0]: row[1:] for row in store.execute(f"SELECT * FROM {index}")}
         except sqlite3.Error as error:
@@ -185,7 +185,7 @@ class Round:
                 self._check_order(key, found_links[key], pairs)
 
     def _check_order(self, key, found, wanted):
-        """An order is kept where there was one, in all entities that the relationship comes from."""
+        """Checks that an existing order is kept, in all entities that own the relationship."""
         moved = oracle._moved(self.old, self.new, self.new.relationship(*key), key[0])
         if not moved or not all(self.old.relationship(*each).ordered for each in moved):
             return
@@ -194,7 +194,7 @@ class Round:
                 f"order of {key} of {owner}", [target for one, target in found if one == owner],
                 [target for one, target in wanted if one == owner])
 
-    # What is beside them
+    # Content beside the tables
 
     def _check_records(self):
         old, new = (self._metadata(name) for name in ("V1.sqlite", "M.sqlite"))

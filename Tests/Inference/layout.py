@@ -1,4 +1,4 @@
-"""Where Core Data keeps a model's objects in SQLite, written anew from the format's description: an oracle for ours."""
+"""Works out where Core Data keeps a model's objects in SQLite: an independent oracle, written from the format's description."""
 
 _SIZES = ((4, 5), (8, 11), (17, 23), (29, 41), (47, 67), (76, 113), (123, 199), (199, 317), (322, 521), (521, 839))
 SQL_TYPES = {
@@ -76,7 +76,7 @@ class Layout:
                 if back and back.ordered:
                     self.place[entity.name, one.name]["place"] = add("Z_FOK_" + one.name.upper(), "INTEGER")
 
-        # A to-many relationship without an inverse is kept with those that it leads to.
+        # A to-many relationship without an inverse is kept with its targets.
         for entity in self.by_number():
             for one in sorted(entity.relationships, key=lambda one: one.name):
                 if one.many and not one.inverse and self.model.root(one.destination) == root.name:
@@ -104,7 +104,7 @@ class Layout:
                 inverse = self.model.relationship(relationship.destination, relationship.inverse)
                 if not inverse.many:
                     continue
-                # Where the inverse is declared: the destination may inherit it.
+                # The inverse's declaring entity: the destination may inherit it.
                 other = self.model.declaring(relationship.destination, inverse.name)
                 number, across = self.numbers[entity.name], self.numbers[other]
                 name = f"Z_{number}{relationship.name.upper()}"
@@ -129,7 +129,7 @@ class Layout:
         return self.place[self.model.declaring(entity, attribute.name), attribute.name]["value"]
 
     def indexes(self):
-        """Each index's statement by its name: of references, of hierarchies, of join tables, and those asked for."""
+        """Returns each index's statement by its name: for references, hierarchies, join tables, and requested indexes."""
         found = {}
 
         def add(name, table, columns, unique=""):
@@ -145,14 +145,14 @@ class Layout:
                 table = self.table(root.name)
                 add(f"{table}_Z_ENT_INDEX", table, ["Z_ENT"])
         for table, own, far, _, _ in self.joins.values():
-            # The second column's; the other side's entry is of the same table, the other way round.
+            # The second column's index; the other side's entry covers the same table in reverse.
             first, second = list(self.columns[table])[:2]
             if (own, far) == (first, second):
                 add(f"{table}_{far}_INDEX", table, [far, own])
         for entity in self.model.entities:
             indexes = [one for one in self.model.indexes(entity) if not one.spatial]
             for one in indexes:
-                # What has an ascending index for itself is marked as indexed, too.
+                # An attribute with an ascending index on it alone counts as indexed, too.
                 if len(one.attributes) == 1 and one.ascending[0] and any(
                         one.attributes[0] is each for each in self.model.entities[entity].attributes):
                     add(f"Z_{entity}_{one.attributes[0].name}", self.table(entity),
@@ -167,19 +167,19 @@ class Layout:
         return found
 
     def spatial(self):
-        """By the name of an R-tree's table: the table that it is of, and the columns."""
+        """Returns each R-tree's base table and columns, by the R-tree's table name."""
         return {
             f"Z_{entity}_{one.name}": (self.table(entity), [self.column(entity, each) for each in one.attributes])
             for entity in self.model.entities for one in self.model.indexes(entity) if one.spatial}
 
     def uniques(self):
-        """Each constraint's table and columns."""
+        """Returns each constraint's table and columns."""
         return [
             (self.table(entity), [self.column(entity, each) for each in one])
             for entity in self.model.entities for one in self.model.constraints(entity)]
 
     def _met(self, entity):
-        """The entity's own relationships in the order of a hash table over all of its properties."""
+        """Returns the entity's own relationships in the order of a hash table over all of its properties."""
         keys = ["_ent", "_pk", "_opt"]
         for one in self.model.line(entity.name):
             keys += sorted(attribute.name for attribute in one.attributes if not attribute.transient)

@@ -11,7 +11,7 @@ WHOLE = ("Integer 16", "Integer 32", "Integer 64", "Boolean")
 
 
 def leaves(attribute):
-    """A composite attribute is kept as its elements."""
+    """Returns an attribute's leaves: a composite attribute is kept as its elements."""
     if attribute.type != "Composite":
         return [(attribute.name, attribute)]
     return [(f"{attribute.name}.{one.name}", one) for one in attribute.elements]
@@ -21,7 +21,7 @@ class Attribute:
     def __init__(self, name, kind):
         self.name, self.type, self.identifier = name, kind, name
         self.optional, self.default, self.external, self.transient = True, None, False, False
-        # Kept in persistent history when the object is deleted.
+        # Persistent history keeps it when the object is deleted.
         self.preserved = False
         # A composite attribute's parts.
         self.elements = []
@@ -34,7 +34,7 @@ class Relationship:
 
 
 class Index:
-    """A fetch index. What it is of are attributes, whatever becomes of their names."""
+    """A fetch index. It refers to attributes, whatever their names."""
 
     def __init__(self, name, attributes, spatial):
         self.name, self.attributes, self.spatial = name, attributes, spatial
@@ -47,7 +47,7 @@ class Entity:
         self.attributes, self.relationships = [], []
         # Fetch indexes, and lists of attributes whose values together are unique.
         self.indexes, self.unique = [], []
-        # A change of indexes takes effect with another one of these only.
+        # A change of indexes takes effect only with a change of one of these.
         self.modifier = None
 
 
@@ -69,7 +69,7 @@ class Model:
         return [one for one in self.entities.values() if one.parent == name]
 
     def line(self, name):
-        """The ancestors, the root first, and the entity itself."""
+        """Returns the ancestors, the root first, and the entity itself."""
         found = []
         while name:
             found.insert(0, self.entities[name])
@@ -86,12 +86,12 @@ class Model:
         return [one for entity in self.line(name) for one in entity.attributes]
 
     def stored(self, name):
-        """What the entity's objects have columns for: (key, attribute), a composite's elements each on their own."""
+        """Returns the columns of the entity's objects: (key, attribute), with a composite's elements separately."""
         return [
             found for one in self.attributes(name) if not one.transient for found in leaves(one)]
 
     def indexes(self, entity):
-        """Those whose attributes the entity still has."""
+        """Returns the indexes whose attributes the entity still has."""
         return [one for one in self.entities[entity].indexes if self._are_stored(entity, one.attributes) and not (
             one.spatial and any(each.type not in SPATIAL for each in one.attributes))]
 
@@ -106,7 +106,7 @@ class Model:
         return [one for entity in self.line(name) for one in entity.relationships]
 
     def relationship(self, entity, name):
-        """None for the inverse of one that has none."""
+        """Returns the relationship; None for the inverse of one without an inverse."""
         return None if name is None else next(one for one in self.relationships(entity) if one.name == name)
 
     def declaring(self, entity, name):
@@ -116,7 +116,7 @@ class Model:
         return None
 
     def names(self, entity):
-        """What no property that the entity declares may be called, nor be known by."""
+        """Returns the names and identifiers that a property declared by the entity may not take."""
         found = set()
         for member in self.family(entity):
             for one in self.attributes(member) + self.relationships(member):

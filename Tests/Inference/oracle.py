@@ -1,10 +1,10 @@
-"""What an inferred migration must leave, told of objects and not of tables: which object, which values, which links."""
+"""Works out what an inferred migration must leave, as objects and not as tables: which objects, values and links."""
 
 from models import NUMERIC, WHOLE, leaves
 
 
 def pairs(old, new):
-    """The older entity's name by the newer one's."""
+    """Returns the older entity's name by the newer entity's."""
     known = {one.identifier: one.name for one in old.entities.values()}
     return {one.name: known[one.identifier] for one in new.entities.values() if one.identifier in known}
 
@@ -14,7 +14,7 @@ def counterpart(properties, one):
 
 
 def refusals(old, new):
-    """Why Core Data infers no mapping; none when it does."""
+    """Returns why Core Data infers no mapping; none if it does."""
     found = []
     was = pairs(old, new)
     for model in (old, new):
@@ -46,7 +46,7 @@ def refusals(old, new):
 
 
 def literal(attribute):
-    """A default value as it is stored."""
+    """Returns a default value as it is stored."""
     text = attribute.default
     if text is None:
         return None
@@ -72,8 +72,9 @@ def converted(value, old, new):
 
 
 def expected(old, new, objects, links):
-    """The newer version's objects and links: `objects` is {(root table's entity, key): (entity, values)}, `links` is
-    {(entity that declares it, relationship): ordered list of (owner, target)}; owners and targets are keys of objects."""
+    """Returns the newer version's objects and links: `objects` is {(root table's entity, key): (entity, values)}, `links`
+    is {(entity that declares it, relationship): ordered list of (owner, target)}; owners and targets are keys of
+    objects."""
     was = pairs(old, new)
     became = {before: entity for entity, before in was.items()}
     identities, found = {}, {}
@@ -101,7 +102,7 @@ def expected(old, new, objects, links):
 
 
 def collisions(model, found):
-    """Constraints that the objects `found` don't keep: a unique index is of a whole column, whoever has it."""
+    """Returns constraints that the objects `found` violate: a unique index covers a whole column, whichever entity has it."""
     wrong = []
     for entity in model.entities:
         for constraint in model.constraints(entity):
@@ -128,7 +129,7 @@ def _links(old, new, objects, links, became, identities):
             mine = _moved(old, new, one, entity.name)
             theirs = _moved(old, new, back, one.destination) if back else set()
             if mine and theirs and not _same(old, mine, theirs):
-                # Two relationships that weren't each other's inverse: which links stay isn't said anywhere.
+                # Two relationships that weren't mutual inverses: no document says which links stay.
                 found[entity.name, one.name] = None
                 continue
             pairs_there = []
@@ -149,7 +150,7 @@ def _links(old, new, objects, links, became, identities):
 
 
 def _moved(old, new, relationship, entity):
-    """The older relationships, as (entity that declares it, name), that became this one in some entity that has it."""
+    """Returns the older relationships, as (entity that declares it, name), that became this one in some entity that has it."""
     was = pairs(old, new)
     found = set()
     for member in new.family(entity):
@@ -161,7 +162,7 @@ def _moved(old, new, relationship, entity):
 
 
 def _same(old, mine, theirs):
-    """Whether those of the other side are the inverses of these."""
+    """Returns whether the other side's relationships are these relationships' inverses."""
     inverses = set()
     for entity, name in mine:
         one = old.relationship(entity, name)

@@ -1,4 +1,4 @@
-"""Objects put into a Core Data store, and read out of one, through the oracle's own layout."""
+"""Puts objects into a Core Data store and reads them out, through the oracle's own layout."""
 
 import sqlite3
 
@@ -6,7 +6,7 @@ from models import WHOLE, leaves
 
 
 def fill(path, model, layout, random):
-    """Some objects of each entity, linked at random. Returns them as `oracle.expected` takes them."""
+    """Makes some objects of each entity, linked at random. Returns them as `oracle.expected` takes them."""
     objects, links = {}, {}
     highest = {}
     for entity in model.entities.values():
@@ -39,7 +39,7 @@ def fill(path, model, layout, random):
 
 
 def _make_unique(model, layout, objects):
-    """No two objects have what a constraint lets one have, in all of the column that it is of."""
+    """Makes values unique for each constraint, throughout the column that it covers."""
     count = 1000
     for entity in model.entities:
         for constraint in model.constraints(entity):
@@ -115,7 +115,7 @@ def _link(model, layout, entity, one, objects, links, columns, joins, random):
                 columns[holder][parts["place"]] = 2048 + 1024 * found.index((owner, target))
         return
     links[declaring, back.name] = [(target, owner) for owner, target in found]
-    # Each object's place among the others' ordered ones: given out in an order of its own for each side.
+    # Each object's place among the others' ordered objects: each side has an order of its own.
     order, across = random.sample(found, len(found)), random.sample(found, len(found))
     if one.many and back.many:
         table, own, far, far_place, own_place = layout.joins[entity.name, one.name]
@@ -150,7 +150,7 @@ def _link(model, layout, entity, one, objects, links, columns, joins, random):
 
 
 def _link_mutually(layout, entity, one, members, objects, links, columns, joins, random):
-    """Each link leads both ways."""
+    """Links each pair both ways."""
     found = []
     for _ in range(random.randint(0, 6)) if members else ():
         pair = (random.choice(members), random.choice(members))
@@ -173,8 +173,10 @@ def _link_mutually(layout, entity, one, members, objects, links, columns, joins,
 
 
 def read(path, model, layout):
-    """The objects, and each relationship's links: in their order, where it is ordered. Says what is wrong with columns
-    that only lead along."""
+    """Returns the objects, and each relationship's links, in order if it is ordered.
+
+    Reports faults in auxiliary columns.
+    """
     store = sqlite3.connect(path)
     store.row_factory = sqlite3.Row
     names = {number: entity for entity, number in layout.numbers.items()}
@@ -206,7 +208,7 @@ def read(path, model, layout):
             back = model.relationship(one.destination, one.inverse)
             parts = layout.place[entity.name, one.name]
             placed = []
-            # A to-many relationship without an inverse has its column with those that it leads to.
+            # A to-many relationship without an inverse has its column in its targets' table.
             holders, others = (one.destination, entity.name) if one.many else (entity.name, one.destination)
             for identity, row in rows.items():
                 if identity[0] != model.root(holders):

@@ -1,5 +1,6 @@
-"""Ways in which an inferred migration may be broken: in each file, a piece of its text and what it becomes. `@M` is
-true when the mutant is the one that runs; `@L` too, while the newer model is laid out."""
+"""Ways to break an inferred migration: in each file, a piece of its text and the replacement. `@M` is
+true if the mutant is the active one; `@L` too, during the layout of the newer model.
+"""
 
 LIGHT = "Sources/StoreMigration/Lightweight/"
 LAYOUT = "Sources/CoreDataStore/Layout/"
@@ -11,7 +12,7 @@ HISTORY, RUN, RECORDS = LIGHT + "HistoryMigration.swift", LIGHT + "LightweightMi
 ATTRIBUTE, CARRIED = LIGHT + "AttributeMigration.swift", LIGHT + "CarriedLinks.swift"
 INFERENCE = "Sources/MappingModels/Inference/MappingInference.swift"
 
-# What is there in any case: the newer model's layout is made where mutants of the layout may tell.
+# Common preparation: the newer model's layout is made where mutants of the layout may have an effect.
 PREPARATION = [
     (RUN, "EntityMatching(from: layout, to: StoreLayout(destination), mapping: mapping)",
      "EntityMatching(from: layout, to: laidOutByMutant { StoreLayout(destination) }, mapping: mapping)"),
@@ -153,7 +154,7 @@ MUTANTS = [
     ("an order is turned round", ORDER, "ORDER BY \\(order)) AS number", "ORDER BY \\(order)\\(@M ? \" DESC\" : \"\")) AS number"),
     ("all have the first place", ORDER, "1024 * number AS place", "\\(@M ? 0 : 1024) * number AS place"),
     ("no places are given out", ORDER, "try execute(", "if @M { return }\n        try execute("),
-    # Beside the objects
+    # Objects' surroundings
     ("history keeps entity numbers", HISTORY, "try renumber(\"ACHANGE\", \"ZENTITY\")", "if !@M { try renumber(\"ACHANGE\", \"ZENTITY\") }"),
     ("history keeps bitmaps", HISTORY, "try migrateColumns()\n", "if !@M { try migrateColumns() }\n"),
     ("bits are counted from the other end", HISTORY, "moved[new / 8] |= 0x80 >> UInt8(new % 8)", "moved[new / 8] |= @M ? 1 << UInt8(new % 8) : 0x80 >> UInt8(new % 8)"),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Breaks planner and migrator of inferred migrations in many ways, one at a time, and tells which the audit catches.
+"""Breaks planner and migrator of inferred migrations in many ways, one at a time, and reports which the audit catches.
 
 One build holds all mutants: GROUPSTORE_MUTANT=N chooses one. The stores are those of Tests/Inference: random models, filled
-stores with links, orders, external data and history, and next versions. A mutant that changes no result counts for nothing.
+stores with links, orders, external data and history, and next versions. A mutant that changes no result doesn't count.
 
 usage: mutation.py [--rounds N] [--seed N] [--only N] [--keep DIRECTORY] [--program FILE] [--debug]
 """
@@ -42,7 +42,7 @@ package func laidOutByMutant<Result>(_ body: () -> Result) -> Result {
 
 
 def mutate(package):
-    """Puts all mutants into the copy. A text that isn't there, or not once, is told: the mutant is to be written anew."""
+    """Puts all mutants into the copy. Reports a text that is missing or not unique: that mutant needs rewriting."""
     def edit(path, old, new):
         with open(os.path.join(package, path)) as file:
             text = file.read()
@@ -52,7 +52,7 @@ def mutate(package):
             file.write(text.replace(old, new))
         return True
 
-    # Several mutants of one place: each is written into what the last has left, its anchor kept in the original's place.
+    # Each of several mutants of one place edits what the last one left, and keeps its anchor in the original's place.
     places = collections.OrderedDict()
     for number, (_, path, old, new) in enumerate(MUTANTS, 1):
         new = new.replace("@M", f"mutant({number})").replace("@L", f"layoutMutant({number})")
@@ -86,7 +86,7 @@ def build(directory, debug):
     ignored = shutil.ignore_patterns(".git", ".build")
     shutil.copytree(PACKAGE, package, ignore=ignored)
     stale = mutate(package)
-    # What was fetched for the package is not fetched again.
+    # The copy reuses the package's fetched dependencies.
     for name in ("repositories", "checkouts", "workspace-state.json"):
         path = os.path.join(PACKAGE, ".build", name)
         if os.path.isdir(path):
@@ -137,7 +137,7 @@ def make_stores(groupstore, directory, rounds, seed):
         if (number < repeated or chance.random() < 0.5) and not is_composed:
             history.add(path, old, layout, objects, chance)
         with sqlite3.connect(path) as store:
-            # Highest keys of objects that were deleted, what an app has put in, a table of somebody else's.
+            # The highest keys of deleted objects, an app's own entries, and a foreign table.
             store.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = Z_MAX + 5 WHERE Z_SUPER = 0")
             import plistlib
             (list_,) = store.execute("SELECT Z_PLIST FROM Z_METADATA").fetchone()
@@ -178,7 +178,7 @@ def said(place):
 
 
 def dump(path):
-    """All that is in a store's tables, but for the model cache; the metadata as values."""
+    """Returns everything in a store's tables, except the model cache; the metadata as values."""
     import plistlib
     store = sqlite3.connect(path)
     store.text_factory = lambda text: text.decode(errors="surrogateescape")
@@ -199,7 +199,7 @@ def dump(path):
 
 
 def ranked(rows, columns, index):
-    """Each place as the number of those before it among the same object's: places may be other ones, the order may not."""
+    """Returns each place as its rank within the same object: places may differ, the order may not."""
     name = columns[index].replace("FOK_", "", 1)
     if name.replace("Z_", "Z", 1) in columns:
         group = columns.index(name.replace("Z_", "Z", 1))
@@ -250,7 +250,7 @@ def main():
 
 
 def judge(program, stores, number):
-    """`killed`, `survived`, or `without effect`; what is refused by another check is told, too."""
+    """Returns `killed`, `survived` or `without effect`; also reports what another check refuses."""
     caught, slipped, others = [], [], []
     for place, wanted in stores:
         status, code = migrate(program, place, number)

@@ -49,7 +49,7 @@ def _defaults():
 
 
 def values(rebuilt):
-    """Attributes of a hierarchy: in tables that are made anew, or altered."""
+    """Returns attributes of a hierarchy, in rebuilt or altered tables."""
     old, new = Model(), Model()
     _entity(old, "P", attributes=_plain())
     _entity(old, "Q", "P", attributes=[_attribute("own", "Integer 16"), _attribute("twice", "String")])
@@ -85,7 +85,7 @@ def values(rebuilt):
 
 
 def links(order):
-    """Relationships that are kept otherwise afterwards."""
+    """Returns relationships whose storage changes."""
     old, new = Model(), Model()
     for model in (old, new):
         if model is new:

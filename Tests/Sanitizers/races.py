@@ -1,11 +1,11 @@
-"""Judges ThreadSanitizer's reports. It doesn't see the futex of Synchronization's Mutex, whose slow path is in a library that
-isn't instrumented, and so takes what one guards for a race.
+"""Judges ThreadSanitizer's reports. The sanitizer doesn't see the futex of Synchronization's Mutex, whose slow path is in a
+library that isn't instrumented, so it reports guarded accesses as races.
 
 usage: races.py REPORT...
 
-Drops the reports in which each of the two accesses is made in a closure that `Mutex.withLock` runs, on a value of the same
-type; says how many they were, and of which types. Prints all others, also those with a stack that was lost, and exits with
-1 when there is one. What it can't see: two mutexes that guard values of one type, each of which lets go of the other's.
+Drops the reports in which each of the two accesses is in a closure that `Mutex.withLock` runs, on a value of the same
+type; prints their count and types. Prints all others, also those with a lost stack, and exits with
+1 if there is one. Blind spot: two mutexes that guard values of one type, each of which exposes the other's value.
 """
 
 import collections
@@ -15,8 +15,7 @@ import sys
 
 # A stack of a report: its heading, and its frames.
 ACCESS = re.compile(r"^  (?=\w)[^\n]*\b(?:access|read|write)\b[^\n]* by [^\n]*:\n((?:    #\d+ [^\n]*\n)*)", re.M | re.I)
-# A body of `withLock`, demangled: it has the guarded value `sending inout`, and nothing else has. A private type's name is
-# in parentheses.
+# A body of `withLock`, demangled: it alone has the guarded value `sending inout`. A private type's name is in parentheses.
 GUARDED = re.compile(r" closure #\d+ [^(]*\(sending inout ((?:[^(),]|\([^()]*\))+)\)")
 
 
@@ -27,12 +26,12 @@ def reports(text):
 
 
 def guarded(stack):
-    """The types of the values whose locks are held there: the innermost first."""
+    """Returns the types of the values whose locks the stack holds, innermost first."""
     return [found[1] for found in map(GUARDED.search, stack.splitlines()) if found]
 
 
 def mutex_value(report):
-    """The type of the guarded value that both accesses are about; None where that isn't so."""
+    """Returns the type of the guarded value that both accesses use; None otherwise."""
     stacks = [found[1] for found in ACCESS.finditer(report)]
     if len(stacks) != 2:
         return None

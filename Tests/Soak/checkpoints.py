@@ -1,8 +1,8 @@
-"""Whether groupstore checkpoints a store that others may be writing: its programs under strace, beside a writer.
+"""Checks whether groupstore checkpoints a store that others may be writing: runs its programs under strace, beside a writer.
 
 usage: checkpoints.py GROUPSTORE                     each command and the agent, on stores in write-ahead mode
-       checkpoints.py GROUPSTORE --traces DIRECTORY  what `--over` has left there
-       checkpoints.py GROUPSTORE --over COMMAND...   a program of tests that runs $GROUPSTORE_PROGRAM, each run of it traced
+       checkpoints.py GROUPSTORE --traces DIRECTORY  the traces that `--over` has left there
+       checkpoints.py GROUPSTORE --over COMMAND...   a test program that runs $GROUPSTORE_PROGRAM; traces each of those runs
 """
 
 import argparse
@@ -38,7 +38,7 @@ while True:
 
 
 class Writer:
-    """Another program that has the store open, and writes to it."""
+    """Another program that has the store open and writes to it."""
 
     def __init__(self, store):
         self.process = subprocess.Popen(
@@ -61,7 +61,7 @@ class Round:
         self.problems, self.counts, self.runs = [], collections.Counter(), 0
 
     def run(self, *words, expected=(0,), stores=()):
-        """One command under strace."""
+        """Runs one command under strace."""
         self.runs += 1
         file = os.path.join(self.here, f"trace {self.runs}")
         done = subprocess.run(
@@ -115,7 +115,7 @@ def beside_a_writer(found, store, group):
 
 
 def alone(found, store):
-    """In write-ahead mode and at rest: a command leaves the one file that it found."""
+    """Checks a store in write-ahead mode and at rest: a command leaves the one file that it found."""
     connection = sqlite3.connect(store, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)")
@@ -145,7 +145,7 @@ def crashed(found, store, group):
 
 
 def with_an_agent(found, store, group):
-    """It relocates the store once its writer has gone, and follows it beside another one."""
+    """The agent relocates the store once its writer has gone, and follows it beside another writer."""
     path, file = os.path.join(found.here, "agent.sock"), os.path.join(found.here, "trace of the agent")
     writer = Writer(store)
     agent = subprocess.Popen(
@@ -169,14 +169,14 @@ def with_an_agent(found, store, group):
     finally:
         writer.kill()
         agent.terminate()
-        # strace, which has this descriptor too, ends after it.
+        # strace shares this descriptor and ends after the agent.
         agent.communicate(timeout=300)
         found.runs += 1
     found.judge(file)
 
 
 def connection(agent, path):
-    """A stream to the agent's socket, once that accepts one."""
+    """Returns a stream to the agent's socket, once it accepts."""
     deadline = time.monotonic() + 300
     while True:
         peer = socket.socket(socket.AF_UNIX)
@@ -199,8 +199,8 @@ def await_line(lines, word):
 
 
 def over(groupstore, command):
-    """Runs tests with a program that traces itself: strace is its grandchild, so that its number, its parent and its end
-    are what they would be."""
+    """Runs tests with a program that traces itself: strace is its grandchild, so its process id, parent and exit status are
+    unchanged."""
     place = tempfile.mkdtemp(prefix="groupstore-traces-")
     os.chmod(place, 0o1777)
     wrapper = os.path.join(place, "groupstore")

@@ -1,12 +1,12 @@
-"""The feed under everything that happens to it: writers in several languages, agents that are killed, subscribers that
-are killed, stopped and started again, a store that is relocated away and back, a queue of the kernel's that overflows.
+"""Tests the feed under everything that happens to it: writers in several languages, killed agents, subscribers that are
+killed, stopped and restarted, a store that is relocated away and back, an overflow of the kernel's queue.
 
 usage: feed.py GROUPSTORE LEGACY_WRITER CLIENT_DIRECTORY [--commits N] [--kills K] [--seed S]
 
-At each checkpoint the writers pause, and every subscriber must come to know all that was committed, by events alone: it
-reads a table only when it is told to. And the store's history must hold what the writers say that they did, row by row.
-Then something is done to the agent or to the subscribers, and they go on. Prints what was done and seen; exits with 1 at
-the first subscriber that a commit was kept from, and at the first row of the history that is another one.
+At each checkpoint the writers pause, and every subscriber must come to know all commits by events alone: it
+reads a table only when an event says so. The store's history must also match the writers' reports, row by row.
+Then something happens to the agent or to the subscribers, and they go on. Prints actions and observations; exits with 1 at
+the first subscriber that misses a commit, and at the first row of the history that differs.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from rows import Rows
 from writers import AUTHORS, TABLES, write
 
 GROUP = "group.example.soak"
-PATIENCE = 60  # seconds that a subscriber has, on a busy machine, to be told
+PATIENCE = 60  # seconds for a subscriber, on a busy machine, to be notified
 
 
 class Pause:
@@ -76,7 +76,7 @@ class Agent:
         words = ["agent", "--group", f"{GROUP}={self.world.group}", "--legacy", self.world.legacy + "/None.sqlite"]
         words = [self.world.program, *words]
         self.process = subprocess.Popen(words, env=self.world.environment, stderr=subprocess.PIPE)
-        # The first line that it logs says that it serves.
+        # The first line of its log says that it serves.
         self.process.stderr.readline()
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
 
@@ -118,7 +118,7 @@ class Subscriber:
             try:
                 message = json.loads(line)
             except ValueError:
-                continue  # cut short by a kill
+                continue  # a kill truncated it
             with self.news:
                 self.counts[message["event"] + (f" {message['reason']}" if message.get("reason") else "")] += 1
                 if "known" in message and process is self.process:
@@ -131,7 +131,7 @@ class Subscriber:
         self.start()
 
     def stop(self):
-        """Not in the middle of reading: whoever is stopped with SQLite's locks stops all who write."""
+        """Stops the subscriber between reads: a process stopped with SQLite's locks blocks all writers."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             self.process.send_signal(signal.SIGSTOP)
@@ -142,7 +142,7 @@ class Subscriber:
                 self.is_stopped = True
                 return
             self.process.send_signal(signal.SIGCONT)
-            # It says a line when it has read.
+            # It prints a line after each read.
             with self.news:
                 self.news.wait(0.05)
         raise SystemExit("feed: a subscriber reads without end")
@@ -170,7 +170,7 @@ class World:
         self.pause = Pause()
         self.lock = threading.Lock()
         self.committed = collections.Counter()
-        # What each table's writers say that they did, in their order: ("insert", 5).
+        # Each table's writers' reports, in order: ("insert", 5).
         self.logs = {table: [] for table in TABLES}
         self.failures = []
         self.is_over = False
@@ -196,18 +196,18 @@ class World:
         subprocess.run([compiler, "-O2", "-o", self.c_writer, here + "/writer.c", "-lsqlite3"], check=True)
 
     def truth(self):
-        """What the store holds: nobody writes now."""
+        """Returns what the store holds; nobody writes now."""
         if not os.path.exists(self.store):
             return {}
         store = sqlite3.connect(f"file:{self.store}?mode=rw", uri=True, isolation_level=None)
         found = {name: store.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in TABLES}
-        # One row of history a commit: an update, too, is something to know.
+        # Each commit has one row of history: an update, too, counts.
         found["GS_CHANGE"] = store.execute("SELECT coalesce(max(number), 0) FROM GS_CHANGE").fetchone()[0]
         store.close()
         return found
 
 
-# --- What is done to them ------------------------------------------------------------------------------------------
+# --- Actions -------------------------------------------------------------------------------------------------------
 
 
 class Soak:
@@ -224,7 +224,7 @@ class Soak:
         self.next_word = options.commits // 10
 
     def checkpoint(self):
-        """Nobody writes: whoever isn't stopped must know all, and so must the history."""
+        """Checks that every running subscriber knows everything, and so does the history. Nobody writes meanwhile."""
         truth = self.world.truth()
         for subscriber in self.subscribers:
             if not subscriber.is_stopped and not subscriber.knows(truth):
@@ -239,7 +239,7 @@ class Soak:
         self.tell()
 
     def tell(self):
-        """How fast it goes, to whoever waits for hours."""
+        """Prints the rate, for people who wait for hours."""
         while self.rows.compared >= self.next_word:
             rate = self.rows.compared / (time.monotonic() - self.started)
             print(f"soak: {self.rows.compared} commits, {rate:.0f}/s", file=sys.stderr, flush=True)
@@ -256,18 +256,18 @@ class Soak:
         subscriber.kill()
 
     def stop_subscriber(self):
-        """Until it is another one's turn: many thousand commits later."""
+        """Stops a subscriber until another one's turn, many thousand commits later."""
         for subscriber in self.subscribers:
             if subscriber.is_stopped:
                 subscriber.go_on()
         self.rng.choice(self.subscribers).stop()
 
     def overflow(self):
-        """More file events than the kernel keeps, while the agent is stopped."""
+        """Makes more file events than the kernel keeps, while the agent is stopped."""
         with open("/proc/sys/fs/inotify/max_queued_events", encoding="ascii") as file:
             most = int(file.read())
         self.agent.process.send_signal(signal.SIGSTOP)
-        # Two events each, of names that differ: equal ones in a row are one to the kernel.
+        # Each makes two events with different names: the kernel merges equal events in a row.
         for number in range(most // 2 + 100):
             name = f"{self.world.group}/scratch-{number % 2}"
             os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
@@ -275,14 +275,14 @@ class Soak:
         self.agent.process.send_signal(signal.SIGCONT)
 
     def relocate(self, store, directory):
-        """Asks the agent while it may; subscribers that read hold it off for an instant."""
+        """Asks the agent while it may; reading subscribers hold it off for an instant."""
         words = [self.world.program, "relocate", store, directory, "--json", "--deadline", "30"]
         done = subprocess.run(words, env=self.world.environment, capture_output=True, text=True)
         if done.returncode != 0:
             raise SystemExit(f"soak: seed {self.options.seed}: relocate: {done.stdout}{done.stderr}")
 
     def move_away(self):
-        """Nobody has it open: those who are stopped may."""
+        """Moves the store away while nobody has it open. Resumes stopped subscribers first, because they may."""
         for subscriber in self.subscribers:
             if subscriber.is_stopped:
                 subscriber.go_on()
@@ -295,7 +295,7 @@ class Soak:
         self.world.place = self.world.store
 
     def plan(self):
-        """What is done at which share of the commits."""
+        """Returns what happens at which share of the commits."""
         steps = [(0.30, "move_away"), (0.34, "move_back")]
         for name, count in [
             ("kill_agent", self.options.kills), ("kill_subscriber", 12), ("stop_subscriber", 8), ("overflow", 3),
@@ -304,7 +304,7 @@ class Soak:
         return sorted(steps)
 
     def moment(self):
-        """While the store is away nothing else is done, and at the end nothing at all."""
+        """Does the next action. While the store is away nothing else happens, and at the end nothing at all."""
         share = self.rng.uniform(0.02, 0.66)
         return share if share < 0.30 else share + 0.04
 
@@ -320,7 +320,7 @@ class Soak:
                 self.world.pause.condition.wait(1)
 
     def perform(self, name):
-        # Half of what is done to them comes in the middle of writing, and half while it is quiet.
+        # Half of the actions happen during writes, half while it is quiet.
         if name.startswith("move_") or self.rng.random() < 0.5:
             with self.world.pause.quiet():
                 getattr(self, name)()
@@ -352,7 +352,7 @@ class Soak:
         self.report(time.monotonic() - self.started, memory)
 
     def last_stretch(self, writers):
-        """Nothing is done to the agent any more: what it takes must not grow."""
+        """Leaves the agent alone: its resources must not grow."""
         self.until(0.75)
         with self.world.pause.quiet():
             self.checkpoint()

@@ -2,11 +2,11 @@
 
 usage: places.py GROUPSTORE [--seconds 30] [--sample N] [--seed N] [--parallel 16] [--only TEXT]
 
-Each case is a database's name in some state, with and without side files, beside a group container in some state. An agent
-of its own serves it; a subscriber and a presenter are connected. After the time that the first outcome takes, for so many
-seconds: the events that the two receive, the lines of the log and the processor's time are counted, and what was reported
-must be what was reported first. Then another store is put in the place, and the agent must see it: it isn't idle for being
-blind. Exits with 1 when a case has a problem.
+Each case is a database's name in some state, with and without side files, beside a group container in some state. Its own
+agent serves it, with a subscriber and a presenter connected. After the first outcome settles, it counts for so many
+seconds the events that the two receive, the lines of the log and the processor's time, and the reported state
+must equal the first one. Then another store takes the place, and the agent must see it: a blind agent would
+also be idle. Exits with 1 if a case has a problem.
 """
 
 import argparse
@@ -26,9 +26,9 @@ import tempfile
 import threading
 import time
 
-# While a case settles: an announcement, its end, a change of the group's store, and each once more.
+# Limits while a case settles: an announcement, its end, a change of the group's store, and each once more.
 MOST_EVENTS_AT_FIRST, MOST_LINES_AT_FIRST = 8, 12
-# A failure that time may mend is looked into after 1 s, 2 s, 4 s and so on, in silence.
+# The agent silently retries a failure that time may mend after 1 s, 2 s, 4 s and so on.
 MOST_TICKS = 15
 SETTLING = 4
 
@@ -71,7 +71,7 @@ def hard_link(path, target):
         os.link(path, path + ".second")
 
 
-# What stands at the legacy store's name: the state's name, and what makes it from the two stores' paths.
+# Contents of the legacy store's name: the state's name, and a function that makes it from the two stores' paths.
 DATABASES = {
     "nothing": lambda path, group: None,
     "zero bytes": lambda path, group: write(path),
@@ -94,7 +94,7 @@ DATABASES = {
     "a hard link": hard_link,
 }
 HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7") + bytes(504)
-# What stands beside it: names' ends with their content; None for a support folder with a file in it.
+# Contents beside it: name suffixes with their content; None for a support folder with a file in it.
 SIDES = {
     "alone": {},
     "an empty -wal": {"-wal": b""},
@@ -178,7 +178,7 @@ class Case:
         with tempfile.TemporaryDirectory(prefix="places-") as here:
             try:
                 self.run_in(here)
-            except Exception as error:  # Whatever it is, it is this case's.
+            except Exception as error:  # Any error is this case's.
                 self.problems.append(f"{type(error).__name__}: {error}")
 
     def run_in(self, here):
@@ -219,7 +219,7 @@ class Case:
             self.put_another(legacy, asker)
 
     def settle(self, subscriber, presenter, asker):
-        """Until the state has been the same for some seconds, and is none of those that pass."""
+        """Waits until the state has been stable for some seconds, and isn't transient."""
         end, state, since = time.monotonic() + 90, None, time.monotonic()
         while time.monotonic() < min(since + SETTLING, end):
             self.listen(0.5, subscriber, presenter)
@@ -228,7 +228,7 @@ class Case:
                 state, since = now, time.monotonic()
 
     def put_another(self, legacy, asker):
-        """The agent sees a store that comes instead."""
+        """Checks that the agent sees a replacement store."""
         for name in os.listdir(legacy):
             path = os.path.join(legacy, name)
             if os.path.isdir(path) and not os.path.islink(path):

@@ -1,4 +1,4 @@
-"""A store's history beside what its writers say that they did: every row of it, in its order, and no other."""
+"""Compares a store's history with its writers' reports: every row, in order, and no other."""
 
 import collections
 import json
@@ -21,8 +21,11 @@ class Rows:
         self.content = collections.defaultdict(set)
 
     def compare(self, store, logs):
-        """What is wrong with the history since the last time, in a sentence; None when nothing is. Nobody writes now."""
-        # Two programs write notes, whose numbers are the order in which they were committed.
+        """Returns what is wrong with the history since the last time, in a sentence; None if nothing is.
+
+        Nobody writes now.
+        """
+        # Two programs write notes; the notes' numbers are their order of commit.
         first = self.positions["note"]
         logs["note"][first:] = sorted(logs["note"][first:], key=lambda step: step[1])
         more = True
@@ -44,7 +47,7 @@ class Rows:
         return f"it ends at {self.compared}, and there were committed {missing}" if missing else None
 
     def read(self, store):
-        """Again where subscribers come and go, who take the log with them: the command says then that it is busy."""
+        """Reads, and retries while it is busy: subscribers that come and go remove the log."""
         words = [self.program, "changes", store, "--json", "--limit", str(LIMIT)]
         words += ["--since", self.token] if self.token else []
         for _ in range(20):
@@ -59,7 +62,7 @@ class Rows:
         if table not in logs or position >= len(logs[table]):
             return f"nobody did {row}"
         operation, key = logs[table][position]
-        # An update's column has a number of its own before it.
+        # An update's column has its own number, before the update's.
         number = self.number + (2 if operation == "update" else 1)
         wanted = {"type": "row", "number": number, "table": table, "op": operation, "key": key}
         if operation == "update":
@@ -79,7 +82,7 @@ class Rows:
         return None
 
     def compare_content(self, store):
-        """That the writers spoke the truth: what they did leaves the rows that are there."""
+        """Checks that the writers' reports are true: their operations leave the present rows."""
         opened = sqlite3.connect(f"file:{store}?mode=rw", uri=True, isolation_level=None)
         try:
             for table, rows in self.content.items():

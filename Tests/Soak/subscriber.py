@@ -1,10 +1,10 @@
-"""A program that shows a store: it knows how many rows each table has and how far the history goes, and reads a table
-again only when it is told that it changed. What it knows, and up to which token, it keeps in a file, from which it goes on
-when it was killed.
+"""Shows a store: knows how many rows each table has and how far the history goes, and reads a table
+again only when an event says that it changed. Keeps its knowledge and its token in a file, from which it resumes
+after a kill.
 
 usage: subscriber.py CLIENT_DIRECTORY STORE GROUP_DIRECTORY STATE_FILE [--async]
 
-Prints a line for each event when it has read what that asks for: {"event":…,"token":…,"known":{TABLE: ROWS},"reads":…}.
+Prints a line for each event after the read that it asks for: {"event":…,"token":…,"known":{TABLE: ROWS},"reads":…}.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class View:
 
     def take(self, event):
         if isinstance(event, groupstore.Changed):
-            # The case that a subscriber relies on: nothing else was written.
+            # A subscriber relies on this case: nothing else was written.
             self.read(event.tables if event.complete else None)
         elif isinstance(event, (groupstore.Reset, groupstore.Relocated)):
             self.resets += isinstance(event, groupstore.Reset)
@@ -41,7 +41,7 @@ class View:
         print(json.dumps({**line, "known": self.known, "reads": self.reads}), flush=True)
 
     def read(self, tables):
-        """A store that isn't there holds nothing."""
+        """Reads tables. A missing store holds nothing."""
         if not os.path.exists(PATH):
             self.known = {}
             return
@@ -61,14 +61,14 @@ class View:
                     self.known[name] = store.execute(f"SELECT {what} FROM {name}").fetchone()[0]
                     self.reads += 1
         except sqlite3.OperationalError as error:
-            # It is being moved away: what it was is told by the event that follows.
+            # The store is being moved away: the next event reports the cause.
             print(json.dumps({"event": "Unreadable", "message": str(error)}), flush=True)
         finally:
             store.close()
 
     @staticmethod
     def shows(name):
-        """Of the history's own tables the one that grows with each commit."""
+        """Returns whether a table counts: of the history's own tables, only the one that grows with each commit."""
         return name == "GS_CHANGE" or not name.startswith(("sqlite_", "GS_"))
 
     def keep(self, token):
@@ -81,7 +81,7 @@ class View:
 def main():
     view = View()
     if view.token is None:
-        # Whoever never was told anything reads everything: a token that nobody knows asks for it.
+        # A subscriber without any event so far reads everything: an unknown token requests that.
         view.token = ""
     if "--async" in sys.argv:
         asyncio.run(listen(view))

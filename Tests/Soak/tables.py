@@ -1,9 +1,9 @@
-"""Whether `tables` of the agent's changes can be believed: random transactions on stores of random schemas, each compared
-with what the tables held before and after it.
+"""Checks whether `tables` of the agent's changes is right: runs random transactions on stores of random schemas, and compares
+each with the tables' content before and after it.
 
 usage: tables.py GROUPSTORE [--transactions N] [--seed S] [--per-store K] [--require-complete SHARE]
 
-A table that changed and is not named by a change that says it is complete is an error. Prints a table of what came,
+It is an error if a change that claims to be complete omits a changed table. Prints a table of the events,
 and how much of it was complete.
 """
 
@@ -30,7 +30,7 @@ def quoted(name):
 
 
 class Subscriber:
-    """A connection to the agent that reads what it is told."""
+    """A connection to the agent that reads its events."""
 
     def __init__(self, path, store):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -50,7 +50,7 @@ class Subscriber:
         self.socket.sendall(json.dumps(request).encode() + b"\n")
 
     def line(self, timeout):
-        """The next line; None when none comes in time."""
+        """Returns the next line; None if none comes in time."""
         deadline = time.monotonic() + timeout
         while b"\n" not in self.buffer:
             ready, _, _ = select.select([self.socket], [], [], max(0, deadline - time.monotonic()))
@@ -91,7 +91,7 @@ class Store:
     def open(self):
         self.writers = [self.connect() for _ in range(2)]
         self.writer = self.writers[0]
-        # Sees every commit of the others; what it reads is the oracle.
+        # Sees every commit of the others; its reads are the oracle.
         self.reader = self.connect()
         self.version = self.data_version()
 
@@ -111,17 +111,17 @@ class Store:
         return self.reader.execute("PRAGMA data_version").fetchone()[0]
 
     def salt(self):
-        """Of the log; it changes when the log begins anew."""
+        """Returns the log's salt; it changes when the log restarts."""
         try:
             with open(self.path + "-wal", "rb") as log:
                 return log.read(32)[16:24]
         except FileNotFoundError:
             return b""
 
-    # What is there
+    # State
 
     def tables(self):
-        """Ordinary tables of ours, and their columns."""
+        """Returns our ordinary tables and their columns."""
         rows = self.writer.execute(
             "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall()
         virtual = [name for name, sql in rows if sql.startswith("CREATE VIRTUAL")]
@@ -136,7 +136,7 @@ class Store:
         return [row[1] for row in self.writer.execute(f"PRAGMA table_info({quoted(table)})")]
 
     def read(self):
-        """A hash of each table's content, and of the schema."""
+        """Returns a hash of each table's content, and of the schema."""
         result = {}
         self.reader.execute("BEGIN")
         schema = self.reader.execute("SELECT * FROM sqlite_schema").fetchall()
@@ -144,7 +144,7 @@ class Store:
         for kind, name, _, root, sql in schema:
             if kind != "table":
                 continue
-            # In the order of the table's own b-tree; without a rowid SQLite takes any index for that, by the statistics.
+            # Reads in the order of the table's own b-tree; without a rowid SQLite chooses any index by the statistics.
             source = quoted(name) + (" NOT INDEXED" if root else "")
             try:
                 cursor = self.reader.execute(f"SELECT rowid, * FROM {source}")
@@ -157,7 +157,7 @@ class Store:
         self.reader.execute("COMMIT")
         return result
 
-    # What is done
+    # Actions
 
     def name(self, prefix):
         self.number += 1
@@ -231,13 +231,13 @@ class Store:
         self.writer.execute(f"DELETE FROM {quoted(table)} WHERE {where}")
 
     def trim(self):
-        """Keeps the oracle's work within bounds."""
+        """Bounds the oracle's work."""
         for table in self.tables():
             if self.writer.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0] > 150:
                 self.writer.execute(f"DELETE FROM {quoted(table)} WHERE {self.some_rows(table)}")
 
     def write_blob(self):
-        """Changes a few bytes in the middle of a value, which may be one overflow page alone."""
+        """Changes a few bytes in the middle of a value, possibly only one overflow page."""
         for table in self.dice.sample(self.tables(), len(self.tables())):
             for column in self.columns(table):
                 try:
@@ -338,7 +338,7 @@ class Store:
     ]
 
     def ordinary(self):
-        """One transaction of a few statements; now and then rolled back."""
+        """Runs one transaction of a few statements; now and then rolls it back."""
         self.writer = self.dice.choice(self.writers)
         if self.writer.execute("SELECT count(*) FROM anchor").fetchone()[0] > 90:
             self.writer.execute("DELETE FROM anchor")
@@ -351,7 +351,7 @@ class Store:
         return "ordinary"
 
     def attempt(self, step):
-        """A statement that the schema at hand does not allow changes nothing."""
+        """Tries a statement; one that the present schema does not allow changes nothing."""
         self.writer.execute("SAVEPOINT step")
         try:
             step(self)
@@ -384,20 +384,20 @@ class Store:
         return "ANALYZE"
 
     def burst(self):
-        """Several commits that may be told as one."""
+        """Makes several commits that may share one event."""
         for _ in range(self.dice.randint(2, 10)):
             self.ordinary()
         return "several"
 
     def reopen(self):
-        """The last program closes the store, and another one opens it."""
+        """Closes the store as the last program; another one opens it."""
         self.close()
         self.open()
         self.ordinary()
         return "reopened"
 
     def one_shot(self):
-        """A program that opens the store, commits once and closes it, while nobody else has it open."""
+        """Opens the store, commits once and closes it, while nobody else has it open."""
         self.close()
         subprocess.run(
             ["sqlite3", "-batch", "-bail", "-init", "/dev/null", self.path, "INSERT INTO anchor (text) VALUES ('once')"],
@@ -406,7 +406,7 @@ class Store:
         return "one-shot program"
 
     def rollback_mode(self):
-        """The journal mode goes to and fro."""
+        """Switches the journal mode back and forth."""
         self.close()
         one = sqlite3.connect(self.path, isolation_level=None)
         one.execute("PRAGMA journal_mode = DELETE")
@@ -422,7 +422,7 @@ class Store:
     ]
 
     def step(self):
-        """Does something; returns what it was, whether it was committed, and which tables it changed."""
+        """Takes a random action; returns its name, whether it was committed, and which tables it changed."""
         weights, steps = zip(*self.STEPS)
         salt = self.salt()
         reader = self.reader
@@ -457,7 +457,7 @@ def check(subscriber, store, tally, where):
     if not committed and not changed:
         return
     told, is_complete = set(), True
-    # A program that opened the store anew may have changed nothing. A busy machine may stand still for seconds.
+    # A program that reopened the store may have changed nothing. A busy machine may stall for seconds.
     patience = 60 if changed else 0.3
     while True:
         event = subscriber.line(patience)
@@ -467,7 +467,7 @@ def check(subscriber, store, tally, where):
             continue
         told |= set(event.get("tables", []))
         is_complete = is_complete and event.get("complete", False)
-        # Several commits may take several changes; a change that came late may be the former transaction's.
+        # Several commits may need several changes; a late change may belong to the former transaction.
         if not is_complete or changed <= told:
             if not is_complete:
                 patience = 0
@@ -517,7 +517,7 @@ class Agent:
             file.write(f"socket: {{ path: {self.socket} }}\ngroups:\n  - id: {GROUP}\n    directory: {self.directory}\n")
         self.process = subprocess.Popen(
             [groupstore, "agent", "--config", configuration], stderr=subprocess.PIPE, text=True)
-        # The first line that it logs says that it serves.
+        # The first line of its log says that it serves.
         said = self.process.stderr.readline()
         if not os.path.exists(self.socket):
             raise SystemExit(f"tables: no socket\n{said}{self.process.communicate(timeout=20)[1]}")

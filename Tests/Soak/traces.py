@@ -1,8 +1,8 @@
-"""What a process did to stores, read from strace: every write to a database, every log truncated or removed, every lock.
+"""Works out from strace what a process did to stores: every write to a database, every log truncated or removed, every lock.
 
-A database may be written only by who holds a write lease or SQLite's exclusive lock on it at that moment, and not while
-it has the shared index of the log mapped, which is what a checkpoint beside other programs would do. A log may be
-truncated or removed only under one of the two. New files that nobody knows yet, and what is in `.groupstore`, are ours.
+A process may write a database only while it holds a write lease or SQLite's exclusive lock on it, and not while
+it maps the shared index of the log, as a checkpoint beside other programs would. It may truncate or remove a log
+only under one of the two. New unknown files, and the contents of `.groupstore`, are ours.
 """
 
 import collections
@@ -39,7 +39,7 @@ class Trace:
         self._databases = set()
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
-        # Whatever SQLite locks, or anybody leases, is a database: learned first, for all lines.
+        # Any file that SQLite locks, or anybody leases, is a database: found first, for all lines.
         for line in lines:
             self._learn(line)
         for line in lines:
@@ -94,7 +94,7 @@ class Trace:
         if is_thread:
             self._owner[child] = self._owner.get(task, task)
             return
-        # Locks of its parent a child has none of; the parent's leases are its open file descriptions'.
+        # A child inherits no locks; leases belong to the parent's open file descriptions.
         if child not in self._processes:
             new = self._processes[child] = Process(process.name, process.assumes_closed)
             new.leases, new.open, new.made = dict(process.leases), dict(process.open), set(process.made)
@@ -139,7 +139,7 @@ class Trace:
         descriptor = int(number.group(1))
         process.leases.pop(descriptor, None)
         path = process.open.pop(descriptor, None)
-        # Any descriptor's close drops all of the process's locks on the file (howtocorrupt.html, 2.2).
+        # Closing any descriptor drops all of the process's locks on the file (howtocorrupt.html, 2.2).
         if path in process.exclusive:
             if process.exclusive[path] != descriptor:
                 self._say("a close that drops SQLite's lock", process, line)
@@ -179,7 +179,7 @@ class Trace:
         for number, found in enumerate(_NAME.finditer(arguments)):
             directory, base = found.group(1) or found.group(2) or "", found.group(3)
             path = base if base.startswith("/") else directory + "/" + base
-            # A log that gets another name is looked at there, and comes back if it has something.
+            # A renamed log is inspected under its new name, and comes back if it has content.
             if not path.endswith("-wal") or self._is_ours(process, path) or (number == 0 and name.startswith("rename")):
                 continue
             self.counts["logs removed or replaced"] += 1

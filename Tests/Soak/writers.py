@@ -1,7 +1,7 @@
-"""The soak's writers: each commits single rows, and says of each what it did when its COMMIT has returned: `insert 5`.
+"""The soak's writers: each commits single rows, and reports each operation after its COMMIT returns: `insert 5`.
 
-Those that number their rows themselves do at step n: update row n - 4 when n ends with 7, delete it when with 9, else
-insert row n. Every second one says in its own transaction who it is.
+Writers that number their rows themselves do at step n: update row n - 4 if n ends with 7, delete it if with 9, else
+insert row n. Every second writer names itself in its own transaction.
 """
 
 import random
@@ -37,7 +37,7 @@ store.close()
 
 
 def shell_line(table, step):
-    """One step as the sqlite3 shell reads it; with -bail it says nothing of what failed."""
+    """Returns one step as the sqlite3 shell reads it; with -bail it prints nothing about failed statements."""
     word = {7: "update", 9: "delete"}.get(step % 10, "insert")
     row = step if word == "insert" else step - 4
     sql = {
@@ -52,7 +52,7 @@ def shell_line(table, step):
 
 
 def batch(world, table, first, count):
-    """The program, and what it reads."""
+    """Returns the program and its input."""
     author = AUTHORS.get(table, "")
     if table.startswith("c_"):
         return [world.c_writer, world.place, table, str(first), str(count), author], None
@@ -62,12 +62,12 @@ def batch(world, table, first, count):
         start = ".output /dev/null\nPRAGMA busy_timeout = 600000;\n.output stdout\nPRAGMA synchronous = OFF;\n"
         steps = "".join(shell_line(table, step) for step in range(first, first + count))
         return ["sqlite3", "-batch", "-bail", "-init", "/dev/null", world.place], start + steps
-    # Two programs write into one table: what it numbers is its own affair.
+    # Two programs write into one table: the numbering is the program's own.
     return [world.legacy_writer, world.place, "--rows", str(count)], None
 
 
 def done_by(output):
-    """What a writer says that it did. LegacyWriter says `row 5`."""
+    """Returns the operations that a writer reported. LegacyWriter prints `row 5`."""
     for line in output.splitlines():
         word, row = line.split()
         yield ("insert" if word == "row" else word), int(row)

@@ -1,12 +1,12 @@
-"""A disk that loses its power: which states may it come back in, after these calls?
+"""Models a disk that loses its power: which states may it come back in, after these calls?
 
-A model of what POSIX leaves open and journalling file systems (ext4, xfs, btrfs) allow. Assumed:
+It covers what POSIX leaves open and journalling file systems (ext4, xfs, btrfs) allow. Assumptions:
 
-- what fsync(2) returned for is there: of a file its bytes and length, of a directory its names;
+- what fsync(2) returned for is there: for a file its bytes and length, for a directory its names;
 - a rename, an exchange, a link and an unlink each happen whole or not at all, both of their names together;
 - a file's mode is there with its next sync;
-- of everything not synced, any part may be there: of names any subset that can be had without an earlier change to the
-  same name, of a file's bytes any of its writes, and of its length any that it had.
+- of everything not synced, any part may be there: any subset of names that doesn't need an earlier change to the
+  same name, any of a file's writes, and any length that it had.
 """
 
 import dataclasses
@@ -18,20 +18,20 @@ import stat
 
 @dataclasses.dataclass
 class File:
-    """A file, directory or symbolic link; `synced` is what is certain to be there."""
+    """A file, directory or symbolic link; `synced` is its certain content."""
 
     kind: str
     mode: int
-    number: tuple  # (device, inode) that the record knows it by
+    number: tuple  # (device, inode) that identifies it in the record
     target: bytes = b""
     synced: bytes = b""
     pending: list = dataclasses.field(default_factory=list)  # ("write", offset, bytes) or ("truncate", length)
-    names: dict = dataclasses.field(default_factory=dict)  # of a directory: what is certain
+    names: dict = dataclasses.field(default_factory=dict)  # for a directory: the certain names
 
 
 @dataclasses.dataclass
 class Change:
-    """One change to names, not yet certain: what each (directory, name) stands for afterwards, None for nothing."""
+    """One uncertain change to names: what each (directory, name) stands for afterwards, None for nothing."""
 
     effects: dict
 
@@ -50,9 +50,9 @@ class Disk:
 
     def __init__(self, roots):
         self.files = []
-        self.by_number = {}  # (device, inode) as it is now: a number may be used again
-        self.changes = []  # not certain yet, in their order
-        self._shapes = {}  # digests of what is met again and again between two syncs
+        self.by_number = {}  # current (device, inode): a number may be reused
+        self.changes = []  # not certain yet, in order
+        self._shapes = {}  # digests of shapes that recur between two syncs
         self._digests = {}
         self.roots = [self._load(root) for root in roots]
 
@@ -86,7 +86,7 @@ class Disk:
         return self.files[directory].names.get(name)
 
     def do(self, words):
-        """One line of the stepper's record. Calls on other files are passed over. True when it is a sync."""
+        """Applies one line of the stepper's record. Ignores calls on other files. Returns True if it is a sync."""
         number = [tuple(map(int, word.split(b":"))) if b":" in word else None for word in words]
         hexadecimal = [None if word == b"-" else word for word in words]
 
@@ -137,7 +137,7 @@ class Disk:
             file.pending = []
 
     def _sync_names(self, directory):
-        """What concerns the directory becomes certain, and whatever that depends on."""
+        """Makes the directory's changes certain, and all that they depend on."""
         wanted = set()
         for position in reversed(range(len(self.changes))):
             places = set(self.changes[position].effects)
@@ -155,10 +155,8 @@ class Disk:
     # States after a crash
 
     def states(self, limit, random):
-        """(how many there are, some of them): all up to the limit, else a sample of that size, extremes included.
-
-        A state is (the positions of the changes to names that are there, {file: which of its writes are there}).
-        """
+        """Returns (how many there are, some of them): all up to the limit, else a sample of that size, extremes included. A
+        state is (the positions of the changes to names that are there, {file: which of its writes are there})."""
         self._shapes, self._digests = {}, {}
         names = self._subsets_of_changes(limit, random)
         dirty = [index for index, file in enumerate(self.files) if file.pending]
@@ -175,7 +173,7 @@ class Disk:
         return total, [(state[0], dict(zip(dirty, state[1:]))) for state in chosen]
 
     def _subsets_of_changes(self, limit, random):
-        """Sets of changes, each with all that it depends on: the earlier ones to the same names."""
+        """Returns sets of changes, each with all that it depends on: the earlier ones to the same names."""
         needs = []
         for position, change in enumerate(self.changes):
             needs.append({
@@ -190,13 +188,13 @@ class Disk:
         return sorted(found, key=len)
 
     def signature(self, state):
-        """The same for two states of which a program that finds them can't tell the difference."""
+        """Returns the same value for two states that a program can't distinguish."""
         present, versions = state
         shape, files = self._shape(present)
         return hashlib.sha256(shape + b"".join(self._digest(index, versions.get(index, ())) for index in files)).digest()
 
     def _shape(self, present):
-        """(a digest of all but the files' content, the files in their order) when these changes are there."""
+        """Returns (a digest of all but the files' content, the files in their order) when these changes are there."""
         if present not in self._shapes:
             names = self._names(present)
             digest = hashlib.sha256()
@@ -220,7 +218,7 @@ class Disk:
         return self._digests[index, version]
 
     def _names(self, present):
-        """What each directory holds when these changes are there."""
+        """Returns what each directory holds when these changes are there."""
         names = {index: dict(file.names) for index, file in enumerate(self.files) if file.kind == "directory"}
         for position in sorted(present):
             for (directory, name), index in self.changes[position].effects.items():
@@ -237,14 +235,14 @@ class Disk:
         return content
 
     def write_out(self, state, roots):
-        """Makes what the disk holds in that state, in empty directories. Returns each (device, inode)'s new one."""
+        """Writes the disk's content in that state to empty directories. Returns the new (device, inode) of each old one."""
         present, versions = state
         names = self._names(present)
         made = {}
         for index, path in zip(self.roots, roots):
             made[index] = path
             self._write_directory(names, names[index], os.fsencode(path), versions, made)
-        # A number that was used again is the later file's.
+        # A reused number belongs to the later file.
         return {self.files[index].number: os.lstat(made[index]).st_ino for index in sorted(made)}
 
     def _write_directory(self, names, entries, path, versions, made):
@@ -267,7 +265,7 @@ class Disk:
 
 
 def _versions(count, random):
-    """Which of a file's writes may be there: none, each prefix, each one missing, and a few at random."""
+    """Returns which of a file's writes may be there: none, each prefix, each one missing, and a few at random."""
     everything = tuple(range(count))
     found = {everything[:length] for length in range(count + 1)}
     found |= {everything[:skipped] + everything[skipped + 1:] for skipped in everything}

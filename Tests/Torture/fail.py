@@ -1,4 +1,4 @@
-"""Fail everywhere: each call of a relocation ends with each error that it can end with, once or from then on."""
+"""Fails everywhere: each call of a relocation ends with each of its possible errors, once or from then on."""
 
 import errno
 
@@ -49,9 +49,9 @@ def _judged(world, status, summary, said):
     else:
         found += _unclear(summary, said)
         clue = (summary.get("error") or {}).get("message", said)
-        # Past the commit point, it says so, and the next run does the rest.
+        # Past the commit point, the program says so, and the next run completes the work.
         is_unfinished = (summary.get("error") or summary).get("code") == "unfinished"
-        # On a disk that is gone, what was archived to make room can't be put back: then that is said.
+        # On a disk that is gone, the program can't restore what it archived to make room: it must say so.
         if not is_unfinished and "stays in the archive" not in said:
             found += [f"{problem} ({clue})" for problem in world.problems_of_refusal()]
     status, summary, said = world.run_again("command")
@@ -61,7 +61,7 @@ def _judged(world, status, summary, said):
 
 
 def _unclear(summary, said):
-    """An error without its outcome, a code or a remedy, where it could be printed."""
+    """Returns an error without its outcome, a code or a remedy, if it could be printed."""
     if not summary or summary.get("type") != "summary":
         return [] if "groupstore:" in said or "rror" in said else [f"it said nothing: {said!r}"]
     error = summary.get("error") or summary

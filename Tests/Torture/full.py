@@ -1,4 +1,4 @@
-"""Really full disks: the group's, or the store's own, has room for a part of what is needed only."""
+"""Uses really full disks: the group's, or the store's own, has room for only a part of what is needed."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ _STEP = 4096
 
 
 def each_size(programs, progress, here):
-    """Small file systems in memory, from one that is full at once to one where all fits."""
+    """Tries small file systems in memory, from one that is full at once to one where all fits."""
     if os.geteuid() != 0:
         print("torture: full: it is skipped: mounting needs root", flush=True)
         return
@@ -47,7 +47,7 @@ def _walk(programs, progress, here, scenario, where):
 
 
 def _fill(mount, filler, free):
-    """Takes all of the file system but `free` bytes."""
+    """Fills the file system except `free` bytes."""
     with open(filler, "wb") as file:
         available = os.statvfs(mount)
         wanted = available.f_bavail * available.f_frsize - free

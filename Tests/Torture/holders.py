@@ -1,4 +1,4 @@
-"""Programs that hold a store open in ways that are hard to see."""
+"""Holds a store open in ways that are hard to detect."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ def _store(world):
 
 
 def _refused(world, status, words=()):
-    """What is wrong with a relocation that should have been refused."""
+    """Returns what is wrong with a relocation that should have been refused."""
     done = subprocess.run(
         [*words, world.programs.groupstore, "relocate", _store(world), world.group, "--json", "--deadline", "0.3"],
         capture_output=True, text=True, env=dict(os.environ, GROUPSTORE_SOCKET="/nonexistent/a.sock"), check=False)
@@ -57,7 +57,7 @@ def _by_mapping(world):
 
 
 def _from_another_namespace(world):
-    """A bind mount that only the holder sees, and a holder in a PID namespace of its own."""
+    """Hides a bind mount from all but the holder, and runs a holder in its own PID namespace."""
     if os.geteuid() != 0:
         return None
     hidden = os.path.join(world.here, "hidden")
@@ -75,7 +75,7 @@ def _from_another_namespace(world):
 
 
 def _by_somebody_else(world):
-    """The holder is root's: who relocates can't see what it has open."""
+    """Root holds the store; the relocating user can't see what root has open."""
     if os.geteuid() != 0:
         return None
     for directory in (world.here, world.there):
@@ -86,7 +86,7 @@ def _by_somebody_else(world):
 
 
 def _by_path_only(world):
-    """O_PATH is no use of the content: nobody is held off."""
+    """Opens the store with O_PATH, which doesn't use the content and so blocks nobody."""
     descriptor = os.open(_store(world), os.O_PATH)
     try:
         status, summary, said = world.run_again("command")
@@ -96,7 +96,7 @@ def _by_path_only(world):
 
 
 def _of_a_child(world):
-    """A forked child that kept its parent's connection."""
+    """A forked child keeps its parent's connection."""
     code = (
         "import os, sqlite3, sys\nconnection = sqlite3.connect(sys.argv[1])\n"
         "connection.execute('SELECT count(*) FROM note').fetchall()\n"

@@ -1,10 +1,10 @@
-"""Kill everywhere: at each call of a relocation, and again at each change of the recovery that follows."""
+"""Kills everywhere: at each call of a relocation, and again at each change of the recovery that follows."""
 
 import walk
 
 
 def first_kills(world, progress, every_call=False):
-    """Kills it at each point. Returns a point for each state of the disk that this led to."""
+    """Kills the program at each point. Returns a point for each resulting state of the disk."""
     options = [] if every_call else ["--changes-only"]
     world.reset()
     total = len(walk.calls(world, *options))
@@ -22,7 +22,7 @@ def first_kills(world, progress, every_call=False):
 
 
 def recovered(world, point):
-    """Runs it once more, by the command or the agent, and judges."""
+    """Runs the recovery, by the command or the agent, and judges."""
     by = "agent" if world.scenario.by == "agent" and point % 2 else "command"
     status, summary, said = world.run_again(by)
     found = world.problems()
@@ -32,7 +32,7 @@ def recovered(world, point):
 
 
 def second_kills(world, progress, first_points):
-    """Killed at each of these changes, and again at each change of the recovery."""
+    """Kills the program at each of these changes, and again at each change of the recovery."""
     for first in progress.choose(first_points):
         _kill(world, first)
         total = len(walk.calls(world, "--changes-only", by="command"))

@@ -1,4 +1,4 @@
-"""A Core Data store that is migrated, at its place or on its way into the group: it is as it was, or migrated."""
+"""Migrates a Core Data store in place or on its way into the group: it is as it was, or migrated."""
 
 import os
 
@@ -16,10 +16,10 @@ _MAPPING = "mapping: 1\nentities:\n  - {from: Note, to: Note, attributes: {capti
 
 
 class MigrationWorld(World):
-    """One scenario whose store gets another version of its model."""
+    """A scenario whose store gets another version of its model."""
 
     def _prepare(self):
-        # Whoever migrates reads the model.
+        # The migrating user reads the model.
         os.chmod(self._templates, 0o755)
         self._model = _make_model(self._templates)
         self._mapping = self._template("notes.yaml")
@@ -41,7 +41,7 @@ class MigrationWorld(World):
         return self._program() + ["migrate", store, "--json", "--deadline", "10"] + how
 
     def _wanted(self):
-        """What it is when nothing gets in its way: the tests of migration say whether that is right."""
+        """Returns the result of an undisturbed run; the migration tests check whether that is right."""
         self.reset()
         status, summary, said = self.run_again("command")
         if status != 0:

@@ -1,5 +1,6 @@
-"""Hostile content: stores and models with bytes changed, cut off or put together wrongly. Each has an outcome of the
-table, in bounded time and memory, refusing one changes nothing, and one that is moved holds what it held."""
+"""Tests hostile content: stores and models with bytes changed, cut off or put together wrongly. Each run has an outcome of the
+table, in bounded time and memory; a refusal changes nothing, and a moved store holds what it held.
+"""
 
 import os
 import resource
@@ -19,7 +20,7 @@ ID = "1700000000-mutation"
 
 
 class Limits:
-    """What a run may take: under a sanitizer it takes more of both."""
+    """A run's limits: a sanitizer raises both."""
 
     def __init__(self, is_sanitized):
         self.seconds = SECONDS * (4 if is_sanitized else 1)
@@ -27,7 +28,7 @@ class Limits:
 
 
 def each_mutation(programs, progress, count, here, real_stores, only="", is_sanitized=False):
-    """`count` mutated stores and models, of every kind and of each real one; with `only`, the one of that number."""
+    """Runs `count` mutated stores and models, of every kind and of each real one; with `only`, the one of that number."""
     limits = Limits(is_sanitized)
     outcomes, slowest, largest = {}, 0, 0
     with tempfile.TemporaryDirectory(prefix="torture.", dir="/dev/shm") as templates:
@@ -86,11 +87,11 @@ def _models(real_stores):
 
 
 class Run:
-    """One mutation, and what was found about it."""
+    """One mutation, and its findings."""
 
     def __init__(self, programs, random, root, limits, other):
         self.programs = programs
-        # Where a store with rows of its own is.
+        # The place of a store with its own rows.
         self.other = other
         self.random = random
         self.root = root
@@ -100,7 +101,7 @@ class Run:
         self.slowest = self.largest = 0
 
     def model(self, original):
-        """A model's file; says what was done."""
+        """Mutates a model's file; returns what was done."""
         name = os.path.basename(original)
         directory = os.path.join(self.root, "Model.xcdatamodel" if name == "contents" else "Model.momd")
         os.mkdir(directory)
@@ -116,7 +117,7 @@ class Run:
         return f"{original[-60:]} {change.__name__}"
 
     def store(self, directory, name):
-        """A store; says what was done."""
+        """Mutates a store; returns what was done."""
         word = self._mutate(directory, name)
         legacy, group = os.path.join(self.root, "legacy"), os.path.join(self.root, "group")
         database = os.path.join(legacy, name)
@@ -163,7 +164,7 @@ class Run:
         return f"{place}: {part} {change.__name__}"
 
     def _recover(self, legacy, group, name):
-        """Where a relocation of it was interrupted: it is undone, which may open it through SQLite."""
+        """Undoes an interrupted relocation, which may open the store through SQLite."""
         database = os.path.join(legacy, name)
         if not os.path.isfile(database):
             return
@@ -171,7 +172,7 @@ class Run:
         stores.write_journal(
             group, ID, legacy, name, (status.st_dev, status.st_ino), self.random.choice(["intended", "withdrawn"]))
         if self._run("recover", group, "--json") != 0:
-            # Said, and left for somebody to look at.
+            # Reported, and left for a person to inspect.
             shutil.rmtree(os.path.join(group, ".groupstore"))
 
     def _relocate(self, legacy, group, name, before):
@@ -180,7 +181,7 @@ class Run:
         content = _readable(legacy, name)
         status = self._run("relocate", database, group, "--json", "--deadline", "1")
         if content is not None and status == 0 and holds_anything:
-            # Where the group had a store with rows, one without may have gone to the archive.
+            # If the group had a store with rows, a store without may have gone to the archive.
             places = [directory for directory, _, files in os.walk(self.root) if name in files]
             if all(_readable(place, name) != content for place in places):
                 self.found.append(f"its content is not what it was: {self.said[-300:]}")
@@ -192,7 +193,7 @@ class Run:
             self.found.append("a journal is left")
 
     def _run(self, *words):
-        """Exit status; what it took is judged."""
+        """Returns the exit status; judges the resources used."""
         limit = self.limits.seconds
         started = time.monotonic()
         with tempfile.TemporaryFile() as output:
@@ -221,7 +222,7 @@ def _without_index(tree):
 
 
 def _readable(directory, name):
-    """Every row of every table as SQLite reads them from a copy; None where it can't read all."""
+    """Returns every row of every table as SQLite reads them from a copy; None if it can't read all."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
         for part in stores.parts(directory, name):
             path = os.path.join(directory, part)
@@ -229,7 +230,7 @@ def _readable(directory, name):
                 stores.copy(path, os.path.join(scratch, part))
         connection = sqlite3.connect(os.path.join(scratch, name))
         connection.text_factory = bytes
-        # Without it, SQLite may read a damaged page's cells behind the page's end: something else each time.
+        # Without it, SQLite may read a damaged page's cells beyond the page's end: different bytes each time.
         connection.execute("PRAGMA cell_size_check = ON")
         try:
             tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1").fetchall()

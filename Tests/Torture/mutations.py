@@ -1,5 +1,6 @@
-"""Bytes changed: blindly, and by somebody who knows the format and mends its checksums afterwards, so that what was
-changed is believed."""
+"""Changes bytes: blindly, or with knowledge of the format and repaired checksums, so that readers believe
+the change.
+"""
 
 import os
 import plistlib
@@ -74,7 +75,7 @@ def _put(random, content, offset, form):
 
 
 def header_field(random, content):
-    """Page size, versions, counters, freelist, encoding: one field or two."""
+    """Changes page size, versions, counters, freelist or encoding: one field or two."""
     fields = [(16, ">H"), (18, ">B"), (19, ">B"), (20, ">B"), (24, ">I"), (28, ">I"), (32, ">I"), (36, ">I"),
               (44, ">I"), (52, ">I"), (56, ">I"), (92, ">I"), (96, ">I")]
     for offset, form in random.sample(fields, random.choice([1, 1, 2])):
@@ -83,7 +84,7 @@ def header_field(random, content):
 
 
 def page_field(random, content):
-    """A b-tree page's kind, freeblock, cell count, content start, child, or a cell's pointer."""
+    """Changes a b-tree page's kind, freeblock, cell count, content start, child, or a cell's pointer."""
     size = struct.unpack_from(">H", content, 16)[0] if len(content) > 18 else 0
     size = 65536 if size == 1 else size
     if size < 512 or len(content) <= size:
@@ -99,7 +100,8 @@ def page_field(random, content):
 
 
 def log_field(random, content):
-    """The log's header or a frame's, checksums mended: a page number, a commit's size, the page size, page content."""
+    """Changes the log's header or a frame's and repairs checksums: a page number, a commit's size, the page size, page
+    content."""
     if len(content) < 56:
         return flip(random, content)
     size = struct.unpack_from(">I", content, 8)[0]
@@ -142,7 +144,7 @@ def _checksum(data, sums, order):
 
 
 def journal_field(random, content):
-    """The count of records, the first size, sector and page size, or a record's page number."""
+    """Changes the count of records, the first size, sector and page size, or a record's page number."""
     if len(content) < 28:
         return flip(random, content)
     if random.random() < 0.6:
@@ -162,7 +164,7 @@ KNOWING = {"": [header_field, page_field], "-wal": [log_field], "-journal": [jou
 
 
 def schema(random, path):
-    """Rows of the schema table that say what no CREATE statement would."""
+    """Writes rows of the schema table that no CREATE statement would."""
     return _through_sqlite(path, lambda connection: _change_schema(random, connection))
 
 
@@ -187,7 +189,7 @@ def _change_schema(random, connection):
 
 
 def record(random, path):
-    """Core Data's metadata property list, or its compressed model: the bytes, or what they hold."""
+    """Changes Core Data's metadata property list or its compressed model: the bytes, or what they hold."""
     return _through_sqlite(path, lambda connection: _change_record(random, connection))
 
 
@@ -214,7 +216,7 @@ def _deflated(content):
 
 
 def property_list(random, content):
-    """A binary property list's trailer, offset table or objects; or its values, written anew."""
+    """Changes a binary property list's trailer, offset table or objects; or rewrites its values."""
     choice = random.random()
     if choice < 0.3 and len(content) > 40:
         _put(random, content, len(content) - random.choice([26, 25, 24 - 4, 16 - 4, 8 - 4]), ">B")
@@ -223,7 +225,7 @@ def property_list(random, content):
         return random.choice([flip, cut, fill, repeat])(random, content)
     try:
         values = plistlib.loads(bytes(content))
-    except Exception:  # Whatever the parser says: it can't be taken apart.
+    except Exception:  # Any parser error: it can't be taken apart.
         return flip(random, content)
     for _ in range(random.choice([1, 2, 8])):
         _change_value(random, values)
@@ -234,7 +236,7 @@ def property_list(random, content):
 
 
 def _change_value(random, values):
-    """Replaces a value somewhere below by another one of its kind or of any kind."""
+    """Replaces a nested value by another of its kind or of any kind."""
     while isinstance(values, (dict, list)) and values:
         key = random.choice(list(values)) if isinstance(values, dict) else random.randrange(len(values))
         if isinstance(values[key], (dict, list)) and values[key] and random.random() < 0.8:
@@ -256,13 +258,13 @@ def _through_sqlite(path, change):
         connection.close()
 
 
-# A store as Core Data lays one out, where there is no real one
+# A store in Core Data's layout, if there is no real one
 
 
 def make_core_data_store(directory):
     path = os.path.join(directory, stores.NAME)
     connection = sqlite3.connect(path)
-    # What Core Data's rules make of the archived model: with others, the store's own model isn't believed.
+    # The hashes that Core Data's rules derive from the archived model; with others, the store's own model isn't believed.
     hashes = {
         "Note": bytes.fromhex("e0426ffe2628f4b01169ae901a9db3a72002dd66f852ce63ad0c82d78e81de28"),
         "Tag": bytes.fromhex("ae5e5744a0806cf5c35f1ab4c582af74da4366e5918aa06537d618c42491aea9")}
@@ -287,7 +289,7 @@ def make_core_data_store(directory):
 
 
 def _archived_model():
-    """A keyed archive of a model with two entities, as NSKeyedArchiver writes one."""
+    """Returns a keyed archive of a model with two entities, as NSKeyedArchiver writes it."""
     uid = plistlib.UID
     objects = ["$null", {"$class": uid(2), "NSEntities": uid(3), "NSVersionIdentifiers": uid(4)},
                {"$classname": "NSManagedObjectModel", "$classes": ["NSManagedObjectModel", "NSObject"]},
@@ -305,5 +307,5 @@ def _archived_model():
 
 
 def chances(seed, number):
-    """The same choices for the same number, whichever others are tried."""
+    """Returns the same choices for the same number, whichever others are tried."""
     return randomness.Random(f"{seed}/{number}")

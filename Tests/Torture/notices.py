@@ -1,4 +1,4 @@
-"""Notices of changes in directories (inotify(7)), to wait for without asking again and again."""
+"""Waits for notices of changes in directories (inotify(7)), without polling."""
 
 import ctypes
 import os
@@ -21,12 +21,12 @@ class Notices:
         os.close(self.descriptor)
 
     def watch(self, *directories):
-        """Those that are there; one that is watched already stays so."""
+        """Watches directories that exist; an existing watch stays."""
         for directory in directories:
             _LIBC.inotify_add_watch(self.descriptor, os.fsencode(directory), _CHANGES)
 
     def wait(self, seconds, other):
-        """Until something changed, `other` can be read, or the time is over. Returns whether `other` can."""
+        """Waits until something changes, `other` can be read, or time is up. Returns whether `other` can."""
         ready, _, _ = select.select([self.descriptor, other], [], [], max(seconds, 0))
         if self.descriptor in ready:
             os.read(self.descriptor, 1 << 16)

@@ -1,4 +1,4 @@
-"""Power loss: every state that a crash may leave between two syncs, recovered and put to the oracle."""
+"""Simulates power loss: recovers every state that a crash may leave between two syncs, and asks the oracle."""
 
 import json
 import os
@@ -12,8 +12,10 @@ LIMIT = 4096
 
 
 def each_state(world, progress, limit=LIMIT, first_kill=None):
-    """Records a relocation's calls and judges the states before each sync, those that look alike once. With
-    `first_kill`, it is killed there first, and the recovery is what is recorded."""
+    """Records a relocation's calls and judges the states before each sync, equivalent states once.
+
+    With `first_kill`, kills it there first, and records the recovery instead.
+    """
     world.reset()
     if first_kill is not None:
         world.step("--changes-only", "--kill", first_kill)
@@ -39,7 +41,7 @@ def _judge_states(world, progress, disk, where, limit, judged):
     total, states = disk.states(16 * limit, progress.random)
     if total > len(states):
         print(f"torture: {where}: {len(states)} of {total} combinations, seed {progress.seed}")
-    # Most combinations differ only in what has no name any more, or was met before an earlier sync.
+    # Most combinations differ only in nameless files, or occurred before an earlier sync.
     distinct = {}
     for state in states:
         signature = disk.signature(state)
@@ -54,7 +56,7 @@ def _judge_states(world, progress, disk, where, limit, judged):
         for place in (world.legacy, world.group):
             shutil.rmtree(place, ignore_errors=True)
             os.mkdir(place, 0o755)
-        # The kernel that boots may give the devices other numbers.
+        # The next boot's kernel may renumber the devices.
         renumber(world, disk.write_out(state, [world.legacy, world.group]), device=number % 2 * 1000)
         world.own()
         found = world.problems_of_two()
@@ -66,8 +68,10 @@ def _judge_states(world, progress, disk, where, limit, judged):
 
 
 def renumber(world, made, device=0):
-    """The state was made of new files: the journal's numbers are changed to theirs, and when they were made is
-    forgotten. `device` is added to devices'."""
+    """Changes the journal's numbers to those of the new files that make up the state, and drops their creation times.
+
+    Adds `device` to the devices'.
+    """
     path = os.path.join(world.group, ".groupstore", "journal.json")
     try:
         with open(path, encoding="utf-8") as file:

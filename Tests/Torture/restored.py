@@ -1,5 +1,6 @@
-"""Killed at each change, and then the places are not what the journal knows: devices are numbered anew, as a boot may
-do; both places come out of a backup; or the old one has another store by then."""
+"""Kills at each change; then the places differ from the journal's record: devices have new numbers, as after a
+boot; both places come out of a backup; or the old place has another store by then.
+"""
 
 import json
 import os
@@ -61,13 +62,13 @@ def _whole(world):
 
 
 def _nothing_lost(world):
-    """Copies may be kept that nobody would have needed."""
+    """Checks that nothing is lost. Needless copies may remain."""
     kept = ("an archive that nobody wanted", "left at the old place", "the old place has no link alone")
     return [problem for problem in world.problems() if not problem.startswith(kept)]
 
 
 def _replaced(world, point):
-    """What the group held of the store, published or copied, it still holds somewhere."""
+    """Checks that the group still holds, somewhere, all that it held of the store, published or copied."""
     _kill(world, point)
     shutil.rmtree(world.legacy)
     os.mkdir(world.legacy)
@@ -81,7 +82,7 @@ def _replaced(world, point):
 
 
 def _stores_below(group):
-    """The content of every whole store in the group and in what is kept there, external data left out."""
+    """Returns the content of every whole store in the group and in its archive, without external data."""
     found = []
     for directory, _, files in os.walk(group):
         for name in files:

@@ -1,4 +1,4 @@
-"""Stores as programs leave them behind, and what is in a store."""
+"""Makes stores as programs leave them behind, and reads their content."""
 
 import json
 import os
@@ -11,10 +11,10 @@ import tempfile
 NAME = "Notes.sqlite"
 SUPPORT = ".Notes_SUPPORT"
 SIDE_FILES = ("-wal", "-shm", "-journal")
-# More than a support folder of a test holds.
+# Larger than any test's support folder.
 GIANT = 1 << 30
 
-# Each ends in the middle of a transaction: what it had acknowledged counts, the rest must never be seen.
+# Each ends within a transaction: its acknowledged rows count, the rest must never be visible.
 _WRITERS = {
     "wal": """
 connection.execute("PRAGMA journal_mode = WAL")
@@ -54,7 +54,7 @@ def spoil():
     connection.execute("UPDATE note SET text = 'never acknowledged'")
 """
 
-# One note has its photo in a file.
+# One note keeps its photo in a file.
 _CORE_DATA_PROLOGUE = """
 import os, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -73,12 +73,12 @@ KINDS = ("wal", "journal", "plain", "closed-wal")
 
 
 def make(kind, directory, support=True):
-    """Makes a store of that kind, by a process of its own."""
+    """Makes a store of that kind in a separate process."""
     _write(directory, _PROLOGUE + _WRITERS[kind], {"1F2E": kind * 3000, "empty": ""} if support else {})
 
 
 def make_core_data(kind, directory, groupstore, model):
-    """The same of the first version of a model."""
+    """Makes a Core Data store of that kind, with the first version of a model."""
     path = os.path.join(directory, NAME)
     words = [groupstore, "create", path, "--model", model, "--version", "Notes", "--quiet"]
     subprocess.run(words, check=True)
@@ -97,21 +97,21 @@ def _write(directory, program, blobs):
 
 
 def close(directory):
-    """Takes its owner's right to write to the support folder away."""
+    """Removes the owner's write permission from the support folder."""
     for folder in (os.path.join(directory, SUPPORT, "_EXTERNAL_DATA"), os.path.join(directory, SUPPORT)):
         os.chmod(folder, 0o555)
 
 
 def parts(directory, name=NAME):
-    """The store's files that are there; its support folder left out."""
+    """Returns the store's existing files, without its support folder."""
     found = [name] + [name + suffix for suffix in SIDE_FILES]
     return [part for part in found if os.path.lexists(os.path.join(directory, part))]
 
 
 def content(directory, name=NAME):
-    """Rows, schema and support folder, as the next program to open the store finds them; None when there is none.
+    """Returns rows, schema and support folder, as the next program to open the store finds them; None if there is none.
 
-    Read from a copy: looking changes nothing.
+    Reads a copy, so it changes nothing.
     """
     path = os.path.join(directory, name)
     if not os.path.isfile(path) or os.path.islink(path):
@@ -137,7 +137,7 @@ def content(directory, name=NAME):
 
 
 def _rows(connection, tables):
-    """Of a Core Data store without what each run may write in another order: its metadata, and the cache of its model."""
+    """Returns a Core Data store's rows without what each run may write in another order: its metadata and its model cache."""
     if "note" in tables:
         return connection.execute("SELECT id, text FROM note ORDER BY id").fetchall()
     rows = []
@@ -151,17 +151,17 @@ def _rows(connection, tables):
 
 
 def copy(source, target):
-    """A plain copy, but for a file with holes."""
+    """Makes a plain copy, and keeps holes."""
     status = os.stat(source)
     if status.st_blocks * 512 < status.st_size:
-        # A log with a page number of 2^31 makes a file of terabytes that takes no room; a plain copy would.
+        # A log with a page number of 2^31 makes a sparse file of terabytes; a plain copy would fill it.
         subprocess.run(["cp", "--sparse=always", source, target], check=True)
     else:
         shutil.copyfile(source, target)
 
 
 def tree(path):
-    """Every file below, with kind, mode and bytes (of a giant its size); None when there is nothing."""
+    """Returns every file below, with kind, mode and bytes (for a giant, its size); None if there is nothing."""
     if not os.path.lexists(path):
         return None
     found = {}
@@ -182,13 +182,13 @@ def tree(path):
 
 
 def uses_log(directory, name=NAME):
-    """Whether the header says that write-ahead logging is on."""
+    """Returns whether the header says that write-ahead logging is on."""
     with open(os.path.join(directory, name), "rb") as file:
         return file.read(20)[18:20] == b"\x02\x02"
 
 
 def write_journal(group, identifier, directory, name, database, state, support=None):
-    """As a relocation that was interrupted leaves it; the rest of what that may have done is left to the caller."""
+    """Writes the journal of an interrupted relocation; the caller does the rest of that relocation's effects."""
     file = {"device": database[0], "inode": database[1]}
     states = {"intended": {}, "withdrawn": {}, "committing": {"database": file}}
     transfer = {

@@ -1,4 +1,4 @@
-"""Openers that don't cooperate: what they were told is committed is there in the end, wherever the store was moved."""
+"""Runs openers that don't cooperate: every acknowledged commit exists at the end, wherever the store moved."""
 
 import json
 import os
@@ -12,9 +12,9 @@ import time
 import stores
 
 def storm(programs, progress, mode, rounds, create, here, count, seconds=None):
-    """Relocates a store there and back while programs that know nothing of it go on using its legacy path.
+    """Relocates a store back and forth while unaware programs go on using its legacy path.
 
-    With `create`, they make a store where none is; then only one way is gone, and conflicts are settled.
+    With `create`, they make a store if there is none; then only one direction is used, and conflicts are resolved.
     """
     with tempfile.TemporaryDirectory(prefix="torture.", dir=here) as root:
         legacy, group = os.path.join(root, "legacy"), os.path.join(root, "group")
@@ -56,7 +56,7 @@ def _opener(programs, root, store, group, number, create):
 
 
 def _relocate(programs, progress, legacy, group, rounds, create, until):
-    """How often each outcome came. One round is tried at least, however little time there is."""
+    """Returns how often each outcome came. Tries at least one round, however little time there is."""
     outcomes = {}
     there = [os.path.join(legacy, stores.NAME), group]
     back = [os.path.join(group, stores.NAME), legacy]
@@ -74,7 +74,7 @@ def _relocate(programs, progress, legacy, group, rounds, create, until):
             progress.judge("storm", [f"{summary}"])
         outcomes[summary["outcome"]] = outcomes.get(summary["outcome"], 0) + 1
         if not create:
-            # The other way is only gone once this one is.
+            # The other direction begins only after this one is complete.
             while summary["outcome"] == "busy" and not _is_over(until):
                 summary = _run(programs, words)
                 outcomes[summary["outcome"]] = outcomes.get(summary["outcome"], 0) + 1
@@ -103,7 +103,7 @@ def _acknowledged(root):
 
 
 def _rows(root):
-    """Of the store and of every archived one."""
+    """Returns the rows of the store and of every archived store."""
     found = set()
     for directory, _, files in os.walk(root):
         if stores.NAME in files:

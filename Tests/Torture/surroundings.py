@@ -1,7 +1,8 @@
-"""Hostile surroundings: directories that a second user may write to, with things planted at every name that is used.
+"""Tests hostile surroundings: directories that a second user may write to, with things planted at every name that is used.
 
-Each has an outcome of the table, in bounded time and memory; nothing outside is read into the store or written to, the
-store stays whole, and when the plant is gone the relocation is done."""
+Each run has an outcome of the table, in bounded time and memory; it reads nothing from outside into the store and writes
+nothing there, the store stays whole, and a relocation succeeds after the plant is removed.
+"""
 
 import os
 import resource
@@ -36,11 +37,11 @@ GROUP_NAMES = [
     f".groupstore/receipts/{ID}.json", f".groupstore/staging/{ID}", f".groupstore/archive/{ID}",
     f".groupstore/claims/{stores.NAME}.lock", ".groupstore/claims/%root.lock", ".groupstore/claims/holders",
     f".groupstore/claims/holders/{ID}.json"]
-# What an interrupted transfer leaves beside the store, whose journal tells anybody its number.
+# What an interrupted transfer leaves beside the store; the journal reveals its number.
 HIDDEN_NAMES = [f".groupstore-{ID}{suffix}" for suffix in ("", "-wal", "-shm", "-journal", "-rollback", "-staging")]
 
 
-# What is planted
+# Plants
 
 
 def _link_to_file(path, victim):
@@ -72,7 +73,7 @@ def _fifo(path, victim):
 
 
 def _socket(path, victim):
-    # A socket's path is short: it is made elsewhere.
+    # A socket's path is short: make it elsewhere.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(victim)) as place:
         made = os.path.join(place, "s")
         with socket.socket(socket.AF_UNIX) as listener:
@@ -111,19 +112,19 @@ BY_NAME = {kind.__name__[1:]: kind for kind in KINDS}
 
 
 def _kinds():
-    """Their names; only root makes devices."""
+    """Returns the plants' names; only root makes devices."""
     return [name for name, kind in BY_NAME.items() if kind is not _device or os.geteuid() == 0]
 
 
 class Place:
-    """A legacy and a group directory that anybody may write to, and a victim's beside them."""
+    """A legacy and a group directory that anybody may write to, with a victim's beside them."""
 
     def __init__(self, here, other=None, kind="wal"):
         self.root = tempfile.mkdtemp(prefix="torture.", dir=here)
         self.there = tempfile.mkdtemp(prefix="torture.", dir=other) if other else self.root
         os.chmod(self.root, 0o755)
         self.legacy, self.group = os.path.join(self.root, "legacy"), os.path.join(self.there, "group")
-        # Hard links need one file system.
+        # Hard links need a common file system.
         self.victims = {}
         for directory in {self.root, self.there}:
             os.chmod(directory, 0o755)
@@ -152,7 +153,7 @@ class Place:
         return self.victims[self.there if path.startswith(self.there + "/group") else self.root]
 
     def seen(self):
-        """The victims' bytes, modes and times."""
+        """Returns the victims' bytes, modes and times."""
         found = {}
         for victim in self.victims.values():
             for directory, folders, files in os.walk(victim):
@@ -171,28 +172,31 @@ class Place:
         return [f"harm was done outside: {sorted(changed)}"] if changed else []
 
     def plant(self, path, kind):
-        """Puts it there, by the second user; what stood there is kept aside. Returns how to take it away again."""
+        """Plants it there as the second user, and keeps the former content aside.
+
+        Returns a function that removes it again.
+        """
         os.makedirs(os.path.dirname(path), exist_ok=True)
         aside = None
         if os.path.lexists(path):
             aside = os.path.join(tempfile.mkdtemp(dir=self.root if path.startswith(self.legacy) else self.there), "it")
             os.rename(path, aside)
         kind(path, self.victim_of(path))
-        # Giving a hard link away would give the victim's file away.
+        # Changing a hard link's owner would change the victim's file's owner.
         if os.geteuid() == 0 and kind not in (_hard_link, _hard_link_to_store):
             os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
 
         def remove():
             if os.path.lexists(path):
                 shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
-            # With a support folder, the plant in it may have gone to the group.
+            # The plant in a support folder may have gone to the group.
             if aside and os.path.isdir(os.path.dirname(path)):
                 os.rename(aside, path)
         return remove
 
 
 def run(words, environment=None, limit=SECONDS, user=None):
-    """Exit status, most memory in KB, seconds, and what it said."""
+    """Returns exit status, peak memory in KB, seconds, and output."""
     def prepare():
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -213,7 +217,7 @@ def run(words, environment=None, limit=SECONDS, user=None):
 
 
 class Agent:
-    """One that serves a place's group, and relocates its store by itself."""
+    """An agent that serves a place's group, and relocates its store by itself."""
 
     GROUP = "group.example.surroundings"
 
@@ -231,7 +235,7 @@ class Agent:
 """)
         self.socket = os.path.join(world.root, "agent.sock")
         self.environment = dict(os.environ, GROUPSTORE_SOCKET=self.socket)
-        # It says there when it serves, as to a service manager.
+        # The agent reports readiness there, as to a service manager.
         notify = os.path.join(world.root, "notify")
         if os.path.exists(notify):
             os.unlink(notify)
@@ -262,24 +266,24 @@ class Agent:
         return os.pread(self.output.fileno(), 1 << 20, 0).decode(errors="replace")
 
     def problems(self):
-        """What is wrong with it: it may have given up with a status of the table, else it runs and is small."""
+        """Returns what is wrong with the agent: it may have given up with a status of the table, else it runs and is small."""
         status = self.process.poll()
         if status is not None:
-            # Where a directory became a link to the other one, its configuration names one store twice.
+            # If a directory became a link to the other, the agent's configuration names one store twice.
             return [] if status in (*STATUSES, 78) else [f"agent: status {status}: {self.said[-600:]}"]
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
             peak = int(next(line for line in file if line.startswith("VmHWM")).split()[1])
         return [f"agent: {peak} KB"] if peak > KILOBYTES else []
 
     def await_arrival(self, world):
-        """Until the store is where it belongs, by the agent's own doing, or the time is over."""
+        """Waits until the agent has moved the store to its place, or time is up."""
         until = time.monotonic() + SECONDS
         with groupstore.Changes(f"{self.GROUP}/{stores.NAME}", path=self.socket) as changes:
             while not _has_arrived(world) and changes.next(timeout=until - time.monotonic()) is not None:
                 pass
 
     def end(self):
-        """Asks it to end; a hang is a problem."""
+        """Asks the agent to end; a hang is a problem."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -290,7 +294,7 @@ class Agent:
 
 
 def each_plant(programs, progress, here, other):
-    """Every kind of thing at every name, on one file system and to another, by commands and by an agent."""
+    """Plants every kind of thing at every name, on one file system and to another, by commands and by an agent."""
     points = [
         (where, place, name, kind) for where in ("same", "another")
         for place, names in (("legacy", LEGACY_NAMES), ("group", GROUP_NAMES)) for name in names for kind in _kinds()]
@@ -300,7 +304,7 @@ def each_plant(programs, progress, here, other):
             "staging", "archive")])) for name in names for kind in _kinds()]
     points = [(by, *point) for by in ("command", "agent") for point in points]
     for by, where, place, name, kind in progress.choose(points):
-        # In the place of a log that holds rows, a plant would only take them away.
+        # In place of a log with rows, a plant would only remove them.
         kind_of_store = "closed-wal" if name.startswith(stores.NAME + "-") else "wal"
         with Place(here, other if where == "another" else None, kind_of_store) as world:
             if where not in ("same", "another"):
@@ -336,7 +340,7 @@ def _judged(programs, world, path, kind):
             found.append(f"{words[1]}: {seconds:.1f} s, {peak} KB")
         found += world.harm()
     remove()
-    # A store that was there all the time, under another name meanwhile, is as whole as ever.
+    # A store that was only renamed meanwhile is as whole as ever.
     status, _, _, said = run(_relocate(programs, world))
     if status != 0:
         found.append(f"afterwards: status {status}: {said[-600:]}")
@@ -349,13 +353,13 @@ def _judged(programs, world, path, kind):
 def _judged_by_agent(programs, world, path, kind):
     remove = world.plant(path, kind)
     with Agent(programs, world, world.legacy, world.group) as agent:
-        # Answered when the agent has done what it can.
+        # The agent answers after it has done what it can.
         status, _, _, said = run(_relocate(programs, world), agent.environment)
         found = [] if status in STATUSES else [f"status {status}: {said[-600:]}"]
         found += agent.problems() + world.harm()
         remove()
         found += agent.end()
-    # With the plant gone an agent does what it is there for.
+    # With the plant gone the agent does its work.
     with Agent(programs, world, world.legacy, world.group) as agent:
         agent.await_arrival(world)
         found += agent.end()

@@ -1,5 +1,6 @@
-"""A second user swaps directories and files for symbolic links to a victim's, all the while a store is relocated there
-and back. Whatever each run ends with, the victim's files are what they were, and no row is lost or taken from them."""
+"""A second user swaps directories and files for symbolic links to a victim's, while a store is relocated back
+and forth. However each run ends, the victim's files are unchanged, and no row is lost or taken from them.
+"""
 
 import itertools
 import json
@@ -12,7 +13,7 @@ import sys
 import stores
 import surroundings
 
-# What is swapped: the names below the place, and what the link in their stead leads to.
+# Swaps: the names below the place, and the link's target.
 _TARGETS = {
     "directories": [("legacy", ""), ("group", "")],
     "bookkeeping": [(f"{side}/.groupstore{name}", "") for side in ("legacy", "group")
@@ -83,7 +84,7 @@ def _rounds(programs, progress, rounds, world, swapper, pairs, what, outcomes):
         found += world.harm()
         outcome = _outcome(said)
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
-        # What was interrupted by it all is brought to its end in peace.
+        # Interrupted relocations complete without disturbance.
         for place in (source, target):
             done, _, _, told = surroundings.run([programs.groupstore, "recover", place, "--json"])
             if done != 0:
@@ -122,12 +123,12 @@ def _by_agent(programs, world, source, target, retire, pause):
 
 
 def _pause(swapper, pairs):
-    """Stops it, and gives each name what it stood for at first."""
+    """Stops it, and restores each name's first content."""
     swapper.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, swapper.pid, os.WSTOPPED)
     for path, link, goal in pairs:
         if os.path.islink(path) and os.readlink(path) == goal:
-            # What it stood for is where the link was, unless nothing was there then.
+            # The former content has the link's old name, unless nothing was there.
             aside = link + ".link"
             os.rename(path, aside)
             if os.path.lexists(link):

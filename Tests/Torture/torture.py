@@ -5,15 +5,15 @@ usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--on
 
 Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
 call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs),
-restored (after a kill the places are not what the journal knows), undo (a relocation is taken back, and killed at each
+restored (after a kill the places differ from the journal's record), undo (a relocation is undone, and killed at each
 change of that), full (disks with too little room), holders (programs that are hard to see hold the store), storm (programs
-that don't cooperate use it all the while, for N rounds), mutate (N stores with changed bytes), plant (links, devices and
-giants at every name that is used), swap (names are swapped for links to somebody else's files meanwhile, for N rounds); or
+that don't cooperate use it throughout, for N rounds), mutate (N stores with changed bytes), plant (links, devices and
+giants at every name that is used), swap (names are swapped for links to another user's files meanwhile, for N rounds); or
 all. GROUPSTORE is the program.
 
 --only takes the cases whose names have TEXT in them (command/wal/same/delete, using/WAL or creating/DELETE of storm, a
-mutation's number). With --sample, only so many points of each walk are tried, chosen by the seed that is printed. Exits with
-1 when a row was lost, or anything else was not as it must be.
+mutation's number). --sample tries only so many points of each walk, chosen by the printed seed. Exits with
+1 if a row was lost, or anything else was wrong.
 """
 
 import argparse
@@ -208,7 +208,7 @@ def torture(programs, options):
             say(part, progress, started)
             losses += progress.losses
             continue
-        # With a limit on time, every case gets its turn in an order of the seed's.
+        # With a time limit, the seed orders the cases, so that every case gets its turn.
         cases = [case for case in scenarios() if options.only in str(case)]
         if options.seconds is not None:
             progress.random.shuffle(cases)

@@ -1,4 +1,4 @@
-"""A relocation is taken back, and killed at each change of that: then the store is at one of its two places, whole."""
+"""Undoes a relocation, and kills it at each change: the store is at one of its two places, whole."""
 
 import os
 
@@ -29,9 +29,9 @@ def _prepare(world):
 
 
 def _problems(world, undone):
-    """After it was undone, the legacy store is what it was; else all is as the relocation left it."""
+    """Checks that the legacy store is unchanged after an undo; without one, all is as the relocation left it."""
     if not undone:
-        # One that never became a journal is replaced by the next.
+        # An incomplete journal is replaced by the next.
         return [problem for problem in world.problems() if problem != "left: journal.json.new"]
     found = []
     if stores.content(world.legacy) != world.wanted[0]:

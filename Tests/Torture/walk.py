@@ -1,4 +1,4 @@
-"""What the walks have in common: which points are tried, and what became of them."""
+"""Provides the walks' common code: chooses points and counts outcomes."""
 
 import random
 import sys
@@ -7,7 +7,7 @@ import time
 
 
 class Walk:
-    """Counts points and losses, and chooses the points when not all are to be tried."""
+    """Counts points and losses, and chooses the points if only some are tried."""
 
     def __init__(self, seed, sample=None, seconds=None, keep_going=True):
         self.seed = seed
@@ -23,7 +23,7 @@ class Walk:
         return self.deadline is not None and time.monotonic() > self.deadline
 
     def choose(self, points):
-        """All of them, or as many as are wanted of each walk, in order."""
+        """Returns all points, or as many as are wanted of each walk, in order."""
         points = list(points)
         if self.sample is not None and len(points) > self.sample:
             points = sorted(self.random.sample(points, self.sample))
@@ -46,7 +46,7 @@ class Walk:
 
 
 def calls(world, *options, by=None, undo=False):
-    """The calls of an undisturbed relocation: their names, and whether they change something."""
+    """Returns the calls of an undisturbed relocation: their names, and whether they change something."""
     with tempfile.NamedTemporaryFile("r") as trace:
         world.step("--trace", trace.name, *options, by=by, undo=undo)
         lines = [line.split("\t") for line in trace.read().splitlines()]

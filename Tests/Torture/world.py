@@ -1,4 +1,4 @@
-"""A place with a legacy and a group directory, the programs run in it, and the oracle that judges it afterwards."""
+"""A place with a legacy and a group directory, the programs that run in it, and the oracle that judges it afterwards."""
 
 import dataclasses
 import json
@@ -25,13 +25,13 @@ class Scenario:
     file_system: str = "same"  # or "another"
     by: str = "command"  # or "agent"
     retire: str = "delete"
-    # What the group directory holds beforehand: nothing, "empty" (a store without rows), "same" (the same content),
-    # or "other" rows, which are kept ("keep-group") or archived ("keep-legacy").
+    # The group directory's first content: nothing, "empty" (a store without rows), "same" (the same content), or "other"
+    # rows, which are kept ("keep-group") or archived ("keep-legacy").
     group: str = "nothing"
     on_conflict: str = "refuse"
-    # A user who isn't root does it, and their support folder is closed to writing.
+    # The relocating user isn't root, and can't write to their support folder.
     closed: bool = False
-    # The store is Core Data's, and is migrated: "inferred" or "mapped", on its way or at its place, the group directory.
+    # The store is Core Data's, and is migrated: "inferred" or "mapped", on its way or in place, the group directory.
     change: str = ""
     at_its_place: bool = False
 
@@ -52,7 +52,7 @@ class Scenario:
 
 
 class World:
-    """One scenario's directories, set up anew for each point."""
+    """One scenario's directories, set up again for each point."""
 
     def __init__(self, programs, scenario, here, other):
         self.programs = programs
@@ -113,7 +113,7 @@ class World:
         self.own()
 
     def own(self):
-        """What is there belongs to whoever runs the relocation."""
+        """Gives the existing files to the relocating user."""
         if self.scenario.closed:
             owner = f"{OTHER_USER}:{OTHER_USER}"
             subprocess.run(["chown", "-hR", owner, self.legacy, self.group], check=True)
@@ -139,7 +139,7 @@ class World:
         return dict(os.environ, GROUPSTORE_SOCKET=self.socket)
 
     def step(self, *options, by=None, undo=False):
-        """Runs a relocation under the stepper. Returns its exit status, its last object, and what it said."""
+        """Runs a relocation under the stepper. Returns its exit status, its last object, and its output."""
         words = self._words() if (by or self.scenario.by) == "agent" else self._command_words()
         if undo:
             words.append("--undo")
@@ -147,7 +147,7 @@ class World:
         return self._run(stepper + words, (by or self.scenario.by) == "agent")
 
     def run_again(self, by):
-        """Runs it undisturbed."""
+        """Runs the relocation undisturbed."""
         if by == "agent":
             words = [self.programs.groupstore, "agent", "--config", os.path.join(self.here, "config.yaml")]
             return self._run(words, True)
@@ -177,7 +177,7 @@ class World:
     def _await(process):
         if process.poll() is not None:
             return process.returncode
-        # With a limit, `wait` looks every now and then, which takes longer than most runs.
+        # With a timeout, `wait` polls at intervals, which takes longer than most runs.
         pidfd = os.pidfd_open(process.pid)
         try:
             has_ended, _, _ = select.select([pidfd], [], [], TIME_LIMIT)
@@ -190,13 +190,13 @@ class World:
         return "did not end"
 
     def _await_agent(self, process):
-        """An agent goes on for ever: it is asked to end when nothing is left for it to do."""
+        """Ends an agent, which otherwise runs for ever, when it has nothing left to do."""
         deadline = time.monotonic() + TIME_LIMIT
         pidfd = os.pidfd_open(process.pid)
         try:
             with Notices() as notices:
                 while time.monotonic() < deadline:
-                    # Watched before they are looked at: nothing that happens between is missed.
+                    # The watch starts before the inspection, so nothing in between is missed.
                     notices.watch(self.legacy, self.group, os.path.join(self.group, ".groupstore"))
                     if self.is_over() or notices.wait(deadline - time.monotonic(), pidfd):
                         break
@@ -207,11 +207,11 @@ class World:
         status = self._await(process)
         if not self.is_over():
             return status or "did not relocate"
-        # When nothing was left to do, it may have been asked to end before it could listen.
+        # An agent with nothing left to do may be asked to end before it could listen.
         return 0 if status == -signal.SIGTERM else status
 
     def is_over(self):
-        """Nothing is under way, the old name is retired, and the group has a store."""
+        """Returns whether nothing is under way, the old name is retired, and the group has a store."""
         old = os.path.join(self.legacy, stores.NAME)
         return (
             (not os.path.lexists(old) or os.path.islink(old))
@@ -221,7 +221,7 @@ class World:
     # The oracle
 
     def _wanted(self):
-        """What must be there in the end: the group's content, and the archived ones."""
+        """Returns what must be there at the end: the group's content, and the archived stores'."""
         legacy = stores.content(self._template("legacy"))
         group = stores.content(self._template("group"))
         archived = [legacy] if self.scenario.retire == "archive" and self.scenario.publishes else []
@@ -232,13 +232,13 @@ class World:
         return legacy, archived
 
     def problems_of_two(self):
-        """At no instant two names are the store; only where one place held one at first."""
+        """Checks that two names are never the store at once. Applies only if one place held a store at first."""
         names = [os.path.join(place, stores.NAME) for place in (self.legacy, self.group)]
         both = all(os.path.isfile(name) and not os.path.islink(name) for name in names)
         return ["two stores at one instant"] if both and self.scenario.group == "nothing" else []
 
     def problems(self):
-        """What is wrong in the end; nothing is what every run hopes for."""
+        """Returns what is wrong at the end; the list is empty after a correct run."""
         found = []
         published, archived = self.wanted
         if (is_now := stores.content(self.group)) != published:
@@ -293,10 +293,10 @@ class World:
         return found
 
     def problems_of_refusal(self):
-        """After it said that it changed nothing."""
+        """Returns what is wrong after a run that said that it changed nothing."""
         found = []
         if os.path.lexists(os.path.join(self.group, ".groupstore", "journal.json")):
-            return []  # It could not undo either, and says so by leaving the journal to the next run.
+            return []  # It could not undo either, and reports this: it leaves the journal to the next run.
         for place in (self.legacy, self.group):
             template = self._template(os.path.basename(place))
             if stores.content(place) != stores.content(template):
@@ -315,7 +315,7 @@ class World:
         return found
 
     def signature(self):
-        """What the disk looks like, with what differs from run to run taken out."""
+        """Returns the disk's state without what differs from run to run."""
         seen = []
         for place in (self.legacy, self.group):
             for name, (mode, data) in sorted((stores.tree(place) or {}).items()):

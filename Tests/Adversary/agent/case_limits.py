@@ -1,4 +1,4 @@
-"""Few descriptors, few watches, many subscriptions, long rests: nothing goes unread without a word."""
+"""Uses few descriptors, few watches, many subscriptions and long rests: the agent reports everything that it can't follow."""
 
 import os
 import resource
@@ -18,7 +18,7 @@ def run(round):
 
 
 def make_stores(round, count, directories):
-    """Stores in some groups; returns [(wire name, path)] and the configuration."""
+    """Makes stores in some groups; returns [(wire name, path)] and the configuration."""
     r, made, text = round.rng, [], "groups:\n"
     for d in range(directories):
         directory = round.path(f"group{d}")
@@ -37,7 +37,7 @@ def make_stores(round, count, directories):
 
 
 def subscribe_all(round, agent, made):
-    """Subscribes to each store, over some connections; returns {store: client}, and the refusals."""
+    """Subscribes to each store over some connections; returns {store: client} and the refusals."""
     clients = [agent.connect() for _ in range(round.rng.randint(1, 4))]
     following, refused, asked = {}, {}, []
     for n, (store, _) in enumerate(made):
@@ -55,7 +55,7 @@ def subscribe_all(round, agent, made):
 
 
 def commit_all(round, agent, made, following, title):
-    """Commits to each store that is subscribed to, in some order, some of them held open; each must be told."""
+    """Commits to each subscribed store in random order, holding some of them open. Each commit must be reported."""
     r, held, moments = round.rng, [], {}
     for client in set(following.values()):
         client.drain()
@@ -94,7 +94,7 @@ def commit_all(round, agent, made, following, title):
 
 
 def blind(client, store, row):
-    """Whether the subscriber knows that it is told nothing of this store, and status says so."""
+    """Returns whether the subscriber knows that it gets no events for this store, and status agrees."""
     events = client.since(0, store)
     return bool(events) and events[-1].get("reason") == "unreadable" and (row or {}).get("state") != "following"
 
@@ -141,13 +141,13 @@ def descriptors(round):
     try:
         is_answered = agent.connect().status()[0]
     except Closed:
-        is_answered = b"too_many_connections" in agent.text()  # refused, and said so
+        is_answered = b"too_many_connections" in agent.text()  # refused, and logged
     if not is_answered:
         round.problem("no-answer", "status isn't answered: " + agent.tail())
 
 
 def watches(round):
-    """A user namespace of the agent's own has limits of its own."""
+    """Runs the agent in a user namespace, which has limits of its own."""
     r = round.rng
     most, count, directories = r.choice([1, 4, 10, 30]), r.choice([5, 20, 60]), r.choice([1, 5, 20, 60])
     round.title = f"{count} stores in {directories} groups, {most} watches"
@@ -215,10 +215,10 @@ def subscriptions(round):
     round.outcome = f"{accepted} accepted, refused {refused}, {grown} KiB more"
     if set(refused) - {"too_many_subscriptions"}:
         round.problem("refusal", round.outcome)
-    # 1 KB a subscription, 10 KB for the first one of a store, as the documents have it; and as much again.
+    # The documents allow 1 KB a subscription and 10 KB for the first of a store; this allows twice that.
     if grown > 16384 + min(accepted, 10000) * 20:
         round.problem("memory", f"{round.outcome}: {grown / max(accepted, 1):.1f} KiB each")
-    # A connection's next subscription to the same store takes the former one's place.
+    # A connection's next subscription to the same store replaces its former one.
     if accepted > 10000 and not same:
         round.problem("unbounded", f"{accepted} subscriptions are accepted, and 10000 are the most")
     moment, path = time.monotonic(), made[0][1]
@@ -245,7 +245,7 @@ def rest(round):
     clients, following, refused = subscribe_all(round, agent, made)
     commit_all(round, agent, made, following, "before")
     commit_all(round, agent, made, following, "before, again")
-    quiet = time.monotonic() + 3  # what goes on after the commits may end
+    quiet = time.monotonic() + 3  # work that follows the commits may finish
     while time.monotonic() < quiet:
         clients[0].read(quiet - time.monotonic())
     used, woken, began = agent.seconds(), agent.wakeups(), time.monotonic()

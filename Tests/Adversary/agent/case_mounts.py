@@ -1,4 +1,4 @@
-"""Mounts over a group's directory, over what leads to it, and over the store; in a mount namespace of the adversary's own."""
+"""Mounts over a group's directory, its ancestors and the store, in a mount namespace of the adversary's own."""
 
 import os
 

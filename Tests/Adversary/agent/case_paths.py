@@ -1,4 +1,4 @@
-"""What can happen to the components of a group's or a legacy place's path."""
+"""Changes the components of a group's or a legacy place's path."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def run(round):
 
 
 def configured(round, directory, name, legacy, user):
-    """An agent for one store; its paths stand in a configuration where YAML has a form for them, else on the command line."""
+    """Makes an agent for one store. Its paths go in a configuration if YAML can express them, else on the command line."""
     parts = [os.fsencode(p) for p in (directory, name, legacy or b"")]
     if all(fits_yaml(p) for p in parts) and round.rng.random() < 0.7:
         directory, name, legacy = (p.decode() for p in parts)
@@ -77,7 +77,10 @@ def group_round(round, tree, user):
 
 
 def work_beside(round, agent, tree):
-    """Files come and go in the directories above the group's: that wakes nobody, or once a second where a name is awaited."""
+    """Makes and removes files in the directories above the group's.
+
+    The agent must not wake, or at most once a second while it awaits a name.
+    """
     above = sorted({os.path.dirname(os.path.realpath(p)) for p, kind in tree.steps()} - {os.path.realpath(tree.path)})
     if not above:
         return
@@ -95,7 +98,7 @@ def work_beside(round, agent, tree):
 
 
 def at_the_store(round, tree, path):
-    """Something happens to the file itself. Nobody has it open."""
+    """Changes the file itself while nobody has it open."""
     r, other = round.rng, tree.aside(os.path.join(tree.top, b"x"))
     what = r.choice(["cp", "cp", "mv", "unlinked", "linked", "hard link", "restored", "away", "shorter"])
     if what in ("cp", "mv"):

@@ -1,4 +1,4 @@
-"""Random and mutated requests: the agent lives, its memory is bounded, and others are served meanwhile."""
+"""Sends random and mutated requests: the agent survives, its memory is bounded, and it serves other clients meanwhile."""
 
 import json
 import os
@@ -21,7 +21,7 @@ MEMBERS = ["store", "since", "tables", "detail", "bookmarks", "entities", "opera
 
 
 def value(r, round, depth=0):
-    """A value that some member might have, or none should."""
+    """Returns a value that some member might have, or none should."""
     kind = r.randrange(16)
     if kind < 5:
         return text(r, round)
@@ -49,7 +49,7 @@ def text(r, round):
 
 
 def line(r, round):
-    """A line that may be a request."""
+    """Returns a line that may be a request."""
     kind = r.randrange(20)
     if kind == 0:
         return r.randbytes(r.choice([1, 10, 1000, 20000])).replace(b"\n", b"")
@@ -89,7 +89,7 @@ def line(r, round):
 
 
 class Witness:
-    """Somebody who behaves: subscribed, and told of each commit in time whatever others send."""
+    """A well-behaved subscriber, notified of each commit in time whatever others send."""
 
     def __init__(self, round, agent):
         self.round, self.agent, self.client, self.marks, self.slowest = round, agent, agent.connect(), 0, 0.0
@@ -98,7 +98,7 @@ class Witness:
             round.problem("refused", f"the witness' subscription: {reply}")
 
     def look(self, what):
-        """False when something is wrong."""
+        """Returns False if something is wrong."""
         if not self.agent.lives():
             self.round.problem("died", f"{what}: {self.agent.tail()}")
             return False
@@ -126,7 +126,7 @@ class Witness:
 
 def run(round):
     r = round.rng
-    user = 54323 if os.geteuid() == 0 else None  # whatever the requests ask for, it is nobody's files
+    user = 54323 if os.geteuid() == 0 else None  # nobody owns files by this user, whatever the requests ask for
     for name in ("group", "legacy"):
         os.mkdir(round.path(name))
     for path in ("group/N.sqlite", "group/W.sqlite", "legacy/Old.sqlite"):
@@ -151,13 +151,13 @@ def run(round):
             return
     peak = agent.memory("VmHWM") - start
     round.outcome = f"peak {peak} KiB more, the witness waited {witness.slowest:.2f} s at most"
-    # 1100 connections with 64 KiB of answers each are 70 MiB; twice that is none of what the documents allow.
+    # 1100 connections with 64 KiB of answers each take 70 MiB; the documents allow nothing near twice that.
     if peak > 140 * 1024:
         round.problem("memory", round.outcome)
 
 
 def garbage(round, agent, witness):
-    """Lines of all kinds; then a request with an id of its own is answered, unless the connection had to end."""
+    """Sends lines of all kinds. The agent must then answer a request with its own id, unless the connection had to end."""
     r = round.rng
     for n in range(r.choice([5, 20, 60])):
         client, sent = agent.connect(), []
@@ -189,7 +189,7 @@ def garbage(round, agent, witness):
 
 
 def slow_bytes(round, agent, witness):
-    """A request a byte at a time, and many halves that never get an end."""
+    """Sends a request byte by byte, and many unfinished requests."""
     halves = [agent.connect() for _ in range(50)]
     for n, client in enumerate(halves):
         client.send(b'{"id":1,"op":"status","x":"' + b"x" * (600 * n))
@@ -206,7 +206,7 @@ def slow_bytes(round, agent, witness):
 
 
 def connections(round, agent, witness):
-    """Some thousands of connections; those that are too many are told so, and others are served."""
+    """Opens some thousands of connections. The agent reports the excess to those clients and serves the others."""
     r, kept, refused = round.rng, [], 0
     for n in range(r.choice([300, 1500, 3000])):
         try:
@@ -230,7 +230,7 @@ def connections(round, agent, witness):
 
 
 def no_reader(round, agent, witness):
-    """Clients that ask and never read."""
+    """Runs clients that ask and never read."""
     deaf = []
     for _ in range(round.rng.choice([1, 20, 100])):
         s = agent.connect().socket
@@ -250,7 +250,7 @@ def no_reader(round, agent, witness):
 
 
 def half_closed(round, agent, witness):
-    """A client that sends no more is answered."""
+    """Checks that the agent answers a client that has closed its sending side."""
     for _ in range(20):
         client = agent.connect()
         client.send(b'{"id":"last","op":"status"}\n' * 1)
@@ -269,7 +269,7 @@ def half_closed(round, agent, witness):
 
 
 def one_byte_lines(round, agent, witness):
-    """Floods of the shortest lines there are, by several at once."""
+    """Floods the agent with the shortest possible lines from several clients at once."""
     clients, data = [agent.connect() for _ in range(8)], round.rng.choice([b"\n", b"{}\n", b"1\n"]) * 20000
     left = {c.fileno(): (c, data) for c in clients}
     end = time.monotonic() + LATE
@@ -304,7 +304,7 @@ def one_byte_lines(round, agent, witness):
 
 
 def presenters(round, agent, witness):
-    """Presenters who say nothing, claims that nobody ends, answers to questions that weren't asked; then all go at once."""
+    """Runs silent presenters, unfinished claims and unsolicited answers; then all clients leave at once."""
     r, clients = round.rng, [agent.connect() for _ in range(r_count(round))]
     store = f"{GROUP}/N.sqlite"
     for client in clients:

@@ -1,4 +1,4 @@
-"""Legacy places and groups in each state, left alone: nothing to do must cost nothing, and be said once."""
+"""Leaves legacy places and groups alone in each state: idleness must cost nothing, and be reported once."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ sys.stdin.read()
 
 
 class Place:
-    """A legacy place and a group, and what keeps a process or a file system in that state."""
+    """A legacy place and a group, with what keeps a process or a file system in that state."""
 
     def __init__(self, round, number):
         self.round, self.r, self.number, self.user = round, round.rng, number, round.user
@@ -29,10 +29,10 @@ class Place:
         for directory in (self.legacy_directory, self.group):
             os.mkdir(directory)
         self.legacy, self.store = os.path.join(self.legacy_directory, "N.sqlite"), os.path.join(self.group, "N.sqlite")
-        self.title, self.later = "", lambda: None  # what the agent would refuse to start with
+        self.title, self.later = "", lambda: None  # `later` makes what the agent would refuse to start with
 
     def hold(self, path, *statements):
-        """A process that keeps the store open; the round ends it."""
+        """Starts a process that keeps the store open; the round ends it."""
         process = subprocess.Popen(
             [sys.executable, "-c", HOLDER, path, *statements], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.round.closers.append(lambda: (process.stdin.close(), process.stdout.close(), process.kill(), process.wait()))
@@ -40,7 +40,7 @@ class Place:
         return process
 
     def killed(self, path, *statements):
-        """A process that is killed with the store open: a hot log or journal stays."""
+        """Kills a process with the store open, which leaves a hot log or journal."""
         process = self.hold(path, *statements)
         process.kill()
         process.wait()
@@ -148,7 +148,7 @@ SURROUNDINGS = ["", "", "", "", "legacy read-only", "group read-only", "no group
 
 
 def prepare(p, turn=None):
-    """Draws a state and makes it; returns its title. Each legacy state has its turn, alone."""
+    """Draws a state and makes it; returns its title. Each legacy state has a turn alone."""
     r = p.r
     legacy, group, sides, around = r.choice(LEGACY), r.choice(GROUP), r.choice(SIDES), r.choice(SURROUNDINGS)
     if turn is not None:
@@ -184,7 +184,7 @@ def prepare(p, turn=None):
 
 
 def linked(p, around):
-    """The legacy place is the group's, by a link to its directory or to its store."""
+    """Links the legacy place to the group's directory or store."""
     stores.make(p.store, "delete", 2)
     os.rename(p.legacy_directory, p.legacy_directory + ".away")
     if around == "same file":
@@ -198,7 +198,7 @@ def linked(p, around):
 
 
 def poke(p):
-    """What an old program may do to its place now and then, without changing anything."""
+    """Does what an old program may do to its place now and then, without changing anything."""
     if not os.path.isfile(p.legacy):
         return  # opening a FIFO would wait for its other end
     try:
@@ -246,7 +246,7 @@ def run(round):
 
 
 def settled(agent, client):
-    """Until nothing was said for two seconds, or fifteen have gone."""
+    """Waits until two seconds pass without output, or 15 s in all."""
     last, since = None, time.monotonic()
     end = since + 15
 
@@ -262,7 +262,7 @@ def settled(agent, client):
 
 
 def measure(round, agent, client, places, seconds):
-    """A window in which nobody does anything: what was tried before is tried again at 1 s, 2 s, 4 s, … at most."""
+    """Measures a window without activity. The agent may repeat earlier attempts at 1 s, 2 s, 4 s, … at most."""
     text, lines, cpu, wakeups = len(agent.text()), agent.lines(), agent.seconds(), agent.wakeups()
     began = time.monotonic()
     client.drain()

@@ -1,4 +1,4 @@
-"""Requests of other users, with each role and with none: nothing that they couldn't read, move or guess themselves."""
+"""Sends other users' requests, with each role and with none: they must reveal or move nothing out of the users' own reach."""
 
 import hashlib
 import json
@@ -12,13 +12,13 @@ import store as stores
 from program import LATE, acting_as, exchange, quoted, wait_until
 from wire import Client, Closed, is_told
 
-OWNER, ASKER = 54324, 54325  # numbers of nobody's: neither needs an entry anywhere
+OWNER, ASKER = 54324, 54325  # nobody uses these numbers; neither needs an entry anywhere
 OPEN, SHUT, ABSENT, MINE = "group.open", "group.shut", "group.absent", "group.mine"
 ROLES = [None, ["subscribe"], ["present"], ["relocate"], ["subscribe", "present"], ["subscribe", "present", "relocate"], "short"]
 
 
 def asking(round, agent, groups=()):
-    """A connection of the asker's. The process that made it lives on, since the agent may look at it."""
+    """Makes a connection of the asker's. Its process lives on, since the agent may inspect it."""
     connection = socket.socket(socket.AF_UNIX)
     ends, ready = os.pipe(), os.pipe()
     child = os.fork()
@@ -50,7 +50,7 @@ def asking(round, agent, groups=()):
 
 
 class Scene:
-    """An owner's files, some of them open to others; each private one has a marker in its name or content."""
+    """An owner's files, some of them open to others. Each private file has a marker in its name or content."""
 
     def __init__(self, round, agent_user):
         self.round, self.r = round, round.rng
@@ -97,7 +97,7 @@ class Scene:
         )
 
     def snapshot(self):
-        """All that isn't the asker's: names, modes, owners, contents and times of change of what is kept."""
+        """Returns all that isn't the asker's: names, modes and owners; contents and modification times of kept files."""
         found = {}
         for top in (self.open, self.shut, self.home):
             for place, directories, files in os.walk(top):
@@ -121,7 +121,7 @@ def identity(path):
 
 
 def attacks(scene, r):
-    """Pairs of requests that differ in one name alone: of what is there, and of what isn't. (request, (there, not there), descriptor)"""
+    """Returns pairs of requests that differ only in one name, present or missing: (request, (there, not there), descriptor)."""
     pairs = []
     names = [
         (f"{SHUT}/Kept.sqlite", f"{SHUT}/Miss.sqlite"), (f"{SHUT}/Kept.sqlite", f"{ABSENT}/Kept.sqlite"), (f"{OPEN}/Private.sqlite", f"{ABSENT}/Private.sqlite"),
@@ -162,7 +162,7 @@ def attacks(scene, r):
 
 
 def normal(scene, messages, names):
-    """An answer without what the asker said itself, and without numbers that always differ."""
+    """Returns an answer without what the asker sent and without numbers that always differ."""
     text = json.dumps(messages, sort_keys=True)
     for name in names:
         for part in {name, name.rpartition("/")[2], name.partition("/")[0]}:
@@ -176,7 +176,10 @@ def normal(scene, messages, names):
 
 
 def ask(client, message, descriptor):
-    """`descriptor`: of a file that is passed along, or its path. It is closed at once: who has it open is waited for."""
+    """Sends a request.
+
+    `descriptor` is an open file or a path; it is closed at once, because the agent waits for whoever has it open.
+    """
     passed = [os.open(descriptor, os.O_RDWR) if isinstance(descriptor, str) else descriptor] if descriptor else []
     try:
         id = client.post(message, passed)
@@ -201,7 +204,7 @@ def run(round):
             round.problem("no-start", agent.tail())
             return
         agent.process = None
-        role = "short"  # a program that knows no roles
+        role = "short"  # a program without roles
         round.title += " (as allow-uids)"
         agent = round.agent(scene.config(role, agent_user), user=agent_user)
         if not agent.start():
@@ -250,7 +253,7 @@ def leaks(round, scene, client, what):
 
 
 def compared(round, scene, agent, client, pairs):
-    """Sends each pair; the answers may not differ, nor hold anything of the private files."""
+    """Sends each pair. The answers must not differ, nor contain anything from the private files."""
     for number, (message, there, absent, descriptor) in enumerate(pairs):
         answers = []
         for part in (there, absent):
@@ -285,7 +288,7 @@ def compared(round, scene, agent, client, pairs):
 
 
 def granted(round, scene, agent, may):
-    """What a role does allow works: else a program that refuses everything would pass."""
+    """Checks that what a role allows works; otherwise a program that refuses everything would pass."""
     client = asking(round, agent)
     reply = client.ask({"op": "subscribe", "store": f"{OPEN}/Public.sqlite"}, LATE) or {}
     if "subscribe" in may:
@@ -333,7 +336,7 @@ def own_relocation(scene, client):
 
 
 def relocations(round, scene, agent, may):
-    """The user's own files are relocated for them, if they have the role; whatever they swap meanwhile, nobody else's are."""
+    """Relocates the user's own files if they have the role. Whatever they swap meanwhile, no other user's files move."""
     client = asking(round, agent)
     os.mkdir(f"{scene.theirs}/from")
     os.chown(f"{scene.theirs}/from", ASKER, ASKER)
@@ -385,7 +388,7 @@ def relocations(round, scene, agent, may):
 
 
 def closed_later(round, scene, agent):
-    """A store that is closed to the user while they are subscribed: they hear no more of it, and are told so."""
+    """Closes a store to a subscribed user: they get no more of its events, and a notice that says so."""
     client = asking(round, agent)
     store, path = f"{OPEN}/Public.sqlite", f"{scene.open}/Public.sqlite"
     if not (client.ask({"op": "subscribe", "store": store}, LATE) or {}).get("ok"):

@@ -1,4 +1,4 @@
-"""What a subscriber must be told, whatever has happened to the path of its store."""
+"""States what a subscriber must be told, whatever has happened to the path of its store."""
 
 import os
 import sqlite3
@@ -11,10 +11,8 @@ from wire import is_told, store_member
 
 
 def seen_by(user, path):
-    """What the path leads to for that user: ("store", dev, ino), or ("absent" or "closed" or "dim" or "odd",).
-
-    A store is dim whose directory that user may go through but not read: it can't be watched, and need not be.
-    """
+    """Returns what the path leads to for that user: ("store", dev, ino), or ("absent" or "closed" or "dim" or "odd",). A
+    store is dim if that user may go through its directory but not read it: the agent can't watch it, and need not."""
     try:
         with acting_as(user):
             found = os.lstat(path)
@@ -31,7 +29,7 @@ def seen_by(user, path):
 
 
 class Follower:
-    """A subscriber to one store, and a writer that commits marked rows wherever the store's path leads to."""
+    """A subscriber to one store, and a writer that commits marked rows wherever the store's path leads."""
 
     def __init__(self, round, agent, group, name, directory, user=None):
         self.round, self.agent, self.user, self.r = round, agent, user, round.rng
@@ -44,7 +42,7 @@ class Follower:
         if not reply or not reply.get("ok"):
             self.fail("refused", f"subscribe is answered {reply}")
         self.look, self.moment = seen_by(user, self.path), time.monotonic()
-        self.known = self.look if self.look[0] == "store" else None  # what the subscriber has heard of last
+        self.known = self.look if self.look[0] == "store" else None  # the subscriber's last reported store
 
     def fail(self, kind, text):
         self.failed = True
@@ -52,12 +50,12 @@ class Follower:
         self.round.problem(kind, f"{text} | {steps} | {self.path!r}")
 
     def begin(self):
-        """Before something happens."""
+        """Prepares for a change."""
         self.client.drain()
         self.moment = time.monotonic()
 
     def told(self, moment, what, client=None, accept=is_told):
-        """Waits until the subscriber is told of something that came to be after the moment."""
+        """Waits until the subscriber gets an event for a change made after the moment."""
         client = client or self.client
         delay = client.wait_event(accept, moment, LATE)
         if delay is None:
@@ -74,7 +72,7 @@ class Follower:
         return self.agent.connect().status(self.store)
 
     def judge(self):
-        """Looks at where the path leads now, and expects what the documents promise."""
+        """Checks where the path leads now, and expects what the documents promise."""
         before, self.look = self.look, seen_by(self.user, self.path)
         self.round.step(f"now {self.look[0]}")
         if self.look[0] in ("closed", "dim"):
@@ -94,12 +92,12 @@ class Follower:
         self.commits()
 
     def thinks_it_gone(self):
-        """Whether the last that the subscriber heard before this is that there is no store to be read."""
+        """Returns whether the subscriber's last event before this reported that there is no readable store."""
         told = [m for t, m in self.client.events if t < self.moment and is_told(m)]
         return bool(told) and told[-1].get("reason") in ("vanished", "unreadable")
 
     def is_followed_or_not(self):
-        """Where a right is missing, the agent may have kept what it needs: then it tells of commits. Else it says so."""
+        """Without a right, the agent may have kept what it needs and report commits; otherwise it says that it can't."""
         if not wait_until(lambda: (self.status() or {}).get("state") != "following", 3, 0.1):
             if not os.path.isfile(self.path):
                 return
@@ -121,7 +119,7 @@ class Follower:
                     os.lchown(self.path + os.fsencode(side), self.user, self.user)
 
     def commits_by_the_kept_connection(self):
-        """A program that has had the store open all the time; False when its commit wasn't told."""
+        """Commits through a connection that has been open all along; returns False if the commit wasn't reported."""
         if self.kept[1] != seen_by(None, self.path):
             self.let_go()
             return True
@@ -129,7 +127,7 @@ class Follower:
         moment = time.monotonic()
         try:
             self.kept[0].execute("INSERT INTO mark (text) VALUES ('kept')")
-        except sqlite3.Error:  # SQLite resolved the links when it opened the store, and finds its journal's place no more
+        except sqlite3.Error:  # SQLite resolved the links when it opened the store, and no longer finds its journal's place
             self.let_go()
             return True
         return self.told(moment, "a commit by a program that had it open")
@@ -152,7 +150,7 @@ class Follower:
             self.fail("late-status", f"status said following for {time.monotonic() - began:.1f} s")
 
     def commits(self):
-        """Two marked rows; a subscriber who came last hears of them, too."""
+        """Commits two marked rows; the latest subscriber must get events for them, too."""
         others = []
         if self.r.random() < 0.5:
             other = self.agent.connect()

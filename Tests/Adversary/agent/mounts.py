@@ -1,4 +1,4 @@
-"""Mounts, in a mount namespace of the adversary's own: nothing of it is seen outside, and all of it goes with the process."""
+"""Mounts in a mount namespace of the adversary's own: nothing is visible outside, and all of it goes with the process."""
 
 import ctypes
 import os
@@ -28,7 +28,7 @@ def bind(source, path):
 
 
 def unmount(path):
-    """As a person does it; where that is refused as busy, lazily. True where it was refused."""
+    """Unmounts as a person does, and lazily if that fails as busy. Returns whether it was busy."""
     if LIBC.umount2(os.fsencode(path), 0) == 0:
         return False
     _check(LIBC.umount2(os.fsencode(path), DETACH), path)

@@ -1,4 +1,4 @@
-"""Names that are nasty on purpose, each of them one that a file may have."""
+"""Names that are nasty on purpose; a file may have each of them."""
 
 LONG = b"long-" + b"x" * 250
 
@@ -9,12 +9,12 @@ NAMES = [
     b"(deleted)", b"\\040", b"caf\xc3", b"CON", "\u2028line".encode(), b"&amp;", b"#", b"null",
 ]  # fmt: skip
 
-# The side files' names are longer by eight bytes, and Core Data's folder by nine.
+# The side files' names are eight bytes longer, and Core Data's folder's is nine bytes longer.
 STORE_NAMES = [name[:200] + b".sqlite" for name in NAMES] + [b"N", b".n", b"a.b.c", b"no-wal-here.db"]
 
 
 def fits_yaml(name):
-    """Whether a name can stand in a configuration: YAML is text, and has no form for some control characters."""
+    """Returns whether a name fits a configuration: YAML is text and can't express some control characters."""
     try:
         text = name.decode("utf-8")
     except UnicodeDecodeError:

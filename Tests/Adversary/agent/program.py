@@ -1,4 +1,4 @@
-"""One round: a directory, an agent with everything of its own in it, and the problems that were found."""
+"""One round: a directory, an agent with everything of its own in it, and the problems found."""
 
 import contextlib
 import ctypes
@@ -16,12 +16,12 @@ from wire import Client
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 TICKS = os.sysconf("SC_CLK_TCK")
-SOON, LATE = 5.0, 60.0  # seconds: what comes later than the first is late, later than the second is missed
+SOON, LATE = 5.0, 60.0  # seconds: after the first, an event is late; after the second, it is missed
 
 
 @contextlib.contextmanager
 def acting_as(user):
-    """With the rights of a user number: this process's own where there is none."""
+    """Acts with the rights of a user number, or of this process if there is none."""
     if user is None:
         yield
         return
@@ -38,7 +38,7 @@ def acting_as(user):
 
 
 class Agent:
-    """A running agent. `user`: a user number, or None for this one."""
+    """A running agent. `user` is a user number, or None for the current user."""
 
     def __init__(self, round, config=None, options=(), user=None, limits=(), wrap=(), environment=None):
         self.round, self.config, self.options = round, config, [os.fsencode(o) for o in options]
@@ -48,7 +48,7 @@ class Agent:
         self.process = None
 
     def start(self):
-        """True once it says that it is ready; False where it ends instead."""
+        """Returns True once the agent is ready, False if it ends instead."""
         home = self.round.path("home")
         for name in ("home", "run", "temporary"):
             os.makedirs(self.round.path(name), exist_ok=True)
@@ -109,7 +109,7 @@ class Agent:
             notify.close()
 
     def connect(self):
-        """A connection of the agent's own user."""
+        """Returns a connection of the agent's own user."""
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(30)
         with acting_as(self.user):
@@ -161,10 +161,10 @@ class Agent:
     def tail(self, most=300):
         return self.text()[-most:].decode(errors="replace")
 
-    # What /proc says of it
+    # Readings from /proc
 
     def seconds(self):
-        """Processor time of it and of its children that have ended."""
+        """Returns the processor time of the agent and its ended children."""
         with open(f"/proc/{self.pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         return sum(int(x) for x in fields[11:15]) / TICKS
@@ -180,7 +180,7 @@ class Agent:
         return total
 
     def memory(self, field="VmRSS"):
-        """KiB."""
+        """Returns a field in KiB."""
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
             return next((int(x.split()[1]) for x in file if x.startswith(field + ":")), 0)
 
@@ -208,7 +208,7 @@ class Round:
         return Agent(self, *arguments, **options)
 
     def ended_agent(self):
-        """An agent that has ended by itself, or does so now."""
+        """Returns an agent that has ended or ends within 3 s; None if all keep running."""
         for agent in self.agents:
             if agent.process is not None:
                 try:
@@ -238,7 +238,7 @@ class Round:
 
 
 def remove(directory):
-    """Removes a tree whatever its modes are."""
+    """Removes a tree, whatever its modes."""
     if not os.path.lexists(directory):
         return
     for place, directories, _ in os.walk(directory):
@@ -250,19 +250,19 @@ def remove(directory):
 
 
 def exchange(a, b):
-    """Swaps two names in one step."""
+    """Swaps two names atomically."""
     if LIBC.renameat2(-100, os.fsencode(a), -100, os.fsencode(b), 2) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), a)
 
 
 def quoted(text):
-    """As a YAML string: JSON's form is one."""
+    """Returns a YAML string in JSON's form, which YAML accepts."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def wait_until(condition, seconds, pause=0.02):
-    """For what can't be waited for otherwise: another process's counters, or a row of `status`."""
+    """Polls what can't notify: another process's counters, or a row of `status`."""
     end = time.monotonic() + seconds
     while True:
         value = condition()

@@ -1,4 +1,4 @@
-"""Stores: made, written and read with SQLite's own module."""
+"""Makes, writes and reads stores with Python's sqlite3 module."""
 
 import os
 import sqlite3
@@ -8,14 +8,14 @@ SIDES = ("", "-wal", "-shm", "-journal")
 
 
 def connect(path, timeout=20):
-    """A path may be any bytes: SQLite gets it percent-encoded."""
+    """Connects to a path of any bytes: SQLite gets it percent-encoded."""
     data = os.fsencode(path)
     safe = b"".join(bytes([c]) if chr(c).isalnum() and c < 128 or c in b"/._" else b"%%%02x" % c for c in data)
     return sqlite3.connect("file:" + safe.decode("ascii") + "?mode=rwc", uri=True, timeout=timeout, isolation_level=None)
 
 
 def make(path, mode="wal", rows=0, owner=None, note="made"):
-    """A store with a table of marks, that nobody has open."""
+    """Makes a closed store with a table of marks."""
     connection = connect(path)
     connection.execute(f"PRAGMA journal_mode={mode}")
     connection.execute("CREATE TABLE IF NOT EXISTS mark (id INTEGER PRIMARY KEY, text TEXT)")
@@ -28,7 +28,7 @@ def make(path, mode="wal", rows=0, owner=None, note="made"):
 
 
 def commit(path, text, mode=None, ready=lambda: None):
-    """Commits a marked row; returns the moments before and after. `ready` is called just before."""
+    """Commits a marked row; returns the moments before and after. Calls `ready` just before."""
     connection = connect(path)
     try:
         if mode is not None:
@@ -43,7 +43,7 @@ def commit(path, text, mode=None, ready=lambda: None):
 
 
 def count(path):
-    """Rows of the table of marks, or None where there is no such store."""
+    """Returns the rows in the table of marks, or None if there is no such store."""
     if not os.path.isfile(path):
         return None
     connection = connect(path)

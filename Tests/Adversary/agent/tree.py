@@ -9,7 +9,7 @@ from program import exchange
 
 
 class Tree:
-    """`top`: a directory of the tree's own. `path`: what a configuration names, below it."""
+    """`top` is the tree's own directory. `path` is what a configuration names, below it."""
 
     def __init__(self, round, top, owner=None, depth=None):
         self.r, self.round, self.owner = round.rng, round, owner
@@ -21,7 +21,7 @@ class Tree:
             self.grow()
 
     def grow(self):
-        """Adds a component: a directory, or a link to one, or a link to such a link."""
+        """Adds a component: a directory, a link to a directory, or a link to such a link."""
         place = self.fresh(self.path)
         links = self.r.choice([0, 0, 0, 0, 1, 1, 2])
         if not links:
@@ -37,7 +37,7 @@ class Tree:
         self.own(self.top)
 
     def fresh(self, directory):
-        """A name that isn't there yet."""
+        """Returns a name that isn't there yet."""
         while True:
             name = directory_name(self.r)
             self.count += 1
@@ -49,7 +49,7 @@ class Tree:
                 return path
 
     def spelled(self, target, link):
-        """A link's content: absolute, relative, or with needless parts."""
+        """Returns a link's content: absolute, relative, or with needless parts."""
         relative = os.path.relpath(target, os.path.realpath(os.path.dirname(link)))
         return self.r.choice([target, target, relative, b"./" + relative, target + b"/."])
 
@@ -62,7 +62,7 @@ class Tree:
                 os.lchown(os.path.join(place, name), self.owner, self.owner)
 
     def steps(self):
-        """What the kernel looks at on the way, as (path, kind), within the tree and below its top."""
+        """Returns what the kernel resolves on the way, as (path, kind), within the tree and below its top."""
         found, todo, now = [], self.path.split(b"/"), b"/"
         for _ in range(200):
             if not todo:
@@ -95,10 +95,10 @@ class Tree:
     def leads(self):
         return os.path.isdir(self.path)
 
-    # What happens
+    # Changes
 
     def happen(self):
-        """Something happens to one component; returns what, for the record."""
+        """Changes one component; returns the change for the record."""
         steps = [s for s in self.steps() if s[1] in ("directory", "link")]
         if self.undo and (not steps or not self.leads() or self.r.random() < 0.3):
             return self.put_back()
@@ -156,7 +156,7 @@ class Tree:
         return to
 
     def made_anew(self, place):
-        """Removed, and another one with the same content has its name."""
+        """Removes a component and gives its name to another with the same content."""
         new = self.copied(place)
         self.clear(place)
         os.rename(new, place)
@@ -169,7 +169,7 @@ class Tree:
         return f"swapped for a copy {place!r}"
 
     def retargeted(self, place):
-        """A link leads to a copy of what it led to, or to the same by another way, in one step."""
+        """Points a link to a copy of its target, or to the target by another way, atomically."""
         if not os.path.isdir(place):
             return self.dangling(place)
         real, old = os.path.realpath(place), os.readlink(place)
@@ -204,7 +204,7 @@ class Tree:
         return f"a directory instead of the link {place!r}"
 
     def becomes_link(self, place):
-        """The directory is moved, and a link to it has its name: everything is reached as before."""
+        """Moves the directory and gives its name to a link to it, so that every path still resolves."""
         to = self.aside(place)
         os.rename(place, to)
         os.symlink(self.r.choice([to, os.path.basename(to)]), place)
@@ -250,11 +250,11 @@ class Tree:
         return "made what was missing"
 
     def put_all_back(self):
-        """Modes only: a directory that nobody may enter stays one otherwise."""
+        """Restores modes only; otherwise a directory without access stays closed."""
         for name, act in reversed([u for u in self.undo if u[0].startswith("closed")]):
             act()
         self.undo = [u for u in self.undo if not u[0].startswith("closed")]
-        # One that was moved or copied since is closed where it is now.
+        # Closes a directory that has moved or been copied at its present place.
         for directory, names, _ in os.walk(self.top):
             for place in (os.path.join(directory, name) for name in names):
                 if not os.path.islink(place) and stat.S_IMODE(os.stat(place).st_mode) & 0o700 != 0o700:

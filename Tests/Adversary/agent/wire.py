@@ -1,4 +1,4 @@
-"""The client's side of the socket, from the wire protocol's document alone."""
+"""Implements the client's side of the socket from the wire protocol's document alone."""
 
 import array
 import base64
@@ -10,11 +10,11 @@ import time
 
 
 class Closed(Exception):
-    """The agent has ended the connection."""
+    """Raised when the agent has ended the connection."""
 
 
 def store_member(store):
-    """A store's member in a request: bytes that aren't UTF-8 travel in base64."""
+    """Returns a store's member in a request: bytes that aren't UTF-8 travel in base64."""
     if isinstance(store, bytes):
         try:
             return {"store": store.decode("utf-8")}
@@ -24,7 +24,7 @@ def store_member(store):
 
 
 class Client:
-    """A connection. Events are kept with the time of their arrival; replies go to whoever asked."""
+    """A connection. It keeps events with their arrival times; replies go to the requester."""
 
     def __init__(self, path, connected=None):
         self.socket = connected or socket.socket(socket.AF_UNIX)
@@ -45,7 +45,7 @@ class Client:
     # Reading
 
     def read(self, seconds):
-        """Reads what comes, for as long at most; False when nothing came, or the connection has ended."""
+        """Reads for at most that time; returns False if nothing came or the connection has ended."""
         if self.closed:
             return False
         ready = select.select([self.socket], [], [], max(0, seconds))[0] if self.socket.fileno() < 1024 else self._poll(seconds)
@@ -132,7 +132,7 @@ class Client:
         return message["id"]
 
     def reply(self, id, seconds=30):
-        """The reply to `id`, or None when none came in that time."""
+        """Returns the reply to `id`, or None if none came in that time."""
         end = time.monotonic() + seconds
         while True:
             for reply in self.replies:
@@ -150,7 +150,7 @@ class Client:
         return self.reply(self.post(message, descriptors), seconds)
 
     def rows(self, message, seconds=30):
-        """The reply, and the rows that carry its id."""
+        """Returns the reply and the rows with its id."""
         id = self.post(message)
         reply = self.reply(id, seconds)
         rows = [m for _, m in self.events if m.get("id") == id]
@@ -158,7 +158,7 @@ class Client:
         return reply, rows
 
     def status(self, store=None, seconds=30):
-        """The rows of `status`; with a store, its row or None."""
+        """Returns the rows of `status`; for a store, its row or None."""
         reply, rows = self.rows({"op": "status"}, seconds)
         if store is None:
             return reply, rows
@@ -170,12 +170,12 @@ class Client:
     # Events
 
     def since(self, moment, store=None):
-        """The events that arrived at or after a moment."""
+        """Returns the events that arrived at or after a moment."""
         self.drain()
         return [m for t, m in self.events if t >= moment and (store is None or row_store(m) == os.fsencode(store))]
 
     def wait_event(self, accept, moment, seconds):
-        """Waits for an event that came after the moment and is accepted; returns its delay, or None."""
+        """Waits for an accepted event after the moment; returns its delay, or None."""
         end = time.monotonic() + seconds
         seen = 0
         while True:
@@ -198,5 +198,5 @@ def row_store(row):
 
 
 def is_told(message):
-    """Whether whoever gets this event reads the store anew."""
+    """Returns whether the event makes a subscriber read the store again."""
     return message.get("type") in ("change", "reset", "relocated", "migrated")

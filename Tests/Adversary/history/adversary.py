@@ -3,8 +3,8 @@
 
     python3 adversary.py GROUPSTORE [--seconds S] [--rounds N] [--seed N] [--only CLASS] [--keep DIR]
 
-Two promises are attacked: an app's statements have the same outcome with a history as without, and the history tells
-exactly the rows that changed, or names a gap. The round numbered N of seed S is always the same.
+Attacks two promises: an app's statements have the same outcome with a history as without, and the history reports
+exactly the rows that changed, or names a gap. Round N of seed S is always the same.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from twins import MINOR, ControlTwins, Problem, Skip, Twins
 
 
 class TwinRound:
-    """A random script on both twins."""
+    """Runs a random script on both twins."""
 
     def __init__(self, program, directory, options):
         self.program, self.directory, self.options = program, directory, options
@@ -58,7 +58,7 @@ class TwinRound:
         return None
 
     def happens_with_any_trigger(self, problem):
-        """Tells whether SQLite itself does so as soon as a table has triggers, whatever they do."""
+        """Returns whether SQLite alone does so on any table with triggers, whatever they do."""
         body = self.body[:problem.step + 1] if problem.step >= 0 else self.body
         found = self.replay(self.setup, body, ControlTwins)
         return found is not None and found.kind == problem.kind and found.step == problem.step
@@ -88,7 +88,7 @@ class TwinRound:
 
 
 def read_script(path):
-    """A kept script: the schema, a line `!enable`, and the statements."""
+    """Reads a kept script: the schema, a line `!enable`, and the statements."""
     steps = [line for line in open(path, encoding="utf-8").read().splitlines() if line and not line.startswith("--")]
     steps = [s.replace("\\n", "\n") for s in steps]
     at = steps.index("!enable")

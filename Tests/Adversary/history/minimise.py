@@ -1,4 +1,4 @@
-"""Makes a script that shows a problem smaller, as long as it still shows the same one."""
+"""Minimises a script that shows a problem, as long as it still shows the same problem."""
 
 import re
 import time
@@ -44,7 +44,7 @@ def shrink_statement(sql, fails, deadline):
 
 
 def minimise(setup, body, kind, attempt, seconds):
-    """`attempt(setup, body)` gives the class of the problem that a script shows, or None."""
+    """Minimises a script. `attempt(setup, body)` returns the class of the problem that it shows, or None."""
     deadline = time.monotonic() + seconds
     same = lambda s, b: attempt(s, b) == kind
     if not same(setup, body):

@@ -1,4 +1,4 @@
-"""What a history must say: the difference of the tables' contents between two places in it."""
+"""Works out what a history must say: the difference of the tables' contents between two places in it."""
 
 import base64
 import json
@@ -9,12 +9,12 @@ from words import identifier
 
 
 class Text(bytes):
-    """A TEXT value's bytes, which a BLOB with the same bytes does not equal."""
+    """A TEXT value's bytes, which differ from a BLOB with the same bytes."""
     __slots__ = ()
 
 
 def exact(value):
-    """A value with its type, so that 1, 1.0, '1' and X'31' differ."""
+    """Returns a value with its type, so that 1, 1.0, '1' and X'31' differ."""
     if isinstance(value, Text):
         return ("text", bytes(value))
     if isinstance(value, bytes):
@@ -23,12 +23,12 @@ def exact(value):
 
 
 def exact_key(value):
-    """A value in a key: SQLite takes 0.0 and -0.0 for one key."""
+    """Returns a value in a key: SQLite takes 0.0 and -0.0 for one key."""
     return exact(value + 0.0 if isinstance(value, float) else value)
 
 
 def key_of_json(key):
-    """A key of the program's output, in the form that `exact` gives."""
+    """Returns a key of the program's output in the form that `exact` gives."""
     if isinstance(key, list):
         return tuple(key_of_json(k)[0] for k in key)
     if isinstance(key, dict) and "base64" in key:
@@ -41,7 +41,7 @@ def key_of_json(key):
 
 
 class Recorded:
-    """A table with the history's triggers: how to read it, and under which key its rows are told."""
+    """A table with the history's triggers: how to read it, and the key of its reported rows."""
 
     def __init__(self, connection, number, name):
         self.number, self.name = number, name
@@ -61,7 +61,7 @@ class Recorded:
         self.key = key
 
     def keeps_its_rowids(self, connection, name):
-        """Tells an INTEGER PRIMARY KEY, which VACUUM leaves alone: SQLite makes no index for it."""
+        """Returns whether the table has an INTEGER PRIMARY KEY, which VACUUM leaves alone: SQLite makes no index for it."""
         indexed = connection.execute("SELECT count(*) FROM pragma_index_list(?, 'main') WHERE origin='pk'", (name,)).fetchone()[0]
         has = connection.execute("SELECT count(*) FROM pragma_table_xinfo(?, 'main') WHERE pk>0", (name,)).fetchone()[0]
         return bool(has) and not indexed
@@ -79,21 +79,21 @@ class Recorded:
         try:
             read = connection.execute(f"SELECT {keys}, {listed} FROM main.{identifier(self.name)} NOT INDEXED").fetchall()
         except sqlite3.Error:
-            return None  # such as a loop of generated columns, which SQLite finds only when it reads
+            return None  # such as a loop of generated columns, which SQLite finds only on reading
         for row in read:
             found[tuple(map(exact_key, row[:width]))] = tuple(map(exact, row[width:]))
         return found
 
 
 class Mark:
-    """The tables' contents after one step, and the last change's number then."""
+    """The tables' contents after one step, and the number of the last change then."""
 
     def __init__(self, step, number, tables, contents):
         self.step, self.number, self.tables, self.contents = step, number, tables, contents
 
 
 class Oracle:
-    """Follows one store step by step, and judges in the end what the program tells of it."""
+    """Follows one store step by step, and judges at the end what the program reports of it."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -121,7 +121,7 @@ class Oracle:
                 self.tables[int(found[1])] = Recorded(self.connection, int(found[1]), name)
 
     def mark(self, step, vacuumed=False, may_fail=False):
-        """Notes the state after a step. What was rolled back is forgotten first."""
+        """Records the state after a step. Discards rolled-back states first."""
         self.describe()
         number = self.last_number()
         contents = {n: t.rows(self.connection) for n, t in self.tables.items()}
@@ -133,10 +133,10 @@ class Oracle:
         self.marks.append(new)
 
     def overtaken(self):
-        """Tables of which the order of changes isn't told, with one statement's last change being what is so.
+        """Returns the tables whose order of changes isn't reported; one statement's last change states what holds.
 
-        Guarantees names them: triggers that run before the history's (TEMP ones, and those that were made after `history
-        enable`), foreign keys with actions on their own table, and unique indexes that were made since.
+        Guarantees names the causes: triggers that run before the history's (TEMP triggers, and triggers made after `history
+        enable`), foreign keys with actions on their own table, and unique indexes made since.
         """
         late = self.connection.execute(
             """SELECT tbl_name FROM temp.sqlite_schema WHERE type='trigger' UNION
@@ -152,14 +152,15 @@ class Oracle:
         return {bytes(name).decode("utf-8", "replace").lower() for (name,) in late}
 
     def ignores(self):
-        """Whether a trigger may end the others of its row, those of the history too."""
+        """Returns whether a trigger may end the row's other triggers, including the history's."""
         found = self.connection.execute(
             """SELECT 1 FROM (SELECT sql FROM temp.sqlite_schema UNION ALL SELECT sql FROM main.sqlite_schema
             WHERE name NOT GLOB 'GS_*') WHERE sql LIKE '%RAISE(IGNORE)%'""").fetchone()
         return found is not None
 
     def judge(self, told):
-        """Compares each two neighbouring marks with the changes told between them: number -> (table id, op, key, columns)."""
+        """Compares each two neighbouring marks with the changes reported between them: number -> (table id, op, key,
+        columns)."""
         problems = []
         numbers = sorted(told)
         at = 0
@@ -192,14 +193,14 @@ class Oracle:
             for key in set(b) | set(a) | set(ops):
                 is_late = table.name.lower() in before.overtaken | after.overtaken
                 if is_late and after.may_fail:
-                    continue  # the row that a trigger failed for stays, and the history's triggers don't run
+                    continue  # a row whose trigger failed stays, and the history's triggers don't run
                 problem = self.judge_row(table, key, b.get(key), a.get(key), ops.get(key, []), same, is_late)
                 if problem:
                     problems.append((problem[0], after.step, f"{table.name!r} key {show(key)}: {problem[1]}", number))
         return problems
 
     def judge_row(self, table, key, b, a, ops, same, is_late=False):
-        """`is_late`: in which order the changes were made isn't told; the last one says what is so."""
+        """Judges one row. With `is_late`, the order of changes is unknown; the last change states what holds."""
         names = [op for op, _ in ops]
         if not ops:
             if (b is None) != (a is None) or (same and b != a):

@@ -1,4 +1,4 @@
-"""Rounds that are more than statements: tokens and what may become of them, and several writers at once."""
+"""Runs rounds that need more than statements: tokens and what may become of them, and several writers at once."""
 
 import os
 import random as randoms
@@ -39,7 +39,7 @@ def write(connection, r, count):
 
 
 def snapshot(connection):
-    """Each table's rows under their keys, by the table's name."""
+    """Returns each table's rows by key, by the table's name."""
     names = [bytes(row[0]).decode() for row in connection.execute(
         "SELECT name FROM main.sqlite_schema WHERE type='table' AND name IN ('t','w','n','c')")]
     tables = {}
@@ -50,7 +50,7 @@ def snapshot(connection):
 
 
 def compare(before, now, lines, what):
-    """The rows told against the difference of two snapshots, each change of a row at a time."""
+    """Compares the reported rows with the difference of two snapshots, one change of a row at a time."""
     gaps = {line.get("table") for line in lines if line["type"] == "reset" and line.get("reason") == "history_gap"}
     for name, (table, after) in now.items():
         if name in gaps:
@@ -70,7 +70,7 @@ def compare(before, now, lines, what):
 
 
 def ask(program, store, token, paged, r):
-    """All lines after a token, in one answer or by pages."""
+    """Returns all lines after a token, in one answer or by pages."""
     lines = []
     while True:
         code, got, errors = program.changes(store, token, r.randint(1, 5) if paged else 1000000)
@@ -83,7 +83,7 @@ def ask(program, store, token, paged, r):
 
 
 def tokens(program, directory, r):
-    """Tokens across purges, another history, a restored backup, VACUUM and changes of the schema."""
+    """Follows tokens across purges, another history, a restored backup, VACUUM and schema changes."""
     store, backup = os.path.join(directory, "tokens.sqlite"), os.path.join(directory, "backup.sqlite")
     for path in (store, backup):
         for tail in ("", "-wal", "-shm", "-journal"):
@@ -167,7 +167,7 @@ def tokens(program, directory, r):
 
 
 def check(program, store, c, kept, log, r):
-    """Asks with some old tokens, and takes a new one."""
+    """Asks with some old tokens, and takes a new token."""
     now = snapshot(c)
     for token, before, place in r.sample(kept, min(len(kept), 2)):
         lines, _ = ask(program, store, token, r.random() < 0.3, r)
@@ -182,7 +182,7 @@ def check(program, store, c, kept, log, r):
             if len(lines) > 1:
                 raise Problem("rows beside a reset", -1, str(lines)[:300])
             continue
-        # A restored or renumbered store that no reset speaks of must still be told exactly.
+        # Without a reset, a restored or renumbered store must still be reported exactly.
         unsure = {"vacuum", "again"} & set(log[place:])
         comparable = {k: v for k, v in now.items() if not (k == "n" and unsure)}
         compare(before, comparable, lines, f"token of step {place}, now step {len(log)}")
@@ -193,7 +193,7 @@ def check(program, store, c, kept, log, r):
 
 
 def writers(program, directory, r):
-    """Processes that write at the same time, some of them killed in a transaction."""
+    """Runs processes that write at the same time, and kills some of them in a transaction."""
     store = os.path.join(directory, "writers.sqlite")
     for tail in ("", "-wal", "-shm", "-journal"):
         if os.path.exists(store + tail):

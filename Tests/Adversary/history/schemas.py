@@ -1,4 +1,4 @@
-"""Random schemas. Each round draws its own set of features, so that rare ones meet and common ones sometimes stay away."""
+"""Makes random schemas. Each round draws its own features, so that rare ones meet and common ones sometimes stay away."""
 
 from triggers import trigger_statements
 from words import COLLATIONS, COLUMN_NAMES, CONFLICTS, STRICT_TYPES, TABLE_NAMES, TYPES, VALUES, identifier
@@ -12,7 +12,7 @@ FEATURES = [
     "pragmas", "reconnect", "attach", "rowid_names", "enable_again", "temp_tables", "wide", "deferred", "ctes", "later_triggers", "json",
 ]
 
-# Features that a document names as unrecorded, or that need care in the oracle, come seldom.
+# Features that a document names as unrecorded, or that need care in the oracle, are rare.
 SELDOM = {"json", "later_triggers", "utf16", "attach", "wide", "before_trigger_writes", "temp_triggers", "rebuild", "drop", "long", "rowid_names", "enable_again"}
 
 
@@ -79,7 +79,7 @@ class SchemaWriter:
         ])
 
     def indexed(self, columns, most=3):
-        """A list of columns, as an index or a constraint names them."""
+        """Returns a list of columns, as an index or a constraint names them."""
         r = self.random
         chosen = [r.choice(columns) for _ in range(r.choice([1, 1, 2, most]))]
         return ", ".join(identifier(c) + self.collate(0.3) + self.direction() for c in chosen)
@@ -117,7 +117,7 @@ class SchemaWriter:
         return f"REFERENCES {identifier(table)}({', '.join(map(identifier, columns))}){actions}{late}"
 
     def table(self, taken, name=None):
-        """One CREATE TABLE."""
+        """Returns one CREATE TABLE."""
         r = self.random
         name = self.fresh(TABLE_NAMES, taken) if name is None else name
         strict, bare = self.chance("strict", 0.4), self.chance("without_rowid", 0.5)

@@ -1,4 +1,4 @@
-"""Random statements for whatever tables a store has at the moment."""
+"""Makes random statements for the tables that a store has at the moment."""
 
 import json
 
@@ -23,7 +23,7 @@ def text(value):
 
 
 class StatementWriter:
-    """Draws the next statement. It looks at the twin without a history, so both are sent the same."""
+    """Draws the next statement. It reads the twin without a history, so both get the same statements."""
 
     def __init__(self, random, features, connection):
         self.random = random
@@ -243,7 +243,7 @@ class StatementWriter:
         ])
 
     def rebuild(self):
-        """The twelve steps by which a table is made anew, without those that turn things off and on."""
+        """Returns the twelve steps that rebuild a table, without those that turn things off and on."""
         t = self.random.choice(self.tables)
         self.made += 1
         temporary = f"_new_{self.made}"

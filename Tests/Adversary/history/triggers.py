@@ -1,10 +1,10 @@
-"""The application's own views and triggers: they write other tables and their own, raise errors and change rows."""
+"""Makes the application's own views and triggers: they write other tables and their own, raise errors and change rows."""
 
 from words import CONFLICTS, identifier
 
 
 def body(writer, table, event, tables):
-    """The statements of one trigger on `table`."""
+    """Returns the statements of one trigger on `table`."""
     r = writer.random
     row = "old" if event == "DELETE" else "new"
     columns = writer.names[table]
@@ -51,7 +51,7 @@ def trigger(writer, number, table, tables, temporary=False):
     test = r.choice(["IS NOT NULL", "=1", ">2", "<>'a'"])
     when = f" WHEN {row}.{identifier(r.choice(writer.names[table]))} {test}" if r.random() < 0.5 else ""
     if before and "before_trigger_writes" not in writer.features:
-        # What a BEFORE trigger writes into a table of its own may give way unrecorded: see Guarantees, "Not recorded".
+        # A row that a BEFORE trigger writes into its own table may be replaced unrecorded: see Guarantees, "Not recorded".
         kept = set(writer.features)
         writer.features = (writer.features - {"trigger_writes_own_table"})
         text = body(writer, table, event, ["trail"])

@@ -1,4 +1,4 @@
-"""One store with a history and its twin without: each statement must have the same outcome on both."""
+"""Runs each statement on a store with a history and on its twin without: the outcomes must match."""
 
 import json
 import os
@@ -7,14 +7,14 @@ import sqlite3
 
 from oracle import Oracle, Text, exact, key_of_json, show
 
-# What a trigger of anybody's changes in SQLite itself, where the statement fails anyway.
+# What any trigger changes in SQLite itself, where the statement fails anyway.
 MINOR = {"error differs", "last_insert_rowid() differs after an error", "contents differ after an error that SQLite does not undo"}
 
 GS_TABLES = {"GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER"}
 
 
 class Problem(Exception):
-    """A broken promise: its class, the step, and what was seen."""
+    """A broken promise: its class, the step, and the observation."""
 
     def __init__(self, kind, step, detail):
         super().__init__(f"{kind}: {detail}")
@@ -22,7 +22,7 @@ class Problem(Exception):
 
 
 class Skip(Exception):
-    """A round that says nothing: its setup is not legal, or groupstore refused the store in words."""
+    """A round without a result: its setup is not legal, or groupstore refused the store with a message."""
 
 
 def connect(path):
@@ -33,7 +33,7 @@ def connect(path):
 
 
 def outcome(connection, step):
-    """Runs one statement: its rows, or its error, and what SQLite counts afterwards."""
+    """Runs one statement; returns its rows or its error, and SQLite's counts afterwards."""
     try:
         if step.startswith("!many "):
             sql, rows = step[6:].rsplit(" ;; ", 1)
@@ -41,7 +41,7 @@ def outcome(connection, step):
             result = ("ok", [])
         else:
             rows = [tuple(map(exact, row)) for row in connection.execute(step).fetchall()]
-            # It takes the tables in an order that other tables change.
+            # Its order of tables depends on changes to other tables.
             result = ("ok", sorted(rows, key=repr) if "foreign_key_check" in step else rows)
     except sqlite3.Error as error:
         result = ("error", type(error).__name__, getattr(error, "sqlite_errorname", ""), str(error))
@@ -143,7 +143,7 @@ class Twins:
         self.oracle.mark(self.step)
 
     def run(self, step):
-        """Runs one step on both. `!` steps are the tester's own."""
+        """Runs one step on both. Steps that begin with `!` are the tester's own."""
         self.step += 1
         if step == "!reconnect":
             self.leave_transaction()
@@ -182,19 +182,19 @@ class Twins:
         try:
             self.oracle.mark(self.step, vacuumed=step == "VACUUM", may_fail="OR FAIL" in step)
         except sqlite3.DatabaseError as error:
-            # A renamed column can make SQLite write an index into the schema that it doesn't read again.
+            # Renaming a column can make SQLite write an index into the schema that it can't read again.
             if outcome(self.a, "SELECT count(*) FROM sqlite_schema")[0][0] == "error":
                 raise Skip(f"SQLite can't read its own schema, without history either: {error}") from error
             raise
 
     def shadowing(self):
-        """TEMP tables that have the name of one with triggers."""
+        """Returns TEMP tables that share a name with a table that has triggers."""
         return self.b.execute(
             """SELECT t.name FROM temp.sqlite_schema AS t JOIN main.sqlite_schema AS m ON m.type='trigger'
             AND m.tbl_name=t.name COLLATE NOCASE WHERE t.type='table'""").fetchall()
 
     def judge_gaps(self, former, new):
-        """A table that was dropped or made anew, and a new one that holds rows, must be named as a gap."""
+        """Checks gaps: a dropped or rebuilt table, and a new table with rows, must each be named as a gap."""
         first, last = former.marks[0], new.marks[-1]
         followed = {table.name for table in former.tables.values()}
         gaps = {bytes(name).decode("utf-8", "replace") for (name,) in self.b.execute(
@@ -207,7 +207,7 @@ class Twins:
                 raise Problem("no gap for a new table", self.step, f"{table.name!r}; gaps: {sorted(gaps)}")
 
     def forget_last_row(self):
-        """VACUUM leaves the number of the schema's rows as last_insert_rowid()."""
+        """Overwrites last_insert_rowid(), which VACUUM leaves as the number of the schema's rows."""
         for connection in (self.a, self.b):
             read_only = connection.execute("PRAGMA query_only").fetchone()[0]
             connection.execute("PRAGMA query_only=OFF")
@@ -245,14 +245,14 @@ class Twins:
             raise Problem(*problems[0][:3])
 
     def gaps_after_enabling(self):
-        """What went unrecorded since the schema changed must be named as a gap when the history follows it."""
+        """Checks gaps: the history must name what it missed since the schema changed, once it follows the change."""
         self.enable()
         return {n for (n,) in self.b.execute("SELECT table_id FROM main.GS_CHANGE WHERE operation=3")} | {
             old for (old,) in self.b.execute(
                 "SELECT o.id FROM main.GS_TABLE o JOIN main.GS_TABLE n ON n.name=o.name JOIN main.GS_CHANGE c ON c.table_id=n.id WHERE c.operation=3")}
 
     def finish(self):
-        """Compares all that is left, and takes the history out again."""
+        """Compares everything that is left, and removes the history."""
         self.step += 1
         self.leave_transaction()
         self.read_only_off()
@@ -277,7 +277,7 @@ class Twins:
 
 
 class ControlTwins(Twins):
-    """Twins of which one has triggers that only count, in place of a history: shows what SQLite does with any trigger at all."""
+    """Twins with counting triggers on one in place of a history: shows what SQLite does with any trigger at all."""
 
     class NoOracle:
         connection = version = None
@@ -305,7 +305,7 @@ class ControlTwins(Twins):
         pass
 
     def shadowing(self):
-        """TEMP tables that have the name of one with triggers."""
+        """Returns TEMP tables that share a name with a table that has triggers."""
         return self.b.execute(
             """SELECT t.name FROM temp.sqlite_schema AS t JOIN main.sqlite_schema AS m ON m.type='trigger'
             AND m.tbl_name=t.name COLLATE NOCASE WHERE t.type='table'""").fetchall()
@@ -315,7 +315,7 @@ class ControlTwins(Twins):
 
 
 def classify(a, b):
-    """A short name for how two outcomes differ."""
+    """Returns a short name for how two outcomes differ."""
     if a[0] != b[0]:
         if b[0][0] == "error" and a[0][0] == "ok":
             return "statement fails: " + generic(b[0][3])
@@ -329,7 +329,7 @@ def classify(a, b):
 
 
 def generic(message):
-    """An error's words without names."""
+    """Returns an error's words without names."""
     return " ".join(w for w in message.split() if w.isalpha())[:60]
 
 

@@ -1,4 +1,4 @@
-"""Names and values that are legal in SQLite and awkward for whoever writes SQL about them."""
+"""Names and values that are legal in SQLite and awkward for SQL generators."""
 
 TABLE_NAMES = [
     "t", "tt", "t_", "T2", "note", "order", "select", "a b", 'a"b', "a'b", "a`b", "[x]", "tábla", "表", "t%", "GS_x", "gs_mine",

@@ -1,4 +1,4 @@
-"""Deadlines hold beside a stopped agent, a stopped presenter and a stopped claimer. `0` is a try-lock."""
+"""Checks that deadlines hold beside a stopped agent, a stopped presenter and a stopped claimer. `0` is a try-lock."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from judge import judge_callbacks, judge_times
 from stage import AMPLE, SLACK, Over, commit, wait
 from words import store_name
 
-PRESENTING = 5.0  # no deadline is given to `present`: it opens the store with an agent or without
+PRESENTING = 5.0  # `present` has no deadline: it opens the store with or without an agent
 
 
 def run(round):
@@ -29,7 +29,7 @@ def run(round):
     for process in round.actors + [agent]:
         process.go_on()
     judge_callbacks(round)
-    # Nobody asks the presenters that an agent doesn't know: those who came while it was stopped.
+    # An agent doesn't ask presenters that it doesn't know: those that came while it was stopped.
     if story is not stopped_agent:
         judge_times(round, time.monotonic())
 
@@ -44,7 +44,7 @@ def access(round, path, deadline, **members):
 
 
 def timed(round, actor, deadline, why, members):
-    """The answer; a problem when it took longer than the deadline and the slack."""
+    """Returns the answer; records a problem if it exceeded the deadline plus slack."""
     start = time.monotonic()
     answer = actor.ask("coordinate", timeout=deadline + AMPLE, **members)
     took = (answer["at"] if answer else time.monotonic()) - start
@@ -74,10 +74,10 @@ def present(round, actor, path, key="p", **members):
 
 
 def stopped_agent(round, agent, path):
-    """Accesses end in time; presentations open their store all the same, and end."""
+    """Checks that accesses end in time; presentations still open their store, and end."""
     rng = round.rng
     actors = [round.actor(agent) for _ in range(2)]
-    # Some have a connection already, some have none.
+    # Some have a connection already, others have none.
     if rng.random() < 0.7:
         actors[0].reply(present(round, actors[0], path, "early"))
         actors[1].ask("coordinate", **access(round, path, 10))
@@ -142,7 +142,7 @@ def stopped_claimer(round, agent, path):
 
 
 def held(round, agent, path):
-    """Readers wait for a writer, a writer for readers, readers not for readers."""
+    """Checks that readers wait for a writer and a writer for readers, but readers not for readers."""
     rng = round.rng
     if rng.random() < 0.5:
         agent.end()
@@ -157,7 +157,7 @@ def held(round, agent, path):
     why = f"{kinds[1]} beside {kinds[0]}"
     answer = timed(round, other, deadline, why, access(round, path, deadline, access=kinds[1]))
     if kinds == ("read", "read"):
-        # Without a deadline's time, being busy may take longer than nothing.
+        # At a deadline of zero, the busy answer may take longer.
         if deadline:
             must_succeed(round, answer, "two readers")
     else:
@@ -168,7 +168,7 @@ def held(round, agent, path):
 
 
 def try_lock(round, agent, path):
-    """What is free is granted, with no time at all."""
+    """Checks that a free store is granted with no time at all."""
     rng = round.rng
     has_agent = rng.random() < 0.5
     if not has_agent:
@@ -181,7 +181,7 @@ def try_lock(round, agent, path):
 
 
 def cancelled(round, agent, path):
-    """`cancel` ends the waiting of what isn't granted, at once."""
+    """Checks that `cancel` ends a pending access at once."""
     holder, waiter = round.actor(agent), round.actor(agent)
     holder.send("coordinate", key="h", **access(round, path, 20, action="hold"))
     if not holder.wait_for(lambda e: e.get("event") == "granted"):
@@ -189,7 +189,7 @@ def cancelled(round, agent, path):
         return
     count = round.rng.randint(1, 3)
     numbers = [waiter.send("coordinate", coordinator="c", **access(round, path, 30)) for _ in range(count)]
-    # Begun: its name is among those who wait.
+    # The request has begun: its name is among those that wait.
     wait(lambda: (waiter.ask("where", key="?") or {}).get("ok"), AMPLE)
     records = os.path.join(round.container, ".groupstore", "claims", "holders")
     wait(lambda: len(os.listdir(records)) > len(numbers), 5)
@@ -208,7 +208,7 @@ def cancelled(round, agent, path):
 
 
 def slow_presenter(round, agent, path):
-    """A presenter that takes its time runs into the deadline, and goes on."""
+    """A slow presenter misses the deadline, and goes on."""
     app, writer = round.actor(agent), round.actor(agent)
     app.must("add", key="r", path=path, milliseconds=2500, **round.of_group())
     if not wait(lambda: app.pid in agent.presenters(f"{round.group}/{os.path.basename(path)}"), 5):
@@ -221,7 +221,8 @@ def slow_presenter(round, agent, path):
 
 
 def slow_store(round, agent, path):
-    """A store takes a second to close and to open: the deadline holds, and the store is written again afterwards."""
+    """Checks a store that takes a second to close and to open: the deadline holds, and the store is written again
+    afterwards."""
     app, writer = round.actor(agent), round.actor(agent)
     if not (app.reply(present(round, app, path, milliseconds=600)) or {}).get("ok"):
         round.problem("refused", "present")
@@ -232,7 +233,7 @@ def slow_store(round, agent, path):
     for deadline in round.rng.sample([0, 0.1, 0.4, 1], 2):
         why = "a store takes 1.2 s to close"
         answer = timed(round, writer, deadline, why, access(round, path, deadline, options=["replacing"]))
-        # Closing is cut short where it was for an access that was given up: the next one may find the store closed.
+        # An abandoned access cuts its close short: the next access may find the store closed.
         states = [each for each in app.events if each.get("event") in ("opened", "closed")]
         before = [each["event"] for each in states if answer and each["at"] <= answer["at"]]
         if not (answer and answer["ok"] and before[-1:] == ["closed"]):
@@ -250,7 +251,7 @@ def slow_store(round, agent, path):
 
 
 def failing_close(round, agent, path):
-    """A store that can't be closed: the access doesn't take place, and the store stays open."""
+    """Checks a store that can't close: the access doesn't take place, and the store stays open."""
     app, writer = round.actor(agent), round.actor(agent)
     if not (app.reply(present(round, app, path, fails=["close"])) or {}).get("ok"):
         round.problem("refused", "present")
@@ -271,7 +272,7 @@ def failing_close(round, agent, path):
 
 
 def failing_open(round, agent, path):
-    """A store that can't be opened: `present` throws, and nobody is asked or waited for."""
+    """Checks a store that can't open: `present` throws, and the agent asks and awaits nobody."""
     app, writer = round.actor(agent), round.actor(agent)
     for number in range(round.rng.randint(1, 3)):
         answer = app.reply(present(round, app, path, f"p{number}", fails=["open"]))

@@ -1,4 +1,4 @@
-"""The agent comes late, gets its group later, restarts, serves others, or never comes."""
+"""The agent starts late, gets its group late, restarts, serves others, or never starts."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from judge import judge_callbacks, judge_rows, judge_times
 from stage import AMPLE, Over, commit, wait
 from words import item_name, store_name
 
-PATIENT = 30.0  # seconds for a client to come back: it looks every two
+PATIENT = 30.0  # seconds for a client to reconnect: it tries every two
 
 
 def run(round):
@@ -48,7 +48,7 @@ class Scene:
     # Users of the library
 
     def begin(self):
-        """One process that presents, watches and observes, and one that writes in turn with others."""
+        """Starts one process that presents, watches and observes, and another that writes in turn with others."""
         round = self.round
         if self.rng.random() < 0.6:
             commit(self.place, "first")
@@ -65,7 +65,7 @@ class Scene:
                 round.problem("refused", f"{op}: {answer.get('message')}")
             if op == "pool" and answer["ok"]:
                 self.app.must("observe", key="o")
-        # The first value is the store's own: no agent is needed for it.
+        # The first value comes from the store itself and needs no agent.
         if not self.app.wait_for(lambda e: e.get("event") == "observed"):
             round.problem("deaf", "the observation has no first value")
 
@@ -75,14 +75,14 @@ class Scene:
         answer = self.writer.ask(
             "coordinate", key=text, action="write", text=text, deadline=hurry, isBlocking=self.rng.random() < 0.5,
             intents=[{"path": self.place, "access": "write"}], timeout=hurry + AMPLE, **self.round.of_group())
-        # Where nobody can ask the presenter, it may hold the writer off, and is named then.
+        # If nobody can ask the presenter, it may hold the writer off; the error then names it.
         is_held_off = answer and self.app.pid in (answer.get("holders") or []) and not may_ask
         if answer is None or not (answer["ok"] or is_held_off):
             self.round.problem("not-coordinated", f"a coordinated write fails: {(answer or {}).get('message')}")
         return answer
 
     def write_beside(self):
-        """No agent knows the presenter: what nobody presents can be written all the same."""
+        """No agent knows the presenter: an unpresented store can still be written."""
         self.write_in_turn(hurry=self.rng.choice([0, 0.5, 2]), may_ask=False)
         free = os.path.join(self.round.container, "free")
         answer = self.writer.ask(
@@ -91,10 +91,10 @@ class Scene:
         if answer is None or not answer["ok"]:
             self.round.problem("not-coordinated", f"of what nobody presents: {(answer or {}).get('message')}")
 
-    # What must be so
+    # Expectations
 
     def must_hear(self, why):
-        """A commit is heard of by the subscription and the observation, or it was refused in so many words."""
+        """Checks that the subscription and the observation report a commit, or that it was explicitly refused."""
         self.count += 1
         marks = self.app.mark()
         text = f"commit-{self.count}"
@@ -110,7 +110,7 @@ class Scene:
         return refused, error
 
     def must_be_asked(self, why):
-        """The agent knows the presenters, and a coordinated write makes them let go."""
+        """Checks that the agent knows the presenters, and a coordinated write makes them let go."""
         pid = self.app.pid
         if not wait(lambda: self.agent.presenters(self.store).count(pid) >= 2, PATIENT):
             known = self.agent.presenters(self.store)
@@ -118,7 +118,7 @@ class Scene:
                 self.round.problem("not-registered", f"{why}: the agent's presenters are {known}, not twice {pid}")
                 return
         marks = self.app.mark()
-        # A refusal is one of time only when the presenter was asked.
+        # A refusal is one of timing only if the presenter was asked.
         answer = self.write_in_turn(may_ask=False)
         if answer and not self.app.wait_for(
                 lambda e: e.get("event") == "closing" and e.get("key") == "p", 5, marks):
@@ -136,7 +136,7 @@ class Scene:
         def left():
             return [path for path in self.app.open_files() if path.startswith(self.place)]
 
-        # An observation's last reading may take a moment.
+        # An observation's last read may take a moment.
         if not wait(lambda: not left(), 5):
             self.round.problem("open-after-end", str(left()))
         texts = [f"turn-{n}" for n in range(1, self.count + 1) if self.is_written(n)]
@@ -162,7 +162,7 @@ def late_agent(scene):
 
 
 def late_group(scene):
-    """The agent serves others first; then its configuration has our group."""
+    """The agent serves others first; then its configuration includes our group."""
     scene.serve(ours=False)
     scene.agent.start()
     scene.begin()
@@ -194,7 +194,7 @@ def restart(scene):
 
 
 def away_for_a_moment(scene):
-    """Who was refused while there was no agent is granted as soon as there is one that knows the presenters."""
+    """Checks that a refused access succeeds as soon as an agent knows the presenters."""
     scene.serve()
     if scene.rng.random() < 0.7:
         scene.agent.start()
@@ -208,7 +208,7 @@ def away_for_a_moment(scene):
 
 
 def regroup(scene):
-    """The group is taken out of the configuration, and comes back."""
+    """Removes the group from the configuration, and restores it."""
     ours = scene.serve()
     scene.agent.start()
     scene.begin()
@@ -232,7 +232,7 @@ def never(scene):
 
 
 def others_beside(scene):
-    """What works without an agent works beside one that serves others."""
+    """Checks that what works without an agent works beside an agent for other groups."""
     scene.serve(ours=False)
     scene.agent.start()
     scene.begin()
@@ -253,7 +253,7 @@ def others_beside(scene):
 
 
 def many(scene):
-    """More presenters in a process than a connection may have: each is asked, or was refused."""
+    """Presents more in one process than a connection allows: each presenter is asked, or was refused."""
     scene.serve()
     if scene.rng.random() < 0.5:
         scene.agent.start()
@@ -292,7 +292,7 @@ def many(scene):
 
 
 def moved(scene):
-    """An item moves; after a restart of the agent its presenter is known where the item is."""
+    """Moves an item. After a restart, the agent knows its presenter at the item's new place."""
     scene.serve()
     scene.agent.start()
     app, writer = scene.round.actor(scene.agent), scene.round.actor(scene.agent)
@@ -303,7 +303,7 @@ def moved(scene):
     of_group = scene.round.of_group
     app.must("add", key="r", path=old, **of_group())
     if scene.rng.random() < 0.3:
-        scene.agent.end()  # the move is told to presenters of the process itself then
+        scene.agent.end()  # the library then reports the move to the process's own presenters
         writer = app
     answer = writer.ask(
         "coordinate", action="rename", deadline=20, isBlocking=scene.rng.random() < 0.5,

@@ -1,4 +1,4 @@
-"""Groups made anew, presentations, subscriptions and accesses by the dozen: descriptors and threads stay bounded."""
+"""Makes dozens of groups, presentations, subscriptions and accesses: descriptors and threads stay bounded."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def run(round):
         for number in range(turns):
             story(round, agent, actor, f"t{number}")
         after = quiet(actor)
-        # What stays for good after so many turns is counted again after as many more.
+        # Growth after so many turns is measured again after as many more.
         if after[0] > before[0] + MORE_DESCRIPTORS or after[1] > before[1] + MORE_THREADS:
             for number in range(turns):
                 story(round, agent, actor, f"u{number}")
@@ -44,7 +44,7 @@ def run(round):
 
 
 def quiet(actor):
-    """Its descriptors and threads, when they have come to rest."""
+    """Returns the actor's descriptors and threads once they have settled."""
     seen = []
 
     def is_at_rest():
@@ -56,7 +56,7 @@ def quiet(actor):
 
 
 def sample(actor):
-    """What there is most of."""
+    """Returns the most frequent descriptors."""
     return Counter(path.partition(":[")[0] for path in actor.open_files()).most_common(3)
 
 
@@ -66,7 +66,7 @@ def anew(round):
 
 
 def made_anew(round, agent, actor, key):
-    """Everything at once in a group directory that is removed under it."""
+    """Does everything at once in a group directory that is removed under it."""
     rng, of_group = round.rng, round.of_group
     anew(round)
     path = os.path.join(round.container, "item")
@@ -129,7 +129,7 @@ def pooled(round, agent, actor, key):
 
 
 def restarted(round, agent, actor, key):
-    """The agent goes and comes while something is presented and watched."""
+    """Stops and starts the agent while something is presented and watched."""
     actor.must("present", key=key + "p", **round.of_group(name="Notes.sqlite"))
     actor.must("watch", key=key + "w", **round.of_group(name="Notes.sqlite"))
     since = actor.mark()

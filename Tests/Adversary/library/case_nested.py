@@ -1,4 +1,4 @@
-"""Accesses in accesses, purposes, presenters added twice, paths and names."""
+"""Nests accesses; varies purposes, presenters added twice, paths and names."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from judge import judge_callbacks, judge_times
 from stage import AMPLE, Over, commit, wait
 from words import TWINS, item_name
 
-SOON = 1.0  # the deadline of what must be refused
+SOON = 1.0  # the deadline of a request that must be refused
 
 
 def run(round):
@@ -68,7 +68,7 @@ def judge(round, answer, is_allowed, why):
 
 
 def in_itself(round, agent):
-    """A coordinator never blocks itself."""
+    """Checks that a coordinator never blocks itself."""
     rng = round.rng
     path = file(round, item_name(rng))
     actor = round.actor(agent)
@@ -91,7 +91,7 @@ def in_itself(round, agent):
 
 
 def purposes(round, agent):
-    """Equal purposes don't wait for each other, in one process and in two; unequal ones do."""
+    """Checks that equal purposes don't wait for each other, in one process and in two; unequal purposes do."""
     rng = round.rng
     path = file(round, item_name(rng))
     first = round.actor(agent)
@@ -107,7 +107,7 @@ def purposes(round, agent):
 
 
 def own_presenter(round, agent):
-    """Coordinators of one presenter have one purpose, and don't ask it."""
+    """Checks that coordinators of one presenter share a purpose, and don't ask it."""
     rng = round.rng
     path = file(round, item_name(rng))
     actor = round.actor(agent)
@@ -128,7 +128,7 @@ def own_presenter(round, agent):
 
 
 def twice(round, agent):
-    """A presenter that was added twice never gets two callbacks at once."""
+    """Checks that a presenter added twice never gets two callbacks at once."""
     rng = round.rng
     path = file(round, item_name(rng))
     app, writers = round.actor(agent), [round.actor(agent) for _ in range(2)]
@@ -157,7 +157,7 @@ def twice(round, agent):
 
 
 def dots(round, agent):
-    """`..` behind a symbolic link is what the kernel takes it for; so are `.`, `//` and links on the way."""
+    """Checks that `..` behind a symbolic link resolves as in the kernel; so do `.`, `//` and links on the way."""
     rng = round.rng
     name = rng.choice(["Notes", "a b", "\u00e9", "x.sqlite"])
     deep, near = file(round, "a", "b", "c", name), file(round, name)
@@ -181,7 +181,7 @@ def dots(round, agent):
 
 
 def twins(round, agent):
-    """Names that look alike are two items; the same name is one."""
+    """Checks that names that look alike are two items, and the same name is one."""
     names = list(round.rng.choice(TWINS))
     round.rng.shuffle(names)
     paths = [file(round, name) for name in names]
@@ -193,7 +193,7 @@ def twins(round, agent):
 
 
 def long_names(round, agent):
-    """A name may be any that the file system takes."""
+    """Checks that a name may be any that the file system takes."""
     path = file(round, item_name(round.rng))
     first, second = round.actor(agent), round.actor(agent)
     hold(round, first, [intent(path)])
@@ -203,7 +203,7 @@ def long_names(round, agent):
 
 
 def directories(round, agent):
-    """Whoever deletes, moves or replaces a directory waits for those who are at what is in it."""
+    """Checks that deleting, moving or replacing a directory waits for accesses to its contents."""
     rng = round.rng
     inside = file(round, "d", *rng.choice([["x"], ["e", "x"]]))
     directory = os.path.join(round.container, "d")
@@ -223,9 +223,9 @@ def directories(round, agent):
 
 
 def in_pool(round, agent):
-    """An access inside `withPool` is allowed, or fails at once; it never hangs."""
+    """Checks that an access inside `withPool` succeeds or fails at once; it never hangs."""
     rng = round.rng
-    name = "Notes.sqlite"  # the one that the configuration has: the agent tells who presents it
+    name = "Notes.sqlite"  # the configured store: the agent reports who presents it
     path = os.path.join(round.container, name)
     actor, writer = round.actor(agent), round.actor(agent)
     actor.must("pool", key="o", deadline=30, **round.of_group(name=name))
@@ -257,7 +257,7 @@ def in_pool(round, agent):
 
 
 def outside(round, agent):
-    """What isn't in the group container is refused, by whatever way it is spelled."""
+    """Checks that items outside the group container are refused, however they are spelled."""
     rng = round.rng
     away = round.path("away")
     os.makedirs(away)

@@ -1,4 +1,4 @@
-"""Several processes prepare, or open, a store that isn't there yet, at once."""
+"""Several processes prepare, or open, a missing store at once."""
 
 import os
 import sqlite3
@@ -30,7 +30,7 @@ def run(round):
 
 
 def bundle(round, name, *columns):
-    """A model whose versions have one more attribute each; the last one is the current one."""
+    """Makes a model whose versions add one attribute each; the last is the current version."""
     path = round.path(name + ".xcdatamodeld")
     for number in range(1, len(columns) + 1):
         attributes = "".join(
@@ -46,14 +46,14 @@ def bundle(round, name, *columns):
 
 
 def place_for(round):
-    """In the group container, or in a directory of its own."""
+    """Returns a place in the group container, or in a directory of its own."""
     directory = round.container if round.rng.random() < 0.5 else round.path("private")
     os.makedirs(directory, exist_ok=True)
     return os.path.join(directory, store_name(round.rng))
 
 
 def all_prepare(round, place, model, killing=False):
-    """Their answers; those who were killed have none."""
+    """Returns their answers; killed processes have none."""
     rng = round.rng
     actors = [round.actor() for _ in range(rng.randint(2, 5))]
     numbers = [(actor, actor.send("prepare", path=place, model=model, deadline=30)) for actor in actors]
@@ -61,7 +61,7 @@ def all_prepare(round, place, model, killing=False):
         actor = rng.choice(actors)
         numbers.append((actor, actor.send("prepare", path=place, model=model, deadline=30)))
     if killing:
-        time.sleep(rng.uniform(0, 0.08))  # anywhere in what it does
+        time.sleep(rng.uniform(0, 0.08))  # a random moment of its work
         rng.choice(actors).kill()
     answers = []
     for actor, number in numbers:
@@ -107,7 +107,7 @@ def judge_answers(round, answers, done):
 
 
 def prepared(round):
-    """One makes the store, the others find it."""
+    """One process makes the store; the others find it."""
     columns = ("title", "text")[: round.rng.randint(1, 2)]
     model, place, killing = bundle(round, "Notes", *columns), place_for(round), round.rng.random() < 0.3
     words = judge_answers(round, all_prepare(round, place, model, killing), "created")
@@ -119,7 +119,7 @@ def prepared(round):
 
 
 def upgraded(round):
-    """One migrates the store, the others wait and find it migrated; no row is lost."""
+    """One process migrates the store; the others wait and find it migrated. No row is lost."""
     old, new = bundle(round, "Old", "title"), bundle(round, "New", "title", "text")
     place, rng = place_for(round), round.rng
     answer = round.actor().ask("prepare", path=place, model=old)
@@ -147,7 +147,7 @@ def upgraded(round):
 
 
 def pools(round):
-    """Pools of several processes make one store, and each one's rows are in it."""
+    """Pools of several processes make one store, and it holds each process's rows."""
     rng, name = round.rng, store_name(round.rng)
     agent = round.agent()
     agent.configure({round.group: (round.container, {})})

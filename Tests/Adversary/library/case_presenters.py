@@ -21,7 +21,7 @@ class Scene:
         self.other = os.path.join(round.container, "other-" + self.name[:40])
         self.acknowledged, self.lock = [], threading.Lock()
         self.presented = []  # (actor, key)
-        self.pools = set()  # the keys of those that are a GRDB pool
+        self.pools = set()  # the keys of GRDB pools
         self.ended = set()
         self.writers, self.over = [], threading.Event()
         self.number = 0
@@ -41,7 +41,7 @@ class Scene:
 
     def present(self, actor):
         key = self.text("p")
-        # Slow openings and closings are where two things meet.
+        # Slow opens and closes provoke races.
         pause = self.rng.choice([0, 0, 0, 1, 5, 30])
         if self.rng.random() < 0.3:
             self.pools.add(key)
@@ -53,7 +53,7 @@ class Scene:
         self.writers.append(writer)
 
     def write(self, actor, number, key):
-        """Writes for as long as the process lives; what is answered is acknowledged."""
+        """Writes as long as the process lives; an answer acknowledges a row."""
         answer = actor.reply(number, AMPLE * 2)
         if not answer or not answer["ok"]:
             return
@@ -80,7 +80,7 @@ class Scene:
     def end_of(self, key):
         return "pool-close" if key in self.pools else "end"
 
-    # What happens at random
+    # Random events
 
     def access(self, actor, action, paths):
         rng = self.rng
@@ -143,7 +143,7 @@ def run(round):
         kind = rng.random()
         able = [actor for actor in living if not actor.is_stopped] or [bare]
         if scene.flavour == "move":
-            # After a move the name is free, and whoever presents anew makes another store: nobody does.
+            # After a move the name is free; a new presenter would make another store, and there is none.
             if is_moving is not None and (answer := bare.reply(is_moving, 0)):
                 if answer["ok"]:
                     here = scene.other if here == scene.place else scene.place
@@ -181,7 +181,7 @@ def run(round):
                 agent.reload([round.group])
             elif not serves_legacy:
                 relocation.start()
-        # Not to wait for anything: this is how dense the accidents are.
+        # The pause waits for nothing: it sets how dense the accidents are.
         time.sleep(rng.choice([0, 0.005, 0.02, 0.1]))
     scene.over.set()
     finish(round, scene, actors + [bare], agent, relocation)
@@ -221,7 +221,7 @@ def finish(round, scene, actors, agent, relocation):
     now = time.monotonic()
     for actor in actors:
         actor.leave()
-    # An agent that finds the legacy store free relocates it now; it is looked at when that is over.
+    # An agent that finds the legacy store free relocates it now; the check follows.
     agent.end(15)
     judge_callbacks(round)
     judge_times(round, now)
@@ -234,7 +234,7 @@ def finish(round, scene, actors, agent, relocation):
 
 
 def judge_moves(round, actors):
-    """Whoever let go for a move opens the store again with where it is then: where that move or a later one put it."""
+    """Checks that each presenter that let go for a move reopens the store where that move or a later move put it."""
     moves = sorted((move for actor in actors for move in moves_of(actor)), key=lambda move: move["at"])
     for index, move in enumerate(moves):
         for actor in actors:
@@ -258,7 +258,7 @@ def judge_moves(round, actors):
 
 
 def moves_of(actor):
-    """Those that took place, with when they were granted."""
+    """Returns the moves that took place, with the time of each grant."""
     for event in actor.events:
         if event.get("event") == "granted" and event.get("what") == "move":
             if (actor.replies.get(event["id"]) or {}).get("ok"):

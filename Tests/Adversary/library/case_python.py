@@ -1,4 +1,4 @@
-"""The Python client, blocking and with asyncio, beside stopped, full and restarted agents."""
+"""Runs the Python client, blocking and with asyncio, beside stopped, full and restarted agents."""
 
 import asyncio
 import gc
@@ -43,7 +43,7 @@ def run(round):
     def play():
         try:
             story(scene)
-        except Exception as error:  # whatever the client throws that isn't promised
+        except Exception as error:  # any exception that the client does not promise
             round.problem("exception", f"{story.__name__}: {type(error).__name__}: {error}")
         finally:
             done.set()
@@ -91,7 +91,7 @@ class Scene:
             self.round.problem("slow-deadline", f"{what}: {limit} s took {took:.1f} s")
 
     def must_hear(self, changes, what):
-        """Something that says to read anew comes."""
+        """Waits for an event that says to read again."""
         end, heard = time.monotonic() + PATIENT, []
         while time.monotonic() < end:
             event = changes.next(timeout=end - time.monotonic())
@@ -110,7 +110,7 @@ class Scene:
 
 
 def stopped(scene):
-    """Time-outs hold beside a stopped agent, and nothing is missed when it goes on."""
+    """Checks that time-outs hold beside a stopped agent, and nothing is missed when it continues."""
     rng, early = scene.rng, scene.changes()
     with_connection = rng.random() < 0.5
     if with_connection:
@@ -139,7 +139,7 @@ def stopped(scene):
 
 
 def full(scene):
-    """The agent is stopped and takes no more connections: to connect is to wait."""
+    """Stops the agent until its backlog is full: connect then waits."""
     rng = scene.rng
     scene.agent.stop()
     scene.held = fill_backlog(scene.agent.socket)
@@ -190,7 +190,7 @@ def closed_elsewhere(scene):
 
     threading.Thread(target=iterate, daemon=True).start()
     began.wait(5)
-    time.sleep(rng.uniform(0, 0.3))  # anywhere in its waiting
+    time.sleep(rng.uniform(0, 0.3))  # a random moment of its wait
     start = time.monotonic()
     changes.close()
     scene.in_time(start, 0, "close()")
@@ -201,7 +201,7 @@ def closed_elsewhere(scene):
 
 
 def resumed(scene):
-    """With a token, what happened meanwhile is told first, to an agent that is the same or another one."""
+    """Checks that with a token, earlier changes come first, from the same agent or another."""
     rng = scene.rng
     with scene.changes() as changes:
         event = scene.must_hear(changes, "the first event")
@@ -218,7 +218,7 @@ def resumed(scene):
         scene.agent.end(rng.choice([signal.SIGKILL, signal.SIGTERM]))
         scene.agent.start()
     with scene.changes(since=token) as changes:
-        # Otherwise there may be a reset: nobody followed the store meanwhile.
+        # Otherwise a reset is possible: nobody followed the store meanwhile.
         if has_news or restarted:
             scene.must_hear(changes, "what happened since the token")
         scene.drain(changes)
@@ -227,7 +227,7 @@ def resumed(scene):
 
 
 def many(scene):
-    """Hundreds of subscriptions, each of which hears."""
+    """Makes hundreds of subscriptions, each of which gets events."""
     rng = scene.rng
     descriptors = len(os.listdir("/proc/self/fd"))
     all_changes = [scene.changes() for _ in range(rng.choice([10, 100, 300]))]
@@ -250,7 +250,7 @@ def many(scene):
 
 
 def restarts(scene):
-    """Nothing that is committed while the agent is away goes unsaid."""
+    """Checks that every commit made while the agent is away is reported."""
     rng, changes = scene.rng, scene.changes()
     scene.must_hear(changes, "the first event")
     for _ in range(rng.randint(2, 5)):
@@ -270,7 +270,7 @@ def restarts(scene):
 
 
 def refused(scene):
-    """What no group has is refused, in both forms, and stays so."""
+    """Checks that a store in no group is refused, in both forms, and stays so."""
     name = scene.rng.choice(["group.com.example.other/Notes.sqlite", "no slash", "", "/", scene.round.group + "/../x"])
     changes = client.Changes(name, path=scene.agent.socket)
     try:
@@ -293,7 +293,7 @@ def refused(scene):
 
 
 def none_there(scene):
-    """Without an agent: one `Disconnected`, time-outs that hold, and news as soon as there is one."""
+    """Checks the client without an agent: one `Disconnected`, time-outs that hold, and news as soon as an agent starts."""
     scene.agent.end()
     if scene.rng.random() < 0.5 and os.path.exists(scene.agent.socket):
         os.remove(scene.agent.socket)
@@ -309,7 +309,7 @@ def none_there(scene):
 
 
 def lied_to(scene):
-    """What answers is no agent, or stops in the middle of a line: time-outs hold, and nothing else is thrown."""
+    """Answers as a false agent, or stops within a line: time-outs hold, and no unexpected error is thrown."""
     rng = scene.rng
     scene.agent.end()
     liar = Liar(scene.agent.socket, rng)
@@ -347,7 +347,7 @@ def lied_to(scene):
 
 
 def run_async(scene, coroutine):
-    """Runs it; what nobody caught is a problem."""
+    """Runs the coroutine; an uncaught exception is a problem."""
     def complain(_, context):
         scene.round.problem("uncaught", f"{context.get('message')}: {context.get('exception')!r}")
 
@@ -429,7 +429,7 @@ async def must_hear_async(scene, changes, what):
 
 
 def async_timeouts(scene):
-    """A `__anext__` that timed out doesn't end the subscription, nor lose what comes in that moment."""
+    """Checks that a `__anext__` that timed out neither ends the subscription nor loses a concurrent event."""
     rng = scene.rng
 
     async def play():
@@ -471,7 +471,7 @@ def async_timeouts(scene):
 
 
 def async_aclose(scene):
-    """`aclose` ends quietly whoever waits, in whatever state the agent is."""
+    """Checks that `aclose` quietly ends a pending wait, whatever the agent's state."""
     rng = scene.rng
     state = rng.choice(["idle", "stopped", "full", "gone", "new"])
 
@@ -516,7 +516,7 @@ def async_aclose(scene):
 
 
 def async_many(scene):
-    """Many at once in one loop, some cancelled, through a restart."""
+    """Runs many subscriptions in one loop, some cancelled, through a restart."""
     rng = scene.rng
 
     async def listen(changes, heard):
@@ -535,7 +535,7 @@ def async_many(scene):
                 task.cancel()
             if done[1]:
                 scene.round.problem("deaf", f"{what}: {len(done[1])} of {len(events)} hear nothing")
-            await asyncio.sleep(0.2)  # what comes late of the last thing isn't of the next one
+            await asyncio.sleep(0.2)  # late events of the last case don't count for the next
             for event in events:
                 event.clear()
 
@@ -571,7 +571,7 @@ def async_many(scene):
 
 
 def async_full(scene):
-    """An agent that takes no connection holds up nobody else in the loop."""
+    """Checks that an agent that accepts no connection blocks nobody else in the loop."""
     rng = scene.rng
     scene.agent.stop()
     scene.held = fill_backlog(scene.agent.socket)

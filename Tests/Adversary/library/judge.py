@@ -1,4 +1,4 @@
-"""The oracle: which rows there must be, and who had a store open inside whose access."""
+"""The oracle: which rows must exist, and who had a store open inside another's access."""
 
 import os
 import sqlite3
@@ -6,7 +6,7 @@ import sqlite3
 
 
 def rows_of(path):
-    """The texts in one database; recovers its log as any program would."""
+    """Returns the texts in one database; recovers its log as any program would."""
     connection = sqlite3.connect(path, timeout=30)
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     try:
@@ -20,7 +20,7 @@ def rows_of(path):
 
 
 def databases(*directories):
-    """Those that have a name of their own, not the unfinished copies of killed actors."""
+    """Returns databases with a name of their own, without the unfinished copies of killed actors."""
     found = []
     for directory in directories:
         for place, below, names in os.walk(directory):
@@ -36,7 +36,7 @@ def databases(*directories):
 
 
 def judge_rows(round, acknowledged, *directories):
-    """Every acknowledged row is in a store that has a name; none is there twice in one store."""
+    """Checks that every acknowledged row is in a named store; none is twice in one store."""
     there = {}
     for path in databases(*directories):
         try:
@@ -60,7 +60,7 @@ def judge_rows(round, acknowledged, *directories):
 
 
 def times_open(actor, end):
-    """(key, path, from, to) for each time that a presentation had its store open."""
+    """Returns (key, path, from, to) for each time that a presentation had its store open."""
     last = actor.killed or end
     opened, found = {}, []
     for event in actor.events:
@@ -74,7 +74,7 @@ def times_open(actor, end):
 
 
 def writes(actor, end):
-    """(request, paths, from, to) for each coordinated write that was granted and asks presenters to let go."""
+    """Returns (request, paths, from, to) for each granted coordinated write that asks presenters to let go."""
     last = actor.killed or end
     left = {event["id"]: event["at"] for event in actor.events if event.get("event") == "leaving"}
     found = []
@@ -93,7 +93,7 @@ def writes(actor, end):
 
 
 def judge_times(round, end):
-    """Nobody has a store open inside somebody else's write access, and no two write at once."""
+    """Checks that nobody has a store open inside another's write access, and no two write at once."""
     accesses = [(actor, *access) for actor in round.actors for access in writes(actor, end)]
     for presenter in round.actors:
         for key, path, start, stop in times_open(presenter, end):
@@ -114,7 +114,7 @@ def judge_times(round, end):
 
 
 def related(first, second):
-    """Equal purposes, or one coordinator or presenter, don't wait for each other."""
+    """Returns whether two requests need not wait for each other: equal purposes, or the same coordinator or presenter."""
     same = ("purpose", "presenter", "coordinator")
     return any(first.get(each) is not None and first.get(each) == second.get(each) for each in same)
 
@@ -131,7 +131,7 @@ def judge_callbacks(round):
 
 
 def judge_lives(round):
-    """Nobody has died but who was killed."""
+    """Checks that only killed processes have died."""
     for actor in round.actors:
         code = actor.process.poll()
         if actor.killed is None and code not in (None, 0):

@@ -1,4 +1,4 @@
-"""What a round is played with: agents, actors, a directory of its own, and the problems that were found."""
+"""Provides a round's agents, actors, private directory and list of problems."""
 
 import itertools
 import json
@@ -11,12 +11,12 @@ import subprocess
 import threading
 import time
 
-AMPLE = 40.0  # seconds for what should take an instant, on a machine that is busy with other things
+AMPLE = 40.0  # seconds for what should be instant, on a busy machine
 SLACK = 3.0  # seconds that a deadline may be overrun
 
 
 class Agent:
-    """One agent with its own socket, home and configuration."""
+    """An agent with its own socket, home and configuration."""
 
     def __init__(self, round, name="agent"):
         self.round = round
@@ -27,7 +27,7 @@ class Agent:
         self.is_stopped = False
 
     def configure(self, groups):
-        """`groups`: {id: (directory, {store: [legacy, …]})}. JSON's strings are YAML's."""
+        """Writes a configuration. `groups` is {id: (directory, {store: [legacy, …]})}. JSON strings are valid YAML."""
         lines = ["claim-deadline: 10s", "groups:"]
         for identifier, (directory, stores) in groups.items():
             lines += [f"  - id: {quote(identifier)}", f"    directory: {quote(directory)}"]
@@ -68,7 +68,7 @@ class Agent:
             pass
 
     def ask(self, op, **members):
-        """The rows and the reply of one request."""
+        """Returns the rows and the reply of one request."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(AMPLE)
             connection.connect(self.socket)
@@ -83,7 +83,7 @@ class Agent:
         raise ConnectionError("the agent ended the connection")
 
     def presenters(self, store):
-        """The processes that present the store, by the agent's own words."""
+        """Returns the processes that the agent reports as presenters of the store."""
         rows, _ = self.ask("status")
         for row in rows:
             if row.get("type") == "store" and row.get("store") == store:
@@ -95,7 +95,7 @@ class Agent:
         return {row["group"] for row in rows if row.get("type") == "group"}
 
     def reload(self, expected):
-        """SIGHUP, until the agent serves those groups."""
+        """Sends SIGHUP until the agent serves those groups."""
         self.process.send_signal(signal.SIGHUP)
         if not wait(lambda: self.groups() == set(expected), AMPLE):
             raise RuntimeError("the agent doesn't read its configuration anew")
@@ -121,7 +121,7 @@ class Agent:
 
 
 class Actor:
-    """A process that uses the client library, told by lines what to do."""
+    """A process that uses the client library and takes its commands as lines."""
 
     numbers = itertools.count(1)
 
@@ -129,7 +129,7 @@ class Actor:
         self.round, self.name = round, f"a{len(round.actors)}"
         self.events, self.replies, self.asked = [], {}, {}
         self.news = threading.Condition()
-        self.killed = None  # when, by the clock that all share
+        self.killed = None  # the time, by the clock that all share
         self.is_stopped = False
         self.errors = open(round.path(self.name + ".err"), "wb")
         self.process = subprocess.Popen(
@@ -165,7 +165,7 @@ class Actor:
             self.news.notify_all()
 
     def send(self, op, **members):
-        """Sends one request; the number is for `reply`. None when the process is gone."""
+        """Sends one request; returns a number for `reply`, or None if the process is gone."""
         number = next(Actor.numbers)
         request = {"id": number, "op": op, **members}
         with self.news:
@@ -183,7 +183,7 @@ class Actor:
         return number
 
     def reply(self, number, timeout=AMPLE):
-        """The answer; None when none came in time, or the process is gone."""
+        """Returns the answer, or None if none came in time or the process is gone."""
         end = time.monotonic() + timeout
         with self.news:
             while number not in self.replies:
@@ -197,7 +197,7 @@ class Actor:
         return self.reply(self.send(op, **members), timeout)
 
     def must(self, op, **members):
-        """Asks for what has to be done: anything else is a problem, and the end of the round."""
+        """Makes a request that must succeed; any other answer is a problem and ends the round."""
         answer = self.ask(op, **members)
         if answer is None:
             self.round.problem("hang", f"{op} {members} has no answer")
@@ -208,7 +208,7 @@ class Actor:
         return answer
 
     def wait_for(self, wanted, timeout=AMPLE, since=0):
-        """The first event from number `since` on that is wanted; None when none comes in time."""
+        """Returns the first wanted event from number `since` on, or None on a time-out."""
         end, at = time.monotonic() + timeout, since
         with self.news:
             while True:
@@ -243,7 +243,7 @@ class Actor:
         self.reader.join(5)
 
     def leave(self):
-        """Ends the process; what it printed last is read."""
+        """Ends the process, and reads its last output."""
         self.go_on()
         try:
             self.process.stdin.close()
@@ -256,7 +256,7 @@ class Actor:
         self.errors.close()
 
     def open_files(self):
-        """What its descriptors lead to."""
+        """Returns what its descriptors lead to."""
         found = []
         for name in os.listdir(f"/proc/{self.pid}/fd"):
             try:
@@ -270,7 +270,7 @@ class Actor:
 
 
 class Over(Exception):
-    """The round can't go on; why is among its problems."""
+    """Raised when the round can't go on; the cause is among its problems."""
 
 
 class Round:
@@ -309,11 +309,11 @@ class Round:
         return actor
 
     def of_group(self, **members):
-        """A request's members about this round's group."""
+        """Returns a request's members about this round's group."""
         return {"group": self.group, "directory": self.container, **members}
 
     def command(self, *arguments, timeout=60):
-        """Runs the program; its exit code and its summary."""
+        """Runs the program; returns its exit code and its summary."""
         try:
             run = subprocess.run(
                 [self.program, *arguments, "--json"], stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout,
@@ -332,7 +332,7 @@ class Round:
             agent.end()
 
     def keep(self, place):
-        """Keeps the round's files, and what each actor was told and said."""
+        """Keeps the round's files, and each actor's input and output."""
         shutil.rmtree(place, ignore_errors=True)
         os.makedirs(place)
         subprocess.run(["cp", "-a", self.directory + "/.", place], capture_output=True)
@@ -357,7 +357,7 @@ def quote(text):
 
 
 def freeze(process):
-    """SIGSTOP, until the process has stopped."""
+    """Sends SIGSTOP, and waits until the process has stopped."""
     process.send_signal(signal.SIGSTOP)
     for _ in range(2000):
         try:
@@ -370,7 +370,7 @@ def freeze(process):
 
 
 def wait(condition, timeout):
-    """Asks until it is so: for what nobody tells of."""
+    """Polls until the condition holds, for changes without a notification."""
     end, pause = time.monotonic() + timeout, 0.005
     while True:
         try:
@@ -385,7 +385,7 @@ def wait(condition, timeout):
 
 
 def commit(path, text):
-    """A row from a program that knows nothing of groups."""
+    """Commits a row from a program that knows nothing of groups."""
     connection = sqlite3.connect(path, timeout=30, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode=WAL")

@@ -13,7 +13,7 @@ STORES = [
     "[x].sqlite", "\u00a0.sqlite",
 ]
 
-# Pairs that are two names, however alike they look.
+# Pairs of distinct names, however alike they look.
 TWINS = [
     ("Notes", "notes"), ("e\u0301", "\u00e9"), ("a", "a "), ("a", " a"), ("a%2Fb", "a_b"), ("a%20b", "a b"),
     ("a%", "a%25"),
@@ -27,7 +27,7 @@ def store_name(rng):
 
 
 def item_name(rng):
-    """A file's name in the group; some are as long as a name may be."""
+    """Returns a file's name in the group; some are as long as a name may be."""
     if rng.random() < 0.15:
         letter = rng.choice(["y", "%", "\u00e4", "\u65e5"])
         return letter * ((255 - rng.randint(0, 12)) // len(letter.encode()))

@@ -1,7 +1,7 @@
-"""Class chain: several versions, in steps and at once.
+"""Class chain: migrates through several versions, in steps and at once.
 
 Section 4.1: a renaming identifier is a canonical name that every later version keeps. 4.5: the path goes straight from
-the store's version to the current one; groupstore takes several steps where one can't be inferred (CoreData.md).
+the store's version to the current version; groupstore takes several steps if it can't infer one (CoreData.md).
 """
 
 import case_hierarchy
@@ -15,7 +15,7 @@ from store import fill, read
 
 
 def versions(rng):
-    """Three to five versions, each one or a few changes behind the one before."""
+    """Returns three to five versions, each a few changes after the one before."""
     while True:
         model = case_hierarchy.random_model(rng) if rng.random() < 0.6 else case_names.random_pair(rng)[0]
         if model.fault() or model.has_unhashed():
@@ -35,7 +35,7 @@ def versions(rng):
                     break
             else:
                 break
-            if rng.random() < 0.2:  # a chain of names that forgets the canonical one loses values: 4.1
+            if rng.random() < 0.2:  # a chain of names that drops the canonical name loses values: 4.1
                 for a in [a for e in new.entities.values() for a in e.attributes()]:
                     a.ident = None if rng.random() < 0.5 else a.ident
             chain.append(new)
@@ -44,7 +44,7 @@ def versions(rng):
 
 
 def through(state, chain, steps):
-    """What migrations from the first of `chain` through the numbers in `steps` leave; None where one must fail."""
+    """Returns what migrations from the first of `chain` through the numbers in `steps` leave; None if a step must fail."""
     previous, expected = 0, None
     for i in steps:
         if chain[previous].hashes() == chain[i].hashes():
@@ -82,7 +82,7 @@ def run(round):
 
 
 def at_once(round, bundle, chain, names, state, last):
-    """The bundle's current version from the first: the steps that it says are the steps that it took."""
+    """Migrates from the bundle's first version to the current one: the steps announced are the steps taken."""
     answer = try_doors(round, bundle, None)
     if answer.code:
         direct = through(state, chain, [last])
@@ -108,7 +108,7 @@ def at_once(round, bundle, chain, names, state, last):
 
 
 def stepwise(round, chain, state, refilled):
-    """Version by version at its place, with new rows in between where `refilled`; each step is judged by itself."""
+    """Migrates version by version in place, with new rows in between if `refilled`; judges each step by itself."""
     store = round.path("S.sqlite")
     for i in range(1, len(chain)):
         if chain[i - 1].hashes() == chain[i].hashes():
@@ -142,7 +142,7 @@ def stepwise(round, chain, state, refilled):
 
 
 def unreadable(round, chain, names, state):
-    """A version in the middle that nobody can read: the others are as good as before, or all doors refuse."""
+    """Makes a version in the middle unreadable: the other versions still work, or all doors refuse."""
     garbage = round.rng.choice(
         [
             b"",
@@ -163,10 +163,8 @@ def unreadable(round, chain, names, state):
 
 
 def twins(round):
-    """Two versions of equal hashes whose renaming identifiers differ: no value may be lost without a word.
-
-    The store says which it is of only by its model cache (1.2), so either may be taken, but then losses are named.
-    """
+    """Tests two versions of equal hashes whose renaming identifiers differ: a value is lost only with a notice. The store
+    identifies its version only by its model cache (1.2), so either may be taken, but then losses are named."""
     rng = round.rng
     first = Model(Entity("Item", Attribute("a"), Attribute("n", "Integer 32")))
     plain_ = Model(Entity("Item", Attribute("b"), Attribute("n", "Integer 32")))

@@ -1,7 +1,7 @@
-"""Class data: rows that no app wrote as Core Data does, and what others keep in the same file.
+"""Class data: tests rows that no Core Data app wrote, and foreign content in the same file.
 
 Section 4.3, invariant 1: every value of every kept column is unchanged. Formats, "A migrated store": rows of unknown
-entities stay, tables, triggers, views and indexes of others stay or are named as dropped, history is the new model's.
+entities stay; foreign tables, triggers, views and indexes stay or are named as dropped; history is the new model's.
 """
 
 import os
@@ -58,7 +58,7 @@ ODD_BLOBS = [b"", b"\0", b"\1", b"\1abc", b"\2", b"\3abc", b"bplist00", b"12", b
 
 
 def odd(rng, connection):
-    """SQL and parameters for a value of any storage class."""
+    """Returns SQL and parameters for a value of any storage class."""
     what = rng.randrange(4)
     if what == 0:
         return "CAST(? AS TEXT)", rng.choice(ODD_TEXTS) if rng.random() < 0.97 else b"x" * 300_000
@@ -88,7 +88,7 @@ def base_model(rng, derived=False):
     )
     special = Entity("Special", Attribute("extra"), Attribute("title1", "Integer 32"), parent="Item")
     model = Model(item, tag, owner, special)
-    for name in ("title", "name", "gone", "extra"):  # some are kept in history when an object is deleted
+    for name in ("title", "name", "gone", "extra"):  # history keeps some of them when an object is deleted
         for e in model.entities.values():
             for a in e.attributes():
                 a.preserved = a.preserved or (a.name == name and rng.random() < 0.5)
@@ -98,7 +98,7 @@ def base_model(rng, derived=False):
 
 
 def next_model(rng, old):
-    """The changes differ in what they do to the tables: nothing, a column appended, renamed, or the table made anew."""
+    """Draws a change by its effect on the tables: nothing, a column appended, renamed, or the table rebuilt."""
     new, steps = old.copy(), []
     for what in rng.sample(
         [
@@ -156,7 +156,7 @@ def next_model(rng, old):
     return new, steps
 
 
-# What is done to the store beforehand. Each gives back a check of the migrated store. ----------------------------
+# Changes to the store before the migration. Each returns a check of the migrated store. ----------------------------
 
 
 def odd_values(round, connection, model, layout):
@@ -177,7 +177,7 @@ def odd_values(round, connection, model, layout):
 
 
 def odd_keys(round, connection, model, layout):
-    """NULL and huge Z_OPT, gaps in Z_PK, a Z_MAX that is too low."""
+    """Makes NULL and huge Z_OPT, gaps in Z_PK, and a Z_MAX that is too low."""
     rng = round.rng
     for table in sorted({layout.table(n) for n in model.entities}):
         connection.execute(f"UPDATE {table} SET Z_OPT = NULL WHERE Z_PK % 2 = ?", (rng.randrange(2),))
@@ -189,7 +189,7 @@ def odd_keys(round, connection, model, layout):
 
 
 def unknown_rows(round, connection, model, layout):
-    """Rows whose Z_ENT is no entity's, or none at all."""
+    """Adds rows whose Z_ENT is no entity's, or NULL."""
     rng = round.rng
     for table, name in (("ZITEM", "ZTITLE"), ("ZOWNER", "ZNAME")):
         for key, number in ((5001, rng.choice([0, 99, -1, 16001])), (5002, None), (5003, "text")):
@@ -199,7 +199,7 @@ def unknown_rows(round, connection, model, layout):
 
 
 def check_unknown(round, source, target, expected, answer):
-    """Formats: "Rows whose entity number is none of the model's stay as they are"."""
+    """Checks Formats: "Rows whose entity number is none of the model's stay as they are"."""
     old, new, layout, later = expected.old, expected.new, Layout(expected.old), Layout(expected.new)
     b = connect(target)
     for (root, key), row in read(round.path("look", "S.sqlite"), old, layout).unknown.items():
@@ -343,7 +343,7 @@ FOREIGN = [
 
 
 def foreign_rows(connection):
-    """The rows of tables that aren't Core Data's, with their row numbers where they have any."""
+    """Returns the rows of tables that aren't Core Data's, with their row numbers if they have any."""
     found = {}
     names = [
         plain(r[0])
@@ -368,7 +368,7 @@ def schema(connection):
 
 
 def others(round, connection, model, layout):
-    """Adds what others keep in the file; returns their tables and what was made."""
+    """Adds foreign content to the file; returns the foreign tables and what was made."""
     before = set(schema(connection))
     chosen = round.rng.sample(FOREIGN, round.rng.choice([1, 1, 2, 3]))
     if len(round.hand) > 0:
@@ -405,14 +405,14 @@ def check_others(round, source, target, made, rows, expected, answer):
 
 
 def needs_name_of(new, made):
-    """Whether something of others has a name that the new model's tables need: that may be refused."""
+    """Returns whether the new model's tables need a name that foreign content has: that may be refused."""
     layout = Layout(new)
     wanted = {t.upper() for t in [*layout.tables, *layout.joins]}
     return any(name.upper() in wanted for _, name in made)
 
 
 def leave_log(round, path):
-    """As a killed program leaves it: committed transactions in the -wal alone (section 1.1)."""
+    """Leaves the store as a killed program does: committed transactions in the -wal alone (section 1.1)."""
     connection = connect(path, "rw")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -471,7 +471,7 @@ def run(round):
     if not round.hand and rng.random() < 0.25:
         round.title += ", with a log that nobody checkpointed"
         leave_log(round, path)
-    state = read(copy_store(round, "look"), old, layout)  # a look at the store itself would touch side files
+    state = read(copy_store(round, "look"), old, layout)  # opening the store itself would touch side files
     expected = oracle.Expected(state, old, new)
     why = oracle.refusals(old, new)
     must = False if why or expected.certain else None if expected.doubtful or needs_name_of(new, made) else True
@@ -480,7 +480,7 @@ def run(round):
         if rng.random() < 0.5:
             options = ["--allow-partial-history"]
         else:
-            must = False  # 4.3: an entity that has history isn't removed
+            must = False  # 4.3: an entity with history isn't removed
     if kinds["keys"] or "guard" in round.title:
         must = None if must else must  # a key near the highest number leaves none for the next object
     foreign = {n for k, n in made if k == "table"} | (history.tables if history else set())

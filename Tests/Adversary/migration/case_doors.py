@@ -1,7 +1,7 @@
-"""Class doors: refusals and losses of every kind, through each door.
+"""Class doors: tries refusals and losses of every kind through each door.
 
-Exit 0 of `model check` means that the migration succeeds; a refusal leaves every byte; a loss is said with its number,
-in the dry run as in the run, and the original is kept in an archive.
+Exit 0 of `model check` means that the migration succeeds. A refusal leaves every byte. A loss is named with its number,
+in the dry run as in the run, and an archive keeps the original.
 """
 
 from doors import try_doors
@@ -43,7 +43,7 @@ def drop(model, entity, name):
 
 
 def changes():
-    """(words, what it does to the model): each may be refused, may lose something, or may do neither."""
+    """Returns (words, change to the model): each may be refused, may lose something, or may do neither."""
     yield "String becomes Integer 32", lambda m: change(m, "Item", "name", type=I)
     yield "Binary becomes String", lambda m: change(m, "Item", "data", type=S)
     yield "Double becomes Date", lambda m: change(m, "Item", "d", type="Date")
@@ -144,7 +144,7 @@ CHANGES = list(changes())
 
 def run(round):
     rng = round.rng
-    place = round.number < len(CHANGES) or None  # those by hand open the dear doors as well
+    place = round.number < len(CHANGES) or None  # the hand-written changes open the slow doors as well
     if place:
         chosen = [CHANGES[round.number]]
     else:
@@ -153,7 +153,7 @@ def run(round):
     for _, apply in chosen:
         try:
             apply(new)
-        except (KeyError, StopIteration):  # the other change has taken what this one changes
+        except (KeyError, StopIteration):  # the other change has removed this change's target
             pass
     round.title = " + ".join(words for words, _ in chosen)
     if new.fault() or {"String becomes Integer 32", "optional becomes mandatory, with a default"} <= {w for w, _ in chosen}:
@@ -167,7 +167,7 @@ def run(round):
 
 
 def newer(round, old, new):
-    """A store of the newer version, a bundle whose current one is the older: refused (134100), every byte kept."""
+    """Tries a store of the newer version with an older current version: refused (134100), every byte kept."""
     round.title += ", backwards"
     if make_store(round, new) is None or old.hashes() == new.hashes():
         return

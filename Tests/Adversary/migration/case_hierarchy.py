@@ -1,7 +1,7 @@
-"""Class hierarchy: deep hierarchies whose entities are moved, inserted, removed, renamed and so renumbered.
+"""Class hierarchy: tests deep hierarchies whose entities are moved, inserted, removed, renamed and so renumbered.
 
 Section 4.1: new parent or child, properties moved up or down, an entity moved out. 4.3, invariants 2, 3 and 4: entity
-numbers follow the new model everywhere, and values that move keep what they were.
+numbers follow the new model everywhere, and values that move are unchanged.
 """
 
 import copy
@@ -17,7 +17,7 @@ RELATIONSHIPS = ["items", "owner", "tags", "parts", "other", "peer", "links", "h
 
 
 def taken(model, name):
-    """Names that are used above or below an entity."""
+    """Returns the names that are used above or below an entity."""
     return {p.name for x in model.line(name) + model.family(name) for p in model[x].properties}
 
 
@@ -56,7 +56,7 @@ def relate(rng, model, ident=None):
 
 
 def move(model, p, source, target):
-    """Moves a property from one entity to another; its inverse then leads to that one."""
+    """Moves a property from one entity to another; its inverse then leads to the new owner."""
     model[source].properties.remove(p)
     model[target].properties.append(p)
     if p.kind == "relationship" and p.inverse:
@@ -82,7 +82,7 @@ def rename_entity(model, old, new):
 
 
 def step(rng, model):
-    """One change; returns its name."""
+    """Makes one change; returns its name."""
     name = rng.choice(list(model.entities))
     e, children = model[name], model.children(name)
     free = [n for n in NAMES if n not in model.entities]
@@ -168,7 +168,7 @@ def step(rng, model):
                 model[child].properties.append(copy.deepcopy(p))
         else:
             move(model, p, name, rng.choice(children))
-    elif what == "down-own":  # each child gets the relationship, with an inverse of its own
+    elif what == "down-own":  # each child gets the relationship with its own inverse
         own = [r for r in e.relationships() if r.inverse and r.dest not in model.family(model.root(name))]
         if not children or not own:
             return None
@@ -203,7 +203,7 @@ def step(rng, model):
         rename_entity(model, "\0", other)
     elif what == "abstract":
         e.abstract = not e.abstract
-    elif what == "first":  # everything is renumbered
+    elif what == "first":  # this renumbers everything
         model.add(Entity("A" + "a" * rng.randint(2, 4), Attribute("n")))
     elif what == "leaf":
         child = model.add(Entity(rng.choice(free), parent=name))
@@ -231,7 +231,7 @@ def step(rng, model):
 
 
 def by_hand():
-    """Pairs where one thing is moved that everything else hangs on."""
+    """Returns pairs that move one thing on which everything else depends."""
 
     def tree(*extra):
         return [
@@ -301,10 +301,10 @@ def by_hand():
 
 
 def many_to_many():
-    """Links whose relationship moves between a parent and its children (1.5; 4.3, invariants 2 and 6)."""
+    """Returns pairs of links whose relationship moves between a parent and its children (1.5; 4.3, invariants 2 and 6)."""
 
     def model(owners, ordered=True):
-        """P with children A and B; each owner relates to T by `tags`, with an inverse of its own."""
+        """Makes P with children A and B; each owner relates to T by `tags`, with its own inverse."""
         m = Model(Entity("P"), Entity("A", parent="P"), Entity("B", parent="P"), Entity("T", Attribute("n")))
         for name in owners:
             inverse = "of" + name
@@ -332,7 +332,10 @@ def many_to_many():
 
 
 def middle(tree, many, parent=False):
-    """Five levels and a T whose ordered relationship leads to the third; with `parent`, that one has a new parent."""
+    """Makes five levels and a T whose ordered relationship leads to the third.
+
+    With `parent`, the third has a new parent.
+    """
     entities = tree(Entity("T", Relationship("ls", "L3", "t", True, True)))
     entities[2].properties.append(Relationship("t", "T", "ls", many))
     if parent:
@@ -359,7 +362,7 @@ def run(round):
             trial = new.copy()
             try:
                 what = step(rng, trial)
-            except StopIteration:  # an inverse that is its own moves nowhere
+            except StopIteration:  # a relationship that is its own inverse moves nowhere
                 continue
             if what and trial.fault() is None and trial.entities:
                 new = trial

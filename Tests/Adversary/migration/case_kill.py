@@ -1,4 +1,4 @@
-"""Class kill: SIGKILL at a random time. CoreData.md: the store is then "as it was, or migrated"."""
+"""Class kill: sends SIGKILL at a random time. CoreData.md: the store is then "as it was, or migrated"."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def models(rng):
 
 
 def stores(place):
-    """Every database below a directory, but for staged and archived copies and their side files."""
+    """Returns every database below a directory, except staged and archived copies and their side files."""
     return sorted(
         os.path.relpath(os.path.join(p, f), place)
         for p, _, files in os.walk(place)
@@ -88,7 +88,7 @@ def run(round):
     for _ in range(rng.randint(1, 3)):
         process = subprocess.Popen([round.program, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         delay = rng.random() * lasted * 1.5
-        time.sleep(delay)  # the moment of the kill is what is random
+        time.sleep(delay)  # the moment of the kill is random
         process.send_signal(signal.SIGKILL)
         process.wait()
         round.title += f", killed after {delay * 1000:.0f} of {lasted * 1000:.0f} ms"
@@ -105,14 +105,14 @@ def run(round):
 
 
 def _judge(round, folder, store, made, in_place, before, after):
-    """The store is the old or the new one; while it has no name, the journal says so (Formats, `withdrawn`)."""
+    """Checks that the store is old or new; while it has no name, the journal says so (Formats, `withdrawn`)."""
     if not os.path.isfile(store):
         journal = os.path.join(folder, ".groupstore", "journal.json")
         hidden = [f for f in os.listdir(folder) if f.startswith(".groupstore-")]
         if not (in_place and os.path.exists(journal) and hidden):
             round.problem("store-gone", f"{os.listdir(folder)}")
         return
-    copy = round.path("looked-at")  # a look must not recover what the next run has to
+    copy = round.path("looked-at")  # the inspection must not recover what the next run has to
     shutil.rmtree(copy, ignore_errors=True)
     os.makedirs(copy)
     for part in os.listdir(folder):

@@ -1,6 +1,6 @@
-"""Class mapping: random mapping models in YAML (Documentation/MappingModels.md), judged object by object.
+"""Class mapping: tests random mapping models in YAML (Documentation/MappingModels.md), judged object by object.
 
-Every object has a `uid` of its own, copied automatically, by which it is known in the new store whatever its key.
+Every object has its own `uid`, copied automatically. It identifies the object in the new store whatever its key.
 """
 
 from doors import try_doors
@@ -9,7 +9,7 @@ from program import connect
 from store import bookkeeping, insert, quoted, read
 
 NAMES = ["Anna", "bob", "x", "", "O'Neil", 'a"b', "\u00e9t\u00e9", "NULL", "zoe", "Xaver", "100%", "a_b", "back\\slash"]
-# An expression as YAML has it, the type of the attribute it is for, and what it is of a source object.
+# An expression in YAML, its attribute's type, and its value for a source object.
 EXPRESSIONS = [
     ("$source.n + 1", "Integer 32", lambda o: o["n"] + 1),
     ("$source.n * 2 - 3", "Integer 64", lambda o: o["n"] * 2 - 3),
@@ -34,7 +34,7 @@ EXPRESSIONS = [
     ("$source.nil", "String", lambda o: o["nil"]),
     ("$source.true", "Boolean", lambda o: o["true"]),
 ]
-# `no` and `true` alone are constants in a predicate; `#` before them makes them names (NSPredicate's grammar).
+# Only `no` and `true` are constants in a predicate; `#` before them makes them names (NSPredicate's grammar).
 CONDITIONS = [
     ("n > 3", lambda o: o["n"] > 3),
     ('kind == "a"', lambda o: o["kind"] == "a"),
@@ -63,7 +63,7 @@ CONDITIONS = [
 
 
 def old_model(rng):
-    """The same entities in each round, their relationships ordered or not."""
+    """Returns the same entities in each round; their relationships are ordered or not."""
     person = Entity(
         "Person",
         Attribute("uid"),
@@ -95,7 +95,7 @@ def old_model(rng):
 
 
 def fill(path, model, layout, rng):
-    """Fills the store; returns the objects as the oracle's own, {entity: [object]}."""
+    """Fills the store; returns the oracle's own objects, {entity: [object]}."""
     connection, objects, keys = connect(path, "rw"), {n: [] for n in model.entities}, {}
     connection.execute("BEGIN")
     for name in layout.order:
@@ -194,7 +194,7 @@ def fill(path, model, layout, rng):
 
 
 class Mapping:
-    """One entity mapping: its YAML, and the objects that it makes."""
+    """An entity mapping: its YAML, and the objects that it makes."""
 
     def __init__(self, source, dest, name=None):
         self.source, self.dest, self.name = source, dest, name or f"{source}To{dest}"
@@ -226,7 +226,7 @@ class Mapping:
 
 
 def scenario(rng, old):
-    """A next version and its entity mappings."""
+    """Returns a next version and its entity mappings."""
     ordered = {k: rng.random() < 0.5 for k in ("pets", "tags", "people")}
     workers, pets_name = "Worker" in old.entities, rng.choice(["Pet", "Thing"])
     fate = rng.choice(["keep", "keep", "rename", "split", "profile"])
@@ -290,7 +290,7 @@ def scenario(rng, old):
                     m.where = where
                     mappings.append(m)
     else:
-        own = workers and rng.random() < 0.5  # the sub-entity goes on as one, or is merged with its parent
+        own = workers and rng.random() < 0.5  # the sub-entity remains separate, or is merged with its parent
         if own:
             new.add(
                 Entity("Worker", Attribute("wage", "Double"), Attribute("grade", "Float", default="0.1"), parent=person)
@@ -303,7 +303,7 @@ def scenario(rng, old):
             mappings.append(m)
     for m in mappings:
         m.attributes = dict(listed)
-    if fate == "profile":  # one source object, two new ones
+    if fate == "profile":  # one source object, two new objects
         new.add(Entity("Profile", Attribute("uid"), Attribute("name")))
         for m in list(mappings):
             p = Mapping(m.source, "Profile")
@@ -317,7 +317,7 @@ def scenario(rng, old):
         mappings.append(Mapping("Toy", "Toy"))
     if with_tags:
         mappings.append(Mapping("Tag", "Tag"))
-    # To a single mapping a relationship may be given by its name; to whichever otherwise.
+    # A relationship may name its mapping, if there is only one; otherwise any mapping that fits applies.
     for m in mappings:
         if m.source in ("Person", "Worker") and m.dest != "Profile" and rng.random() < 0.4:
             m.relationships["pets"] = (rng.choice([None, next(x.name for x in mappings if x.source == "Pet")]), "pets")
@@ -326,7 +326,7 @@ def scenario(rng, old):
 
 
 def drop(objects, entity, test):
-    """What `before: - drop:` does: the objects are gone, and so is what leads to them."""
+    """Does what `before: - drop:` does: removes the objects and all links to them."""
     gone = [o for o in objects[entity] if test(o)]
     for o in gone:
         o["dropped"] = True
@@ -338,7 +338,7 @@ def drop(objects, entity, test):
 
 
 def expected(objects, new, mappings):
-    """[new objects], each {entity, uid, values, source}, as the mappings' order makes them."""
+    """Returns [new objects], each {entity, uid, values, source}, in the order of the mappings."""
     made = []
     for m in mappings:
         for o in objects[m.source]:
@@ -346,7 +346,7 @@ def expected(objects, new, mappings):
                 continue
             if o["dropped"]:
                 continue
-            values = {}  # a value that the older object has as NULL stays NULL: only what is new has its default
+            values = {}  # a NULL in the older object stays NULL: only a new attribute gets its default
             for a in [p for p in new.properties(m.dest) if p.kind == "attribute"]:
                 if a.name in m.attributes:
                     values[a.name] = m.attributes[a.name][1](o)
@@ -404,7 +404,7 @@ def compare(round, path, old, new, objects, mappings, prefix=""):
 
 
 def _keys(round, old, new, mappings, made, found, prefix):
-    """Keys are kept where all in a table comes from one older table, of each entity once; else numbered from 1."""
+    """Checks that keys are kept if each table takes all from one older table, each entity once; else numbered from 1."""
     for root in new.roots():
         mine = [o for o in made if new.root(o["entity"]) == root]
         sources = [m.source for m in mappings if new.root(m.dest) == root]
@@ -488,7 +488,7 @@ def run(round):
     with open(file, "w", encoding="utf-8") as out:
         out.write("\n".join(text + [line for m in mappings for line in m.yaml(rng)]) + "\n")
     options = ["--mapping", file]
-    if rng.random() < 0.3:  # one for other versions, which fits nothing here
+    if rng.random() < 0.3:  # a mapping for other versions, which doesn't fit here
         other = round.path("Other.mapping.yaml")
         with open(other, "w", encoding="utf-8") as out:
             out.write("mapping: 1\nsource: Q\ndestination: R\nentities:\n  - {from: Person, to: Nobody}\n")

@@ -1,6 +1,6 @@
-"""Class names: what a property, entity or index is called must not decide what becomes of its values.
+"""Class names: the name of a property, entity or index must not affect what becomes of its values.
 
-Column names follow section 1.4: `Z` and the name in capitals, with a number where that is taken in the table.
+Column names follow section 1.4: `Z` and the name in capitals, with a number if the table already has that name.
 """
 
 import unicodedata
@@ -9,7 +9,7 @@ from model import Attribute, Entity, Model, Relationship, mixes_forms
 from pairs import migrate_pair
 from store import default
 
-# Each family holds names that are easily taken for each other.
+# Each family holds names that are easily confused.
 FAMILIES = [
     ["a", "ab", "abc", "a_b", "a_b_c", "ab_c", "a1", "a11", "a_1", "a_1_b", "a__b", "a_", "b", "b_c", "c"],
     ["name", "nameData", "name_data", "name1", "name2", "name_1", "name11", "n", "na"],
@@ -83,10 +83,8 @@ KINDS = ["String", "Integer 32", "Integer 64", "Double", "Date", "Binary", "UUID
 
 
 def distinct(names):
-    """Names that a model may hold together: they differ in more than case and Unicode form.
-
-    No document says which columns two forms of one name get, so that is left to the pairs by hand.
-    """
+    """Returns names that a model may hold together: they differ in more than case and Unicode form. No document says which
+    columns two forms of one name get, so the hand-written pairs cover that."""
     return list({unicodedata.normalize("NFC", n.upper()): n for n in reversed(names)}.values())
 
 
@@ -154,7 +152,7 @@ def rename(model, entity, p, new):
 
 
 def changed(rng, old, free):
-    """A next version: names exchanged, shifted along, moved to another Unicode form, used again for other things."""
+    """Makes a next version: names exchanged, shifted along, moved to another Unicode form, or reused for other things."""
     new = old.copy()
     for _ in range(rng.randint(1, 3)):
         name = rng.choice(list(new.entities))
@@ -215,7 +213,7 @@ def changed(rng, old, free):
                 x.parent = n if x.parent == name else x.parent
                 for r in x.relationships():
                     r.dest = n if r.dest == name else r.dest
-    for name, e in new.entities.items():  # what an index names must be there
+    for name, e in new.entities.items():  # an index's names must exist
         there = {p.name for p in new.properties(name) if p.kind == "attribute" and p.type != "Composite"}
         e.unique = [u for u in e.unique if set(u) <= there]
         e.indexes = [(n, u) for n, u in e.indexes if set(u) <= there]
@@ -223,7 +221,7 @@ def changed(rng, old, free):
 
 
 def by_hand():
-    """Pairs whose names were chosen to collide, as (words, old, new)."""
+    """Returns pairs whose names were chosen to collide, as (words, old, new)."""
     S, I = "String", "Integer 32"
     yield (
         "indexes Item.A_b and Item_A.b have one name, Z_Item_A_b, and are added",

@@ -1,4 +1,4 @@
-"""The ways to ask for one migration, which must all give the same answer (Guarantees, "Models")."""
+"""Requests one migration in several ways, which must all give the same answer (Guarantees, "Models")."""
 
 import os
 import re
@@ -9,13 +9,13 @@ from program import difference, dump, snapshot
 
 
 def archives(directory):
-    """The stores in the archive (Formats, `.groupstore/`)."""
+    """Returns the stores in the archive (Formats, `.groupstore/`)."""
     place = os.path.join(directory, ".groupstore", "archive")
     return [os.path.join(p, f) for p, _, files in os.walk(place) for f in files if f != "about.json"]
 
 
 def copy_store(round, name):
-    """A copy of the round's store, with its support folder, in a directory of its own."""
+    """Returns a copy of the round's store, with its support folder, in a directory of its own."""
     place = round.path(name)
     os.makedirs(place)
     for part in os.listdir(round.directory):
@@ -31,8 +31,8 @@ def try_doors(
 ):
     """Asks through each door; returns the answer of `migrate --to`.
 
-    `must` is True where the migration has to succeed, False where it has to be refused, None where it may do either.
-    `place` opens the doors that change a store in place; they are dearer, so that a round opens them now and then.
+    `must` is True if the migration has to succeed, False if it has to be refused, None if it may do either. `place` opens
+    the doors that change a store in place; they are slower, so a round opens them only now and then.
     """
     store, target = round.path("S.sqlite"), round.path(to_store)
     before = snapshot(round.directory)
@@ -85,8 +85,8 @@ def _agreement(round, asked, dry, answer, must):
 
 
 def _said(round, expected, dry, answer):
-    """What is dropped must be said, with its number, in the dry run as in the run."""
-    # Where the original is kept depends on where the result goes, which is another place in each of the two.
+    """Checks that each loss is named with its number, in the dry run as in the run."""
+    # The place of the original depends on the result's place, which differs between the two.
     told, foretold = ([n for n in one.notes if "kept in" not in n] for one in (answer, dry))
     if sorted(foretold) != sorted(told):
         only = [n for n in told if n not in foretold]
@@ -99,14 +99,14 @@ def _said(round, expected, dry, answer):
             round.problem("drop-uncounted", f"{number} {what} of {name}: {naming[0]}")
 
     for (entity, name), (before, after) in expected.cut.items():
-        # "one that is lost is named by the migration" (Guarantees, "Models"), by the name that it had in the older version
+        # "one that is lost is named by the migration" (Guarantees, "Models"), by its name in the older version
         former = expected.before(expected.former[entity])[name].name
         if not any(name in n or former in n for n in answer.notes):
             round.problem("cut-unsaid", f"{entity}.{name}: {before!r} became {after!r}; notes {answer.notes}")
 
 
 def _external(round, target):
-    """Files that values of the new store refer to came along (section 1.7)."""
+    """Checks that files that the new store's values refer to came along (section 1.7)."""
     source, stem = round.path(".S_SUPPORT"), os.path.splitext(os.path.basename(target))[0]
     with open(target, "rb") as file:
         data = file.read()

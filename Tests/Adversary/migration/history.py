@@ -1,4 +1,4 @@
-"""Persistent history (format notes, 1.8): makes one in a store, and says what a migration must make of it."""
+"""Persistent history (format notes, 1.8): creates it in a store, and works out what a migration must make of it."""
 
 from model import Layout
 from store import same
@@ -14,7 +14,7 @@ TABLES = [
 
 
 def inherited_first(model, entity, wanted):
-    """An entity's properties of a group: ancestors' first, then by name; transient ones have no place."""
+    """Returns an entity's properties of a group: ancestors' first, then by name; transient properties have no place."""
     return [
         p
         for e in model.line(entity)
@@ -24,7 +24,7 @@ def inherited_first(model, entity, wanted):
 
 
 def slots(model, layout, entity):
-    """What each bit of ZCOLUMNS stands for: a property, or None for the slot of a reference's number column."""
+    """Returns what each bit of ZCOLUMNS stands for: a property, or None for the slot of a reference's number column."""
     found = []
     for r in inherited_first(model, entity, lambda p: p.kind == "relationship" and not p.many):
         found.append(r)
@@ -92,7 +92,7 @@ class History:
         self.transactions = connection.execute("SELECT * FROM ATRANSACTION").fetchall()
 
     def loses(self, new):
-        """Whether an entity that has history isn't in the new model."""
+        """Returns whether the new model lacks an entity with history."""
         kept = {e.identity for e in new.entities.values()}
         return any(self.model[entity].identity not in kept for entity, _ in self.rows.values())
 

@@ -1,4 +1,4 @@
-"""Core Data models, and what the format notes say of them: XML (section 3), version hashes (2), tables (1.4, 1.5).
+"""Core Data models in the format notes: XML (section 3), version hashes (2), tables (1.4, 1.5).
 
 Written from the format notes alone. Nothing here asks the program under test.
 """
@@ -29,7 +29,7 @@ TYPES = {
     "Composite": (2100, None),
 }
 WHOLE = ("Integer 16", "Integer 32", "Integer 64", "Boolean")
-NUMBERS = WHOLE + ("Decimal", "Double", "Float")  # these may become each other, section 4.2
+NUMBERS = WHOLE + ("Decimal", "Double", "Float")  # conversions among these are allowed, section 4.2
 HEAD = (
     '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
     '<model type="com.apple.IDECoreDataModeler.DataModel" documentVersion="1.0" lastSavedToolsVersion="1"'
@@ -63,7 +63,7 @@ class Attribute:
         return self.ident or self.name
 
     def leaves(self, path=None):
-        """The paths and attributes that have a column: those of a composite are its elements."""
+        """Returns the paths and attributes with a column: for a composite, its elements."""
         path = path or (self.name,)
         if self.type != "Composite":
             yield path, self
@@ -71,7 +71,7 @@ class Attribute:
             yield from element.leaves(path + (element.name,))
 
     def default_value(self):
-        """What SQLite holds for the default of the XML."""
+        """Returns what SQLite holds for the default in the XML."""
         text = self.default
         if text is None:
             return None
@@ -135,7 +135,7 @@ class Model:
         return copy.deepcopy(self)
 
     def line(self, name):
-        """The entity's ancestors, root first, and itself."""
+        """Returns the entity's ancestors, root first, and itself."""
         line = []
         while name:
             line.insert(0, name)
@@ -155,7 +155,7 @@ class Model:
         return [name] + [x for child in self.children(name) for x in self.family(child)]
 
     def properties(self, name):
-        """The entity's properties, inherited ones first."""
+        """Returns the entity's properties, inherited ones first."""
         return [p for e in self.line(name) for p in self[e].properties]
 
     def property(self, name, key):
@@ -168,7 +168,7 @@ class Model:
         return relationship.inverse and self.property(relationship.dest, relationship.inverse)
 
     def fault(self):
-        """Why Xcode wouldn't compile the model, or None."""
+        """Returns why Xcode wouldn't compile the model, or None."""
         tables = set()
         for name, entity in self.entities.items():
             seen = []
@@ -276,7 +276,7 @@ class Model:
     # Version hashes, section 2 ---------------------------------------------------------------------------------
 
     def has_unhashed(self):
-        """Whether it has composites, whose hash is only reported (section 2)."""
+        """Returns whether the model has composites, whose hash is only reported (section 2)."""
         return any(a.type == "Composite" for e in self.entities.values() for a in e.attributes())
 
     def hashes(self):
@@ -323,7 +323,7 @@ BUCKETS = [(4, 5), (8, 11), (17, 23), (29, 41), (47, 67), (76, 113), (123, 199),
 
 
 def key_hash(key):
-    """The hash of a CFDictionary of 10.4 (section 1.5)."""
+    """Returns the hash of a CFDictionary of 10.4 (section 1.5)."""
     data = key.encode("utf-16-le")
     units = [data[i] | data[i + 1] << 8 for i in range(0, len(data), 2)]
     if len(units) > 23:
@@ -346,10 +346,10 @@ def bucket_order(keys):
 
 
 class Layout:
-    """Entity numbers, tables and columns of a model.
+    """A model's entity numbers, tables and columns.
 
-    column[(entity, path or relationship's name)], number_column and order_column name the columns;
-    join[(entity, relationship)] is (table, owner's column, target's column, column of the targets' order).
+    column[(entity, path or relationship's name)], number_column and order_column name the columns; join[(entity,
+    relationship)] is (table, owner's column, target's column, column of the targets' order).
     """
 
     def __init__(self, model):
@@ -447,6 +447,6 @@ class Layout:
 
 
 def mixes_forms(*models):
-    """Whether two names of properties are one but for their Unicode form: no document says which columns those get."""
+    """Returns whether two property names differ only in Unicode form: no document says which columns they get."""
     names = {p.name.upper() for m in models for e in m.entities.values() for p in e.properties}
     return len({unicodedata.normalize("NFC", n) for n in names}) < len(names)

@@ -1,4 +1,4 @@
-"""What an inferred migration must leave, from the format notes, sections 4.1 to 4.3 alone, and whether it did."""
+"""Works out what an inferred migration must leave, from the format notes, sections 4.1 to 4.3 alone, and checks it."""
 
 from model import NUMBERS, Layout
 from store import bookkeeping, read, same
@@ -9,7 +9,7 @@ def as_text(value):
 
 
 def refusals(old, new):
-    """Why inference must refuse the pair (section 4.2); empty where it must not."""
+    """Returns why inference must refuse the pair (section 4.2); empty if it must not."""
     found = []
 
     def doubled(things):
@@ -59,16 +59,16 @@ def converted(value, old, new):
 
 
 class Expected:
-    """objects: {(root, key): (entity, Z_OPT, {path: (value, where from, loose)})}
+    """The expected result.
 
-    `certain` holds why the migration must fail, `doubtful` why it may; `lost` what it drops and must name:
-    (what, words, number).
+    objects: {(root, key): (entity, Z_OPT, {path: (value, where from, loose)})} `certain` holds why the migration must fail,
+    `doubtful` why it may; `lost` what it drops and must name: (what, words, number).
     """
 
     def __init__(self, state, old, new):
         self.old, self.new, self.state = old, new, state
         self.objects, self.links, self.certain, self.doubtful, self.lost = {}, {}, [], [], []
-        self.cut = {}  # values that became others with their type: (entity, attribute): (before, after)
+        self.cut = {}  # values that changed with their type: (entity, attribute): (before, after)
         before = {e.identity: e.name for e in old.entities.values()}
         self.former = {e.name: before[e.identity] for e in new.entities.values() if e.identity in before}
         self.later = {v: k for k, v in self.former.items()}
@@ -84,12 +84,13 @@ class Expected:
         self._losses()
 
     def before(self, entity):
-        """The older entity's properties by the name that they have in the newer one: renaming identifiers decide."""
+        """Returns the older entity's properties by their names in the newer entity: renaming identifiers decide."""
         by = {p.identity: p for p in self.old.properties(entity)}
         return {p.name: by[p.identity] for p in self.new.properties(self.later[entity]) if p.identity in by}
 
     def unsure(self, entity, name):
-        """Whether a property goes by its identifier, or by name as its entity is copied for its equal hash (4.2)."""
+        """Returns whether a property goes by its identifier, or by name because its entity is copied for its equal hash
+        (4.2)."""
         if self.hashes[0][entity] != self.hashes[1][self.later[entity]]:
             return False
         former = self.before(entity).get(name)
@@ -102,7 +103,7 @@ class Expected:
         wanted = {}
         for a in new.properties(later):
             if a.kind != "attribute" or a.transient or a.derived or self.unsure(entity, a.name):
-                continue  # what is derived may be computed again
+                continue  # a derived value may be computed again
             o = by.get(a.name)
             self._value(
                 wanted,
@@ -136,7 +137,7 @@ class Expected:
         wanted[path] = (value, source, bool(o) and o.type != a.type)
 
     def _carried(self, name, r):
-        """The links that the older store has for this relationship: (found, links, ordered before)."""
+        """Returns the older store's links for this relationship: (found, links, ordered before)."""
         links, found, ordered = [], False, True
         for entity in [self.former[f] for f in self.new.family(name) if f in self.former]:
             self.doubted |= {(name, r.name)} if self.unsure(entity, r.name) else set()
@@ -175,12 +176,12 @@ class Expected:
                         if None not in values and values in seen:
                             self.doubtful.append(f"{name}: two objects of {keys}")
                         seen.add(values)
-        # An index counts all rows of a shared table, so other entities' rows may be in the way as well.
+        # An index counts all rows of a shared table, so other entities' rows may collide as well.
         if any(e.unique for e in self.new.entities.values()) and any(e.parent for e in self.new.entities.values()):
             self.doubtful.append("a unique index in a shared table")
 
     def _losses(self):
-        """Objects, values and links that have no place in the new model."""
+        """Records objects, values and links that have no place in the new model."""
         old, new, counts = self.old, self.new, {}
         for (root, pk), (entity, _, values) in self.state.objects.items():
             if entity not in self.later:
@@ -202,7 +203,7 @@ class Expected:
 
 
 def compatible(old, new):
-    """Whether a store of one is a store of the other: nothing is migrated then."""
+    """Returns whether a store of one model is a store of the other: nothing is migrated then."""
 
     def elements(model):
         return [
@@ -239,7 +240,7 @@ def compare(round, expected, state, prefix=""):
                 and abs(value - got) <= 1e-9 * max(abs(value), abs(got), 1)
             ):
                 continue
-            if loose and value is not None:  # another type: the same number, or a loss that is to be named
+            if loose and value is not None:  # another type: the same number, or a loss that must be named
                 if not (isinstance(value, (int, float)) and value == got):
                     expected.cut.setdefault((entity, path[0]), (value, got))
                 continue
@@ -260,7 +261,7 @@ def _compare_links(round, expected, state, key, prefix, new):
         round.problem(prefix + "link-twice", f"{key}: {got}")
 
     def fits(wanted):
-        """Whether the links are those, or where a side may have one only, one for each that had some."""
+        """Returns whether the links match; if a side allows only one, whether each object with links keeps one."""
         if actual == wanted:
             return True
         if not actual <= wanted:
@@ -272,7 +273,7 @@ def _compare_links(round, expected, state, key, prefix, new):
             return True
         return bool(one_owner and not r.many)
 
-    if found and other and own != theirs:  # both sides were there, of different pairs: each has a claim
+    if found and other and own != theirs:  # both sides existed, in different pairs: each has a claim
         if not ((own & theirs) <= actual <= (own | theirs) or fits(own) or fits(theirs) or fits(own | theirs)):
             round.problem(prefix + "link-conflict", f"{key}: {sorted(own)} or {sorted(theirs)}, got {sorted(actual)}")
     elif found and not fits(own):
@@ -301,7 +302,7 @@ def _compare_links(round, expected, state, key, prefix, new):
 
 
 def after(expected):
-    """The state that a further migration begins with."""
+    """Returns the state that a further migration begins with."""
     from store import State
 
     state = State()
@@ -313,7 +314,7 @@ def after(expected):
 
 
 def verify(round, path, expected, foreign=(), prefix=""):
-    """Whether the migrated store is what `expected` says."""
+    """Checks whether the migrated store is what `expected` says."""
     model = expected.new
     layout = Layout(model)
     if bookkeeping(round, path, model, layout, foreign, prefix):

@@ -1,4 +1,4 @@
-"""One store of one version, migrated to another: what most classes end in."""
+"""Migrates one store of one version to another, as most classes do."""
 
 import re
 
@@ -12,7 +12,7 @@ RESERVED = {"Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"}
 
 
 def make_store(round, model, name="A", most=3):
-    """Creates and fills S.sqlite. None where the model is refused, with a problem where it shouldn't be."""
+    """Creates and fills S.sqlite. Returns None if the model is refused, with a problem if it shouldn't be."""
     path = round.path("S.sqlite")
     version = round.write_model(name, model)
     answer = round.run("create", path, "--model", version, "--journal-mode", "delete")
@@ -31,10 +31,8 @@ def make_store(round, model, name="A", most=3):
 
 
 def may_refuse(model):
-    """Names that no store can have may be refused (Formats, "What `model check` prints"; Guarantees, "Models"):
-
-    tables of one name, names that need quotes, Core Data's own tables, and names that differ in case only.
-    """
+    """Returns whether names that no store can have may be refused (Formats, "What `model check` prints"; Guarantees,
+    "Models"): tables of one name, names that need quotes, Core Data's own tables, and names that differ in case only."""
     names = list(model.entities)
     tables = [Layout(model).table(n) for n in model.roots()] + list(Layout(model).joins)
     if len({t.upper() for t in tables} | RESERVED) < len(tables) + len(RESERVED):
@@ -52,7 +50,7 @@ def may_refuse(model):
 
 
 def constraints(round, path, model, layout, prefix=""):
-    """Each uniqueness constraint has a unique index (section 1.6)."""
+    """Checks that each uniqueness constraint has a unique index (section 1.6)."""
     connection = connect(path)
     unique = set()
     for name in {layout.table(n) for n in model.entities}:

@@ -1,4 +1,4 @@
-"""Runs the program under test in a round's own directory, and notes what was run so that it can be run again."""
+"""Runs the program under test in a round's own directory, and records the commands so that they can be run again."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ import subprocess
 
 
 class Answer:
-    """What one run of the program ended with: `--json` is one object a line, the last one the summary."""
+    """The result of one run of the program: `--json` prints one object a line, the last of which is the summary."""
 
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
@@ -31,7 +31,7 @@ class Answer:
 
 
 class Round:
-    """One round: a directory, the problems found in it, and the commands that were run."""
+    """One round: a directory, its problems, and the commands that it ran."""
 
     def __init__(self, program, directory, rng, number):
         self.program, self.directory, self.rng, self.number = program, directory, rng, number
@@ -58,7 +58,7 @@ class Round:
             self.problem("hang", self.commands[-1])
             return Answer(-999, "", "")
         answer = Answer(run.returncode, run.stdout.decode(errors="replace"), run.stderr.decode(errors="replace"))
-        # Relocation.md, exit codes: these and no others; a signal is a crash.
+        # Relocation.md allows only these exit codes; a signal is a crash.
         if run.returncode not in (0, 64, 65, 69, 73, 74, 75, 77, 78, 130):
             self.problem("crash", f"exit {run.returncode}: {self.commands[-1]}: {answer.err[-300:]}")
         return answer
@@ -66,7 +66,7 @@ class Round:
     # Models on the disk
 
     def write_model(self, name, model):
-        """A single version: NAME.xcdatamodel."""
+        """Writes a single version: NAME.xcdatamodel."""
         path = self.path(name + ".xcdatamodel")
         os.makedirs(path, exist_ok=True)
         with open(os.path.join(path, "contents"), "w", encoding="utf-8") as file:
@@ -74,7 +74,7 @@ class Round:
         return path
 
     def write_bundle(self, name, versions, current=None):
-        """A bundle of versions {name: model or raw bytes}; the last one is the current one unless said."""
+        """Writes a bundle of versions {name: model or raw bytes}; the last is current unless `current` names another."""
         path = self.path(name + ".xcdatamodeld")
         for version, model in versions.items():
             os.makedirs(os.path.join(path, version + ".xcdatamodel"), exist_ok=True)
@@ -101,7 +101,7 @@ class Round:
 
 
 def snapshot(directory, ignoring=()):
-    """Every file below the directory with the hash of its bytes, and every directory."""
+    """Returns every file below the directory with the hash of its bytes, and every directory."""
     found = {}
     for place, directories, files in os.walk(directory):
         directories[:] = [d for d in directories if os.path.join(place, d) not in ignoring]
@@ -121,7 +121,7 @@ def difference(before, after):
 
 
 def connect(path, mode="ro"):
-    """A connection that tells text from blobs and survives text that isn't UTF-8."""
+    """Returns a connection that distinguishes text from blobs and survives text that isn't UTF-8."""
     connection = sqlite3.connect(
         f"file:{path.replace('?', '%3f').replace('#', '%23')}?mode={mode}", uri=True, isolation_level=None
     )
@@ -130,12 +130,12 @@ def connect(path, mode="ro"):
 
 
 def plain(value):
-    """A name from the schema, read through `connect`."""
+    """Returns a name from the schema, read through `connect`."""
     return value[1].decode() if isinstance(value, tuple) else value
 
 
 def tables(connection):
-    """{table: {column: declared type}} of everything that isn't virtual."""
+    """Returns {table: {column: declared type}} of everything that isn't virtual."""
     found = {}
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'")
     for name in [plain(r[0]) for r in rows.fetchall()]:
@@ -146,7 +146,7 @@ def tables(connection):
 
 
 def dump(path, leaving_out=("Z_METADATA", "Z_MODELCACHE")):
-    """What the store holds, apart from the order of rows and columns; and its indexes, triggers and views."""
+    """Returns the store's content without the order of rows and columns; and its indexes, triggers and views."""
     connection, out = connect(path), {}
     try:
         for table, columns in tables(connection).items():

@@ -8,8 +8,9 @@ from program import connect, plain, tables
 
 
 class State:
-    """objects: {(root, key): (entity, Z_OPT, {path: value})}; links: {(entity, relationship): [(owner, target, place)]}
+    """A store's content.
 
+    objects: {(root, key): (entity, Z_OPT, {path: value})}; links: {(entity, relationship): [(owner, target, place)]}
     faults: what no store may hold, as (kind, text).
     """
 
@@ -18,7 +19,7 @@ class State:
 
 
 def same(a, b):
-    """The same storage class and value; text comes as ("text", bytes)."""
+    """Returns whether storage class and value match; text is ("text", bytes)."""
     if isinstance(a, float) and isinstance(b, float):
         return a == b or (math.isnan(a) and math.isnan(b))
     return type(a) is type(b) and a == b
@@ -145,7 +146,7 @@ def value(rng, attribute):
 
 
 def default(rng, kind):
-    """A default as the XML has it, or None."""
+    """Returns a default as the XML has it, or None."""
     return {
         "String": rng.choice(["d", "it's", "", 'a"b', "NULL", "x' || 'y"]),
         "Boolean": rng.choice(["YES", "NO"]),
@@ -300,7 +301,7 @@ def _link(connection, model, layout, rng, name, r, keys, done):
 
 
 def bookkeeping(round, path, model, layout, foreign=(), prefix=""):
-    """Integrity, tables, entity numbers, Z_MAX and metadata: sections 1.1, 1.2, 1.4, 1.5 and 2."""
+    """Checks integrity, tables, entity numbers, Z_MAX and metadata: sections 1.1, 1.2, 1.4, 1.5 and 2."""
     import plistlib
 
     connection = connect(path)

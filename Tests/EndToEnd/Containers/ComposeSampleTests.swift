@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// `Samples/Containers/compose`: its services run in sandboxes that have the volumes of the compose file.
+/// Tests of `Samples/Containers/compose`. The services run in sandboxes that have the compose file's volumes.
 @Suite(.ownThreads) struct ComposeSampleTests {
     private static let samples = ContainerSampleTests.samples + "compose/"
 
@@ -26,7 +26,7 @@ import Testing
 
     private func service(_ name: String) throws -> ComposeFile.Service { try #require(file.services[name]) }
 
-    /// The directory that a volume is here.
+    /// Returns the directory on this machine that stands for a volume.
     private func directory(of volume: ComposeFile.Volume) -> FilePath {
         volume.isNamed
             ? place.path.appending("volume-\(volume.source)")
@@ -37,7 +37,7 @@ import Testing
         directory(of: try #require(service.volume(at: target)))
     }
 
-    /// A sandbox with the service's volumes, where the image has nothing else of what is beside them.
+    /// Returns a sandbox with the service's volumes. The volumes' parent directories are otherwise empty, as in the image.
     private func sandbox(_ service: ComposeFile.Service) throws -> ContainerSandbox {
         for volume in service.volumes where volume.isNamed {
             try run("mkdir", ["-p", "-m", "0700", Word(directory(of: volume))])
@@ -54,7 +54,7 @@ import Testing
             environment: service.environment)
     }
 
-    /// The program that a command's first word means in the image.
+    /// Returns the program that a command's first word names in the image.
     private func program(_ name: String) throws -> Word {
         if name == "groupstore" { return Programs.groupstore }
         let copied = applicationImage["COPY"].first { FilePath($0.last ?? "").lastComponent?.string == name }
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    // MARK: - What it does
+    // MARK: - Behaviour
 
     @Test(.enabled(if: ContainerSandbox.isSupported, "unshare(1) may not make namespaces here"))
     func theAppsShareTheStoreThatTheAgentRelocates() throws {
@@ -90,7 +90,7 @@ import Testing
             program(widget.command[0]), widget.command.dropFirst().map { Word($0) })
         try listener.line { $0.hasPrefix("listening") }
 
-        // The old version of the app, which the agent can't name from another PID namespace.
+        // The app's old version. The agent can't name it from another PID namespace.
         let old = try sandbox(notes).start("sqlite3", ["-batch", "-init", "/dev/null", "/data/Notes.sqlite"])
         try old.execute("PRAGMA journal_mode = WAL; CREATE TABLE note (text TEXT); INSERT INTO note VALUES ('old')")
         #expect(try subscriber.next("relocating").objects("waiting_for").isEmpty)
@@ -100,7 +100,7 @@ import Testing
         try listener.line { $0.hasPrefix("moved to /groups/\(ContainerSampleTests.store)") }
         #expect(try Directory(directory(at: "/data", of: notes)).names().isEmpty)
 
-        // Its new version.
+        // The app's new version.
         let written = try sandbox(notes).run(
             "sqlite3", ["/groups/" + Word(ContainerSampleTests.store), "INSERT INTO note VALUES ('new')"])
         #expect(written.status == 0, "\(written.errors)")
@@ -108,11 +108,11 @@ import Testing
         let group = try directory(at: "/groups/group.com.example.notes", of: agent)
         #expect(try noteCount(group.appending("Notes.sqlite")) == 2)
 
-        // Two mounts are two file systems to rename(2), whatever is below them.
+        // rename(2) treats two mounts as two file systems, even if both belong to one.
         let told = try groupstore("status", Word(group), "--json")
         #expect(told.output.contains("\"method\":\"copy\""), "\(told.output)")
 
-        // `docker stop` sends SIGTERM to the first process of the container.
+        // `docker stop` sends SIGTERM to the container's first process.
         kill(try ContainerSandbox.programPID(process), SIGTERM)
         #expect(try process.wait().status == 0)
     }
@@ -137,7 +137,7 @@ import Testing
         try subscriber.next("relocated")
     }
 
-    // MARK: - What it says
+    // MARK: - Contents
 
     @Test func theServicesAgree() throws {
         #expect(file.services.count == 3)
@@ -164,17 +164,17 @@ import Testing
         #expect(Set(targets).isSubset(of: made))
     }
 
-    /// Debian's `dpkg` knows which package a library is of.
+    /// Debian's `dpkg` maps a library to its package.
     @Test(.enabled(if: (try? run("dpkg-query", ["--version"]))?.status == 0, "no dpkg here"))
     func theImageHasTheLibrariesOfTheAgent() throws {
-        // Part of every Debian image, or of Swift's.
+        // These packages are in every Debian image or in Swift's.
         let base: Set = ["libc6", "libgcc-s1", "libstdc++6"]
         let loaded = try run("ldd", [Programs.groupstore]).lines.compactMap { line in
             line.split(separator: " ").first { $0.hasPrefix("/") }.map(String.init)
         }
         var packages: Set<String> = []
         for library in loaded where !library.contains("/swift/") {
-            // Debian 12 lists them under /usr/lib or /lib, and one is a link to the other.
+            // Debian 12 lists libraries under /usr/lib or /lib; one is a link to the other.
             let pattern = "*/" + (FilePath(library).lastComponent?.string ?? library)
             let owner = try run("dpkg-query", ["--search", Word(pattern)]).lines.first
             packages.insert(try #require(owner?.split(separator: ":").first.map(String.init), "\(library)"))

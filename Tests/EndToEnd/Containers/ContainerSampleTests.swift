@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// `Samples/Containers`: the files are used as they are, only their directories are this test's.
+/// Tests of `Samples/Containers`. They use the files unchanged, apart from directories of their own.
 @Suite(.ownThreads) struct ContainerSampleTests {
     static let samples = "Samples/Containers/"
     static let store = "group.com.example.notes/Notes.sqlite"
@@ -18,7 +18,7 @@ import Testing
 
     // MARK: - Configurations
 
-    /// Each finds its legacy store under the home, or under `/legacy`.
+    /// Each configuration finds its legacy store under the home or under `/legacy`.
     @Test(arguments: [
         (samples + "flatpak/config.yaml", "home/.var/app/com.example.Notes/data"),
         (samples + "compose/config.yaml", "legacy/notes"),
@@ -52,7 +52,7 @@ import Testing
         #expect(try agent.wait().status == 0)
     }
 
-    /// A connection subscribed to the samples' store, once the agent takes it.
+    /// Returns a connection subscribed to the samples' store, once the agent accepts connections.
     static func subscriber(to socket: FilePath, of agent: RunningProcess) throws -> WireConnection {
         let deadline = Deadline(after: .ample)
         while (try? UnixSocket.connect(to: socket)) == nil {

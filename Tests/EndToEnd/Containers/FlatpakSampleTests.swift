@@ -6,12 +6,12 @@ import TestSupport
 import Testing
 import Yams
 
-/// `Samples/Containers/flatpak`: the agent on the host, and programs in a sandbox that has what the manifest grants.
+/// Tests of `Samples/Containers/flatpak`. The agent runs on the host, the programs in a sandbox with the manifest's grants.
 @Suite(.ownThreads, .enabled(if: ContainerSandbox.isSupported, "unshare(1) may not make namespaces here"))
 struct FlatpakSampleTests {
     private static let samples = ContainerSampleTests.samples + "flatpak/"
 
-    /// What Flatpak makes of the manifest for a user whose `XDG_DATA_HOME` is set, or isn't.
+    /// A simulation of Flatpak's sandbox from the manifest, for a user with or without `XDG_DATA_HOME`.
     private final class Host {
         let place: TemporaryDirectory
         let home: FilePath
@@ -51,7 +51,7 @@ struct FlatpakSampleTests {
                 environment: environment)
         }
 
-        /// `--filesystem=xdg-data/NAME[:OPTION]`, or `xdg-run/NAME`.
+        /// Parses `--filesystem=xdg-data/NAME[:OPTION]` or `xdg-run/NAME`.
         private static func mounts(
             _ grants: [String], data: FilePath, runtime: FilePath
         ) throws -> [ContainerSandbox.Mount] {
@@ -88,7 +88,7 @@ struct FlatpakSampleTests {
         let agent = try host.startAgent()
         let subscriber = try ContainerSampleTests.subscriber(to: host.socket, of: agent)
 
-        // The app's old version, which is still open.
+        // The app's old version still has the store open.
         let old = try host.sandbox.start("sqlite3", ["-batch", "-init", "/dev/null", Word(host.legacy)])
         try old.execute("CREATE TABLE note (text TEXT); INSERT INTO note VALUES ('old')")
         let waiting = try subscriber.next("relocating")
@@ -99,7 +99,7 @@ struct FlatpakSampleTests {
         try subscriber.next("relocated")
         try old.wait()
 
-        // Its new version, from inside.
+        // The app's new version runs inside the sandbox.
         let found = try host.sandbox.run(Programs.groupstore, ["inspect", Word(ContainerSampleTests.store), "--json"])
         #expect(found.status == 0, "\(found.errors)")
         #expect(found.output.contains(host.shared.string))

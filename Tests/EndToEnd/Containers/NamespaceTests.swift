@@ -6,8 +6,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Agent and app as containers have them: each in user, mount and PID namespaces of its own, over one group directory
-/// and one socket.
+/// Tests of agent and app in containers. Each has its own user, mount and PID namespaces; they share one group
+/// directory and one socket.
 @Suite(.ownThreads, .enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
 struct NamespaceTests {
     private func unshared(_ program: Word, _ arguments: [Word], environment: [String: String]) throws -> RunningProcess
@@ -66,7 +66,7 @@ struct NamespaceTests {
         try shell.wait()
     }
 
-    /// No event tells that a limit was raised.
+    /// Raising a limit causes no event.
     @Test(.enabled(if: Namespaces.canLimitWatches, "a namespace's watches can't be limited here"))
     func whatCouldNotBeWatchedIsTriedAgain() throws {
         let places = try Places()
@@ -93,7 +93,7 @@ struct NamespaceTests {
         try shell.wait()
     }
 
-    /// As `docker run -v FILE:FILE` does it: a mount point can't be renamed.
+    /// `docker run -v FILE:FILE` makes the store a mount point, which can't be renamed.
     @Test(arguments: Places.FileSystem.allCases) func aStoreThatIsMountedStays(_ fileSystem: Places.FileSystem) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.scratch("Notes.sqlite"), rows: 10)
@@ -138,7 +138,7 @@ struct NamespaceTests {
         let (agent, socket) = try agent(places)
         defer { agent.signal(SIGTERM) }
         let app = try app(places, store, socket, rows: 2000)
-        // The program itself: unshare(1) is its parent, with the pid we know.
+        // The app is the child of unshare(1), whose PID `app` has.
         let children = try run("pgrep", ["-P", "\(app.pid)"]).output.split(separator: "\n").compactMap { pid_t($0) }
         let child = try #require(children.first)
         kill(child, SIGSTOP)
@@ -151,7 +151,7 @@ struct NamespaceTests {
         #expect(refused.summary.objects("holders").first?.bool("elsewhere") == true, "\(refused.output)")
     }
 
-    /// One that presents nothing can't be named from there, and is said to be out of sight.
+    /// A holder that presents nothing can't be named from another PID namespace. The command reports that it is out of sight.
     @Test func aStrangerElsewhereIsSaidToBeOutOfSight() throws {
         let places = try Places()
         let store = try store(places)
@@ -169,7 +169,7 @@ struct NamespaceTests {
 }
 
 enum Namespaces {
-    /// User, mount and PID namespaces, and a /proc of their own.
+    /// Options for new user, mount and PID namespaces with their own /proc.
     static let flags: [Word] = [
         "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
     ]

@@ -3,7 +3,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// The samples do what `Samples/README.md` says.
+/// Tests that the samples do what `Samples/README.md` says.
 @Suite(.ownThreads) struct SampleTests {
     @Test func theLegacyWriterLeavesItsRowsInTheWAL() throws {
         let places = try Places()
@@ -79,7 +79,7 @@ import Testing
         #expect(try first.stop().status == 0)
 
         let second = try AgentProcess(places, legacy: [legacy])
-        // Its token is of the first agent's epoch.
+        // The listener's token is from the first agent's epoch.
         try listener.line { $0.hasPrefix("forget") }
         try sqlite(published, "INSERT INTO note (text) VALUES ('later')")
         try listener.line { $0.hasPrefix("changed") }

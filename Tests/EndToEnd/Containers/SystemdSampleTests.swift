@@ -6,13 +6,13 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// `Samples/Containers/systemd`: the units' own commands are run with their own variables, and systemd checks the rest.
+/// Tests of `Samples/Containers/systemd`. They run the units' commands with the units' variables; systemd checks the rest.
 @Suite(.ownThreads) struct SystemdSampleTests {
     private static let samples = ContainerSampleTests.samples + "systemd/"
     private static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
     private static let canVerify = (try? run("systemd-analyze", ["--version"]))?.status == 0
 
-    /// One unit's `KEY=VALUE` lines, with the specifiers that the samples use put in.
+    /// One unit's `KEY=VALUE` lines, with the samples' specifiers expanded.
     private struct Unit {
         let text: String
         private let lines: [(key: String, value: String)]
@@ -56,7 +56,7 @@ import Testing
     private var shared: FilePath { home.appending(".local/share/app-groups").appending(ContainerSampleTests.store) }
     private var socket: FilePath { runtime.appending("groupstore/agent.sock") }
 
-    /// A home with the example configuration, and the directory that `RuntimeDirectory=` makes.
+    /// Makes a home with the example configuration, and the directory that `RuntimeDirectory=` creates.
     init() throws {
         place = try TemporaryDirectory()
         home = place.path.appending("home")
@@ -91,7 +91,7 @@ import Testing
         var ready = pollfd(fd: notices.raw, events: Int16(POLLIN), revents: 0)
         try #require(poll(&ready, 1, 30_000) == 1, "the agent didn't say that it is ready")
 
-        // After= : the widget is started now, and must not have to wait.
+        // `After=` lets the widget start now; it must not have to wait.
         let changed = home.appending(".local/bin/notes-changed")
         try write("#!/bin/sh\necho \"$GROUPSTORE_EVENT\"\n", to: changed)
         try run("chmod", ["+x", Word(changed)])
@@ -121,7 +121,7 @@ import Testing
             samples + "groupstore.service", samples + "notes-widget.service", "Agent/systemd/groupstore.service",
         ])
     func systemdUnderstandsTheUnit(_ path: String) throws {
-        // Under its own name: systemd-analyze looks for the others beside it.
+        // The unit needs its own name: systemd-analyze searches the directory for the others.
         for sample in Set([Self.samples + "groupstore.service", Self.samples + "notes-widget.service", path]) {
             let text = try ContainerSampleTests.text(sample)
             guard let name = FilePath(sample).lastComponent else { continue }
@@ -132,11 +132,11 @@ import Testing
         let verified = try run(
             "systemd-analyze", ["--user", "verify", Word(place.path.appending(name))],
             environment: ["XDG_RUNTIME_DIR": runtime.string, "HOME": home.string])
-        // An unknown key is a warning to it.
+        // systemd-analyze warns about an unknown key.
         #expect(verified.status == 0 && verified.errors.isEmpty, "\(verified.errors)")
     }
 
-    /// What the unit forbids is nothing that the agent does: its system calls while it relocates and serves.
+    /// The agent makes no system call that the unit forbids while it relocates and serves.
     @Test(.enabled(if: canTrace && canVerify, "strace can't trace here, or systemd-analyze is not installed"))
     func theHardeningLeavesTheAgentWhatItNeeds() throws {
         let record = place.path.appending("calls")
@@ -153,7 +153,7 @@ import Testing
         kill(pid_t(pid), SIGTERM)
         try strace.wait()
 
-        // `PID  name(arguments…`; resumed calls and signals have no such name.
+        // A line reads `PID  name(arguments…`. Resumed calls and signals have no such name.
         let calls = try run("cat", [Word(record)]).lines.compactMap { line -> (name: String, line: String)? in
             let rest = line.drop { $0.isNumber }.drop { $0 == " " }
             let name = rest.prefix { $0.isLetter || $0.isNumber || $0 == "_" }
@@ -173,7 +173,7 @@ import Testing
         #expect(!calls.contains { $0.name == "mprotect" && $0.line.contains("PROT_EXEC") })
     }
 
-    /// The system calls of systemd's named sets, and of the sets in them.
+    /// Returns the system calls of systemd's named sets and their nested sets.
     private static func calls(in sets: Set<String>) throws -> Set<String> {
         var known: [String: Set<String>] = [:]
         var current = ""

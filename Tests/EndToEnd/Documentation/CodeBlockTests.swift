@@ -107,6 +107,20 @@ import Testing
         return done.status == 0 ? done.lines : nil
     }
 
+    /// The five lines with which the README begins. The program is built already.
+    @Test func theReadmesFirstBlockWorks() throws {
+        let block = try #require(Self.blocks().first { $0.page == "README.md" })
+        #expect(block.lines.count == 5)
+        let scratch = try TemporaryDirectory()
+        let script = block.lines.dropFirst().joined(separator: "\n")
+            .replacingOccurrences(of: "/tmp/", with: scratch.path.string + "/")
+            .replacingOccurrences(of: ".build/debug/groupstore", with: Programs.groupstore.description)
+        let done = try run(
+            "bash", ["-e", "-c", Word(script)], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(done.lines.last == "still here")
+    }
+
     @Test func everyScriptParses() throws {
         for block in try Self.blocks() where ["sh", "python"].contains(block.language) {
             let text = block.lines.joined(separator: "\n")

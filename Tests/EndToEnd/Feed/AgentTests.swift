@@ -34,7 +34,7 @@ import Testing
         #expect(try live.stop().status == 0)
     }
 
-    /// The inotify library would end the process, with a number above what select(2) can take.
+    /// The agent reports the error itself; the inotify library would terminate the process on a number above select(2)'s limit.
     @Test func anAgentThatInheritsTooManyFilesSaysSo() throws {
         let places = try Places()
         let script = """
@@ -66,7 +66,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// sd_notify(3): READY once it serves, STOPPING when it was asked to end.
+    /// The agent sends READY (sd_notify(3)) once it serves, and STOPPING when it is asked to end.
     @Test func itTellsSystemdOfItsState() throws {
         let places = try Places()
         let path = places.scratch("notify.sock")
@@ -113,7 +113,7 @@ import Testing
         let first = try agent.subscribe("First.sqlite")
         let second = try makeStore(places.legacy.appending("Second.sqlite"), rows: 10, unflushed: true)
 
-        // A broken one changes nothing, and says so.
+        // A broken configuration changes nothing; the agent reports it.
         try write("groups: [", to: file)
         agent.process.signal(SIGHUP)
         try agent.process.line(.errors) { $0.contains("config.yaml") }
@@ -123,7 +123,7 @@ import Testing
         try awaitRetirement(of: second, agent)
         #expect(try noteCount(places.group.appending("Second.sqlite")) == 10)
 
-        // Who was subscribed before still is.
+        // Existing subscriptions survive.
         try makeStore(places.legacy.appending("First.sqlite"), rows: 10)
         try first.next("relocated")
         #expect(try agent.stop().status == 0)
@@ -164,7 +164,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// A set that is copied in comes part by part, its `-wal` last.
+    /// A set that is copied in arrives file by file, its `-wal` last.
     @Test func aStoreThatIsCopiedInIsTakenWithItsWAL() throws {
         let places = try Places()
         let original = try makeStore(places.scratch("Notes.sqlite"), rows: 100, unflushed: true)

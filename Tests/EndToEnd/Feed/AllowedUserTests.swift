@@ -5,8 +5,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What a user gets from an agent of somebody else: what Documentation/Security.md says, and nothing that they could not have
-/// without it.
+/// A user gets from another user's agent only what Documentation/Security.md says. The agent grants nothing that the user could
+/// not have without it.
 @Suite(.ownThreads, .enabled(if: geteuid() == 0, "needs root, to become other users"))
 struct AllowedUserTests {
     typealias AgentUser = AllowedUsers.AgentUser
@@ -26,12 +26,12 @@ struct AllowedUserTests {
         try subscriber.line { $0.contains("\"ok\":true") }
         try sqlite(scene.notes, "INSERT INTO note (text) VALUES ('new')")
         try subscriber.line { $0.contains("\"type\":\"change\"") }
-        // Nothing is there, as they could see for themselves.
+        // The users can see for themselves that no store is there.
         #expect(try scene.ask(store("subscribe", "Absent.sqlite")).first?.bool("ok") == true)
         #expect(try scene.ask(store("sync", "Notes.sqlite")).first?.bool("ok") == true)
     }
 
-    /// An answer about a store doesn't tell whether there is one, whether its group is served, and what is in it.
+    /// An answer about a store reveals neither that it exists, nor that its group is served, nor what it contains.
     @Test(arguments: AgentUser.allCases) func whatTheyMayNotReadIsUnknown(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "subscribe, present")
         for op in ["subscribe", "sync", "changes", "ack", "present", "claim"] {
@@ -39,18 +39,18 @@ struct AllowedUserTests {
                 store(op, "Secret.sqlite"), store(op, "Notes.sqlite", in: AllowedUsers.closed),
                 store(op, "Absent.sqlite", in: AllowedUsers.closed), store(op, "Notes.sqlite", in: "group.nowhere"))
             let errors = answers.map { answer in
-                // Member by member: their order in a line is none.
+                // Compares member by member, because the order of an object's members is undefined.
                 ["code", "message", "hint"].map { answer.object("error")?.string($0) ?? answer.text }
                     .joined(separator: " ").replacing(/group\.[a-z.]*[a-z]/, with: "GROUP")
             }
             #expect(answers.count == 4 && answers.allSatisfy { code($0) == "unknown_store" }, "\(op): \(errors)")
             #expect(Set(errors).count == 1, "\(op): \(errors)")
         }
-        // Who acknowledges writes.
+        // Acknowledging a change is a write.
         #expect(code(try scene.ask(store("ack", "Notes.sqlite")).first) == "unknown_store")
     }
 
-    /// Presenters let go of what somebody writes, and go where somebody says that it went.
+    /// Only a user who may write the store makes its presenters relinquish it or follow a move.
     @Test(arguments: AgentUser.allCases) func whoMayNotWriteMovesNobody(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "present")
         let presenter = try WireConnection(scene.socket)
@@ -67,19 +67,19 @@ struct AllowedUserTests {
             let move: JSONObject = ["from": names["from"] ?? .null, "to": names["to"] ?? .null]
             return ["id": 2, "op": "release", "claim": .string(claim), "moves": .array([.object(move)])]
         }
-        // They may read it, and may make nothing beside it.
+        // The users may read this store, but may not create files beside it.
         #expect(code(try scene.ask(claim("Notes.sqlite", "write")).first) == "unknown_store")
         #expect(code(try scene.ask(claim("Absent.sqlite", "write")).first) == "unknown_store")
         let theirs = scene.places.group.appending("Theirs.sqlite")
         try makeStore(theirs, rows: 1)
         try give(theirs)
-        // Presenters and claims are counted together.
+        // Presenters and claims share one sequence of numbers.
         var refused = try scene.ask(
             claim("Theirs.sqlite", "write"), release("c2", "Theirs.sqlite", "Other.sqlite"),
             release("c2", "Notes.sqlite", "Theirs.sqlite"))
         #expect(refused.first?.bool("ok") == true, "\(refused.map(\.text))")
         #expect(refused.dropFirst().map { code($0) } == ["unknown_store", "unknown_store"])
-        // Not even who may write all of it moves what they didn't claim.
+        // Even a user who may write every store cannot move one without a claim on it.
         try run("chmod", ["777", Word(scene.places.group)])
         try run("chmod", ["666", Word(scene.notes)])
         refused = try scene.ask(
@@ -104,12 +104,13 @@ struct AllowedUserTests {
         #expect(theirs.last?.integer("groups") == 1)
         let all = theirs.map(\.text).joined()
         #expect(!all.contains("Secret") && !all.contains("closed"))
-        // Root sees it all, whoever runs the agent.
+        // Root sees everything, regardless of the user that runs the agent.
         let roots = try scene.lines(["id": 1, "op": "status"], as: "0").map(\.text).joined()
         #expect(roots.contains("Secret") && roots.contains("closed") && roots.contains("subscription"))
     }
 
-    /// Another file has the name, or the file has another mode: connections end, so that nobody waits for events that don't come.
+    /// The agent ends the connections when the name refers to another file or the file's mode changes. Otherwise the clients
+    /// would wait for events that never come.
     @Test(arguments: AgentUser.allCases) func aStoreThatIsClosedToThemEndsTheConnection(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "subscribe")
         let subscriber = try scene.listen(store("subscribe", "Notes.sqlite"))
@@ -163,7 +164,8 @@ struct AllowedUserTests {
         try run("chown", ["-R", Word("\(AllowedUsers.user):\(AllowedUsers.user)")] + paths.map { Word($0) })
     }
 
-    /// One after another, all that a relocation takes is granted; before that, each answer is the same, and nothing has moved.
+    /// The test grants the rights that a relocation needs one by one. Until the last one, each answer is the same and nothing
+    /// moves.
     @Test(arguments: AgentUser.allCases) func aRelocationTakesTheRightsToDoItOneself(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "relocate", configured: ["Old.sqlite"])
         let theirs = scene.places.scratch("theirs")
@@ -176,7 +178,8 @@ struct AllowedUserTests {
         func refused(_ request: JSONObject) throws { answers += try scene.ask(request) }
 
         try run("chmod", ["777", Word(group)])
-        // Somebody else's, which they may read; without a descriptor, with another file's, with one for reading alone.
+        // The users may read another user's store. They pass no descriptor, another file's descriptor, then a read-only
+        // descriptor.
         try refused(relocation(others, group))
         try give(source)
         try refused(relocation(others, group, passing: source))
@@ -184,13 +187,13 @@ struct AllowedUserTests {
         var reading = relocation(source, group, passing: source)
         reading["flags"] = 0
         try refused(reading)
-        // A group that isn't served, and a store that isn't configured.
+        // The agent does not serve this group, and this store is not configured.
         try refused(relocation(source, theirs, passing: source))
         var renamed = relocation(source, group, passing: source)
         renamed["name"] = "Other.sqlite"
         try refused(renamed)
         try refused(relocation(source, scene.closedGroup, passing: source))
-        // A directory that they may not write to.
+        // The users may not write to this directory.
         try run("chmod", ["755", Word(group)])
         try refused(relocation(source, group, passing: source))
         try run("chmod", ["777", Word(group)])
@@ -230,7 +233,7 @@ struct AllowedUserTests {
         #expect(try noteCount(source) == 4)
     }
 
-    /// Neither a path nor a table of what the agent has read, whatever comes of it.
+    /// The answer contains no path and no table that the agent has read, whatever the outcome.
     @Test(arguments: [true, false]) func aConflictIsNotDescribed(dryRun: Bool) throws {
         let scene = try AllowedUsers(.root, may: "relocate", configured: ["Notes.sqlite"])
         let source = scene.places.scratch("theirs").appending("Notes.sqlite")
@@ -245,7 +248,7 @@ struct AllowedUserTests {
         #expect(!error.text.contains("/") && !lines.contains { $0["text"] != nil }, "\(lines.map(\.text))")
     }
 
-    /// Who can become the agent's user anyway.
+    /// Root can become the agent's user anyway.
     @Test func rootMayHaveAnythingRelocated() throws {
         let scene = try AllowedUsers(.another, may: "subscribe")
         let source = scene.places.scratch("theirs").appending("Loose.sqlite")
@@ -255,7 +258,7 @@ struct AllowedUserTests {
         #expect(done.first?.string("outcome") == "relocated", "\(done.map(\.text))")
     }
 
-    /// The command passes what the agent wants to see.
+    /// The command passes the descriptors that the agent requires.
     @Test func theCommandOfAnAllowedUserRelocates() throws {
         let scene = try AllowedUsers(.root, may: "relocate", configured: ["Old.sqlite"])
         let source = scene.places.scratch("theirs").appending("Old.sqlite")

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What subscribers hear of what other programs commit.
+/// The changes that subscribers receive when other programs commit.
 @Suite(.ownThreads) struct ChangeTests {
     private static let writersScript = """
         import sqlite3, sys
@@ -26,7 +26,7 @@ import Testing
         Int(try sqlite(store, "SELECT count(*) FROM entry").split(separator: "\n").first ?? "") ?? -1
     }
 
-    /// No event of the directory tells of it.
+    /// The directory raises no event for such a write.
     @Test func whatIsWrittenThroughAHardLinkIsTold() throws {
         let places = try Places()
         let store = try makeShared(places, "DELETE")
@@ -41,7 +41,7 @@ import Testing
         #expect(try entryCount(store) == 2)
     }
 
-    /// Two Python processes and two shells commit at once; a reader that looks when it is told ends up knowing all.
+    /// Two Python processes and two shells commit at once. A reader that reads after each notification sees every commit.
     @Test(arguments: ["WAL", "DELETE"])
     func aReaderThatLooksWhenToldFindsEveryCommitOfABurst(_ mode: String) throws {
         let places = try Places()
@@ -71,10 +71,10 @@ import Testing
         var seen = 0
         while seen < 4 * each {
             do {
-                // On a machine that is busy enough the kernel drops events, and the subscriber is told to read anew.
+                // On a busy machine the kernel drops events. The agent then tells the subscriber to reread the store.
                 try watch.line(within: .seconds(20)) { ["change", "reset"].contains(JSONObject(line: $0)?.type) }
             } catch {
-                // Silence while somebody writes is no fault of the feed's.
+                // Silence while a program still writes is not the feed's fault.
                 if try writers.contains(where: { try !$0.hasEnded(within: .zero) }) { continue }
                 Issue.record("told of \(seen) of \(try entryCount(store)) commits, then no more: \(error)")
                 break
@@ -90,8 +90,9 @@ import Testing
         #expect(seen == 4 * each)
     }
 
-    /// Each round some programs commit for as long as it takes to be looked at in pauses, beside short ones and stores of other
-    /// modes in the same directory, and close the store or keep it. An event must come after each one's last commit was begun.
+    /// In each round some programs commit long enough for the agent to poll at intervals. Short-lived writers and stores in
+    /// other modes share the directory. The writers then close the store or keep it open. An event must follow the start of
+    /// each writer's last commit.
     @Test(arguments: [false, true]) func whatWritersWithoutRestCommitLastIsTold(_ isKeptOpen: Bool) throws {
         let places = try Places()
         let modes: [FilePath.Component] = ["WAL", "DELETE", "PERSIST"]
@@ -171,7 +172,7 @@ import Testing
         print(f"seed {seed}: {silent} silent")
         """
 
-    /// Without a burst to hide in: each commit has a change of its own, and by then it can be read.
+    /// Commits one by one, without a burst: each commit causes its own change, and is readable when the change arrives.
     @Test(arguments: ["WAL", "DELETE", "PERSIST", "TRUNCATE"])
     func eachCommitIsToldBeforeTheNextOne(_ mode: String) throws {
         let places = try Places()
@@ -190,7 +191,7 @@ import Testing
         #expect(tokens.count == 300)
     }
 
-    /// One change for the commit after them, and none for themselves.
+    /// Such an action causes no change; the commit after it causes one.
     @Test(arguments: ["WAL", "DELETE"])
     func rollbacksCheckpointsAndReadersAreSilent(_ mode: String) throws {
         let places = try Places()
@@ -201,7 +202,7 @@ import Testing
         let subscriber = try agent.subscribe("Shared.sqlite")
 
         let silent = [
-            // A cache of one page spills: uncommitted pages reach the disk.
+            // A cache of one page spills, so uncommitted pages reach the disk.
             """
             PRAGMA cache_size = 1; BEGIN; INSERT INTO entry SELECT hex(zeroblob(900)), value FROM generate_series(1, 500);
             ROLLBACK
@@ -219,7 +220,7 @@ import Testing
             let entries = try sqlite(store, "SELECT count(*) FROM entry WHERE writer = 'marker'")
             #expect(entries == "\(number + 1)\n", "told before the marker was committed, by: \(sql)")
         }
-        // No line is left over: the next one answers the question.
+        // No change is left over: the next line answers the question.
         try subscriber.send(["id": "last", "op": "status"])
         try subscriber.next { line in
             #expect(line.type != "change" && line.type != "reset", "\(line.text)")
@@ -227,8 +228,8 @@ import Testing
         }
     }
 
-    /// A program that opens the store, commits once and closes it is the last one each time: it makes a checkpoint and
-    /// removes the log. That is one change.
+    /// A program that opens the store, commits once and closes it is the last to close it each time. Its close runs a
+    /// checkpoint and removes the log. The agent reports one change.
     @Test(arguments: ["WAL", "DELETE"])
     func aProgramThatComesAndGoesBringsOneChangeACommit(_ mode: String) throws {
         let places = try Places()
@@ -242,8 +243,9 @@ import Testing
         }
     }
 
-    /// One change is there or comes, and nothing behind it before the answer to a later question. An agent that was held up
-    /// until the log was gone can't prove that it holds no more: it says so, and tells of the reading, too.
+    /// Expects one change, now or later, and no further change before the answer to a later question. An agent that was delayed
+    /// until the log was gone can't prove that the log held nothing more. It reports the change as incomplete, and reports the
+    /// reading, too.
     private func expectOneChange(to subscriber: WireConnection, _ circumstances: String) throws {
         try subscriber.send(["id": "question", "op": "status"])
         var told: [JSONObject] = []
@@ -252,7 +254,8 @@ import Testing
             return line["id"] == "question" && line["ok"] != nil
         }
         if told.isEmpty { told.append(try subscriber.next { $0["id"] == nil }) }
-        // A program that a busy disk holds up for 0.5 s while it locks out everybody: then it is told when that is over.
+        // A busy disk may delay a program for 0.5 s while it holds an exclusive lock. The change then follows once the lock is
+        // released.
         if let place = told.lastIndex(where: { $0["reason"] == "unreadable" }) {
             if place == told.endIndex - 1 { try subscriber.next("change") }
         } else {

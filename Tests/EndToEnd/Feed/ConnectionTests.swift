@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Clients that do what none should, many at a time.
+/// Many simultaneous clients that misbehave.
 @Suite(.ownThreads, .serialized, .timeLimit(.minutes(60))) struct ConnectionTests {
     private let places: Places
     private let store: FilePath
@@ -20,15 +20,15 @@ import Testing
 
     private func descriptors() throws -> Int { try Directory(FilePath("/proc/\(agent.process.pid)/fd")).names().count }
 
-    /// Commits, and waits until a subscriber that behaves was told.
+    /// Commits, and waits until a well-behaved subscriber receives the change.
     private func expectTold(_ subscriber: WireConnection) throws {
         try sqlite(store, "INSERT INTO note VALUES ('one')")
         try subscriber.next("change")
     }
 
-    /// Nothing keeps them, and nobody waits for them.
+    /// The agent does not retain idle connections, and no other client waits for them.
     @Test func aThousandIdleConnectionsHarmNobody() throws {
-        // No test may get an inotify instance with such a number meanwhile.
+        // No other test may get an inotify instance with such a high number meanwhile.
         let turn = Turn()
         let subscriber = try agent.subscribe("Notes.sqlite")
         var limit = rlimit()
@@ -37,7 +37,7 @@ import Testing
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         var idle: [WireConnection] = []
         for _ in 1...1000 { idle.append(try agent.connect()) }
-        // One after them is served, so they all are.
+        // The agent serves a later connection, so it has accepted all of them.
         let last = try agent.connect()
         #expect(try descriptors() > 1001)
         try expectTold(subscriber)
@@ -47,7 +47,7 @@ import Testing
         withExtendedLifetime(turn) {}
     }
 
-    /// Nobody has to leave for that.
+    /// The agent accepts the waiting client without any other client leaving.
     @Test func whoCouldNotBeTakenIsTakenOnceThereAreDescriptors() throws {
         let subscriber = try agent.subscribe("Notes.sqlite")
         let pid = Word("\(agent.process.pid)")
@@ -65,7 +65,7 @@ import Testing
         _ = consume waiting
     }
 
-    /// Each holds a part of a request, and never sends the rest.
+    /// Each client sends part of a request, and never the rest.
     @Test func halfLinesHarmNobody() throws {
         let subscriber = try agent.subscribe("Notes.sqlite")
         var halves: [WireConnection] = []
@@ -75,14 +75,14 @@ import Testing
             halves.append(half)
         }
         try expectTold(subscriber)
-        // A rest that comes late makes it a line.
+        // The late remainder completes the line.
         try halves[0].send(bytes: Array("{\"id\":9,\"op\":\"stat".utf8))
         try expectTold(subscriber)
         try halves[0].send(bytes: Array("us\"}\n".utf8))
         try halves[0].next { $0["id"] == 9 && $0.bool("ok") == true }
     }
 
-    /// Random bytes, requests cut anywhere and put together wrongly: whatever comes, others are served.
+    /// The clients send random bytes, and requests that are cut and joined at random. The agent still serves other clients.
     @Test func garbageHarmsNobody() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         var random = SeededGenerator(seed: seed)
@@ -103,7 +103,7 @@ import Testing
                 default: bytes += requests.randomElement(using: &random) ?? []
                 }
             }
-            // Some don't stay to hear an answer: the agent may close first, and that is no failure.
+            // Some clients leave before the answer. The agent may close first, which is not a failure.
             _ = try? UnixSocket.send(bytes[...], on: client.raw)
         }
         try expectTold(subscriber)

@@ -1,14 +1,14 @@
 import TestSupport
 import Testing
 
-/// The wire protocol's document has every word that an error may have as its code.
+/// The wire protocol's document lists every error code that the agent can send.
 @Suite struct DocumentedErrorTests {
-    /// The rooms whose errors travel, and the commands that the agent runs for its clients.
+    /// The modules whose errors go over the wire, and the commands that the agent runs for its clients.
     private static let rooms = [
         "Sources/AgentProtocol", "Agent", "Sources/StoreRelocation", "Sources/groupstore/Commands/HistoryAccess.swift",
         "Sources/groupstore/Arguments/StoreArgument.swift",
     ]
-    /// Of clients, what they make of an agent that says nothing; of commands that the agent runs for nobody.
+    /// The codes that clients raise when an agent doesn't answer, and those of commands that the agent never runs for a client.
     private static let unsent: Set<String> = [
         "bad_message", "already_running", "not_a_socket", "socket_path_too_long", "bad_configuration", "unusable_table",
         "unacknowledged",

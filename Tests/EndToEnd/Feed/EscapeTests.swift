@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What a store, a path or another process calls itself, in what a person reads.
+/// The names of stores, paths and processes are escaped in output for people.
 @Suite(.ownThreads) struct EscapeTests {
     private static let bad = "a\u{1B}]0;title\u{07}\u{1B}[31m\nINJECTED line\r\u{9B}31m\u{202E}\u{2066}\u{2028}"
 
@@ -54,7 +54,7 @@ import Testing
             let done = try run(Programs.groupstore, words, environment: agent.environment)
             expectPlain(done.output + done.errors, "\(words)")
         }
-        // Exact, as JSON can have it.
+        // JSON output keeps the exact text.
         let changes = try said("changes", "--json", Word(store))
         #expect(changes.objects.contains { $0.string("table") == Self.bad && $0.string("author") == Self.bad })
 
@@ -70,7 +70,7 @@ import Testing
         expectPlain(log, "log")
     }
 
-    /// A message that a process sends through the agent, its program's name included.
+    /// A message that a process sends through the agent is escaped, including its program's name.
     @Test func aProgramsNameIsEscaped() throws {
         let places = try Places()
         let agent = try AgentProcess(places, legacy: [])

@@ -2,7 +2,7 @@ import Glibc
 import TestSupport
 import Testing
 
-/// A bounded part of `script/fuzz`: `$GROUPSTORE_SEED` says which inputs, and a failure prints the seed.
+/// A bounded part of `script/fuzz`. `$GROUPSTORE_SEED` selects the inputs; a failure prints the seed.
 @Suite(.ownThreads) struct FuzzTests {
     @Test(arguments: ["journal", "receipt", "claim", "request", "message", "lines", "configuration"])
     func noInputCrashesAReader(_ target: String) throws {

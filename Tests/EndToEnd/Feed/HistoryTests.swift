@@ -7,7 +7,7 @@ import Testing
 
 @testable import GroupStore
 
-/// Which rows changed, as commands and as the agent tell it.
+/// Row-level changes, as the commands and the agent report them.
 @Suite(.ownThreads) struct HistoryTests {
     private struct Scene {
         let places: Places
@@ -48,7 +48,7 @@ import Testing
         #expect(third.objects.map(\.type) == ["summary"])
     }
 
-    /// SQLite 3.38 to 3.40 take their own JSON functions for unsafe in a schema.
+    /// SQLite 3.38 to 3.40 consider their own JSON functions unsafe in a schema.
     @Test func tablesWithJSONFunctionsAreRead() throws {
         let scene = try Scene(enabled: false)
         try sqlite(
@@ -128,7 +128,7 @@ import Testing
             BEGIN; UPDATE GS_AUTHOR SET name = 'me'; INSERT INTO note (title) VALUES ('mine');
             UPDATE GS_AUTHOR SET name = NULL; COMMIT; INSERT INTO note (title) VALUES ('theirs');
             """)
-        // Whatever was committed before the barrier comes before its answer.
+        // Every commit before the barrier is reported before the barrier's answer.
         try connection.send(["id": 2, "op": "sync", "store": .string(scene.name)])
         var told = 0
         let synced = try connection.next { object in
@@ -155,7 +155,7 @@ import Testing
         #expect(try connection.next { $0["id"] == 6 }.object("error")?.string("code") == "bad_request")
     }
 
-    /// Names with commas, through the agent and its child, and as commands.
+    /// Filters accept table names with commas, through the agent and its child process and in the commands.
     @Test func aTableWithACommaIsFilteredBy() throws {
         let scene = try Scene(enabled: false)
         try sqlite(scene.store, #"CREATE TABLE "weird, \name" (a); CREATE TABLE weird (a)"#)
@@ -175,7 +175,7 @@ import Testing
         #expect(done.objects.filter { $0.type == "row" }.map { $0.string("time") } == [time])
     }
 
-    /// Core Data's own history is read, and nothing else.
+    /// groupstore only reads Core Data's own history.
     @Test func coreDatasHistoryIsNotPurged() throws {
         let places = try Places()
         let model = try ModelTests.bundle(places.scratch("models"), [("Notes", "<entity name='Note'/>")])
@@ -216,7 +216,7 @@ import Testing
         #expect(stale.changes.isEmpty && stale.reset == "epoch" && stale.token == page.token)
     }
 
-    /// Neither the rows of one answer nor a single long one take the agent's memory, and none is left out.
+    /// Many rows in one answer, or one long row, don't exhaust the agent's memory, and no row is left out.
     @Test func longRowsComeInBoundedAnswers() throws {
         let scene = try Scene()
         let agent = try scene.agent()
@@ -256,14 +256,15 @@ import Testing
         #expect(grown < 64 << 20, "\(grown) bytes")
     }
 
-    /// The most memory that the process ever had, in bytes.
+    /// Returns the process's peak memory, in bytes.
     private static func peak(_ pid: pid_t) throws -> Int {
         let status = try run("cat", ["/proc/\(pid)/status"]).lines
         let words = status.first { $0.hasPrefix("VmHWM:") }?.split(whereSeparator: \.isWhitespace) ?? []
         return try #require(words.count > 1 ? Int(words[1]) : nil) * 1024
     }
 
-    /// Who may write to the group's directory leads an agent, of root perhaps, to no store that it alone may write.
+    /// A user with write access to the group's directory can't redirect the agent, which may run as root, to a store that only
+    /// the agent may write.
     @Test func aLinkLeadsTheAgentToNoOtherStore() throws {
         let scene = try Scene(enabled: false)
         let victim = scene.places.scratch("victim.sqlite")
@@ -282,7 +283,7 @@ import Testing
         #expect(try sqlite(victim, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'GS_%'").hasPrefix("0"))
     }
 
-    /// As the agent has its children open what it granted, and nothing else.
+    /// The agent makes its child processes open only the file that it granted.
     @Test func anotherFileThanTheGrantedOneIsRefused() throws {
         let scene = try Scene(enabled: false)
         let found = try #require(FileStatus(following: scene.store)?.identity)
@@ -301,7 +302,7 @@ import Testing
     @Test func aConfiguredStoreGetsAHistory() throws {
         let scene = try Scene(enabled: false)
         let agent = try agentOfConfiguredStore(scene)
-        // Behind the agent's own wish in the line.
+        // The request queues behind the agent's own task of enabling the history.
         let connection = try agent.subscribe("Notes.sqlite")
         try connection.send(["id": 2, "op": "changes", "store": .string(scene.name)])
         #expect(try connection.next { $0["id"] == 2 }.string("outcome") == "changes")

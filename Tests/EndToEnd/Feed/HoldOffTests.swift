@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A program that knows nothing of groupstore has the legacy store open.
+/// A program that doesn't know groupstore has the legacy store open.
 @Suite(.ownThreads) struct HoldOffTests {
     @Test(arguments: ["WAL", "DELETE"])
     func anOpenShellMakesTheCommandGiveUp(_ mode: String) throws {
@@ -23,7 +23,7 @@ import Testing
 
         #expect(try groupstore("inspect", Word(store.path)).output.contains("sqlite3 (pid \(shell.pid))"))
 
-        // The shell goes on undisturbed, and what it commits now is moved too.
+        // The shell continues undisturbed, and its later commits are relocated too.
         try shell.execute("INSERT INTO note (text) VALUES ('the last')")
         shell.closeInput()
         try shell.wait()
@@ -35,7 +35,8 @@ import Testing
         #expect(try sqlite(published, "PRAGMA journal_mode").lowercased() == "\(mode.lowercased())\n")
     }
 
-    /// The group's empty store makes room for the legacy one before it turns out that somebody has that one open.
+    /// The command sets the group's empty store aside for the legacy store before it finds that a program has the legacy store
+    /// open.
     @Test(arguments: ["WAL", "DELETE"])
     func whatWasPutAsideForNothingIsBackInItsPlace(_ mode: String) throws {
         let places = try Places()
@@ -58,7 +59,7 @@ import Testing
         #expect(try noteCount(empty) == 10)
     }
 
-    /// An app that has opened the group's store, and has nothing in it yet, writes to what is there: it isn't displaced.
+    /// An app that has opened the group's still empty store is about to write to that file, so the command doesn't displace it.
     @Test func aFileThatIsAboutToBeAStoreKeepsItsName() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
@@ -105,7 +106,7 @@ import Testing
         let published = places.group.appending("Notes.sqlite")
         for number in 1...3 {
             try shell.execute("INSERT INTO note (text) VALUES ('held \(number)')")
-            // An answer to a later question shows that the agent has had its turn.
+            // The answer to a later question shows that the agent has had its turn.
             try subscriber.send(["id": .integer(Int64(number + 1)), "op": "status"])
             try subscriber.next { $0["id"] == .integer(Int64(number + 1)) && $0["ok"] != nil }
             #expect(try !Directory(places.group).names().contains("Notes.sqlite"))
@@ -118,7 +119,7 @@ import Testing
         try shell.wait()
     }
 
-    /// A store's journal is on the disk before its first page.
+    /// SQLite writes a new store's journal to disk before the store's first page.
     @Test func aStoreThatIsJustMadeIsNoHalf() throws {
         let places = try Places()
         let store = places.legacy.appending("Notes.sqlite")

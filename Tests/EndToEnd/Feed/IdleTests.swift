@@ -15,7 +15,7 @@ import Testing
         }
         let agent = try AgentProcess(places, legacy: legacy)
         let subscribers = try (1...20).map { number in try agent.subscribe("Store \(number)") }
-        // One change each shows that every subscription is alive, and how the agent looks when it has just worked.
+        // One change per store shows that every subscription is alive. The agent is then measured right after it has worked.
         for (index, subscriber) in subscribers.enumerated() {
             try sqlite(places.group.appending("Store \(index + 1)"), "INSERT INTO note (text) VALUES ('a change')")
             try subscriber.next("change")
@@ -24,7 +24,7 @@ import Testing
         withExtendedLifetime(subscribers) {}
     }
 
-    /// Its directories' parents may be as busy as `/tmp`.
+    /// The parents of the agent's directories may be as busy as `/tmp`.
     @Test(.enabled(if: Programs.canTrace, "strace can't attach here"))
     func workBesideItsDirectoriesWakesNobody() throws {
         let places = try Places()
@@ -47,9 +47,9 @@ import Testing
         withExtendedLifetime(subscriber) {}
     }
 
-    /// Observes for four seconds. What the agent still has to do after its last event may fall into the first look.
+    /// Traces the agent for four seconds at a time. The first trace may include work that the agent's last event left over.
     private func expectSilence(_ agent: AgentProcess) throws {
-        // Where the agent watches nothing: a file made beside its directories is an event for it.
+        // The agent watches nothing here. A file created beside the agent's directories would be an event for it.
         let place = try TemporaryDirectory()
         var calls: [String] = []
         for look in 1...3 {

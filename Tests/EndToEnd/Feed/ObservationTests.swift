@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// GRDB's value observations, in a process of their own, of what other processes do to the store.
+/// GRDB's value observations, in a separate process, follow what other processes commit to the store.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct ObservationTests {
     private let places: Places
     private var store: FilePath { places.group.appending("Notes.sqlite") }
@@ -35,14 +35,14 @@ import Testing
         let shell = try sqliteShell(store)
         try shell.execute(Self.insert)
         try expect(1, app)
-        // Nobody may write now: the observation takes no part in that.
+        // The shell blocks all writers; the observation doesn't need to write.
         let log = try Directory(places.group).status("Notes.sqlite-wal")?.size
         try shell.execute("\(Self.insert); BEGIN IMMEDIATE")
         try expect(2, app)
         try shell.execute("ROLLBACK")
         let grown = try Directory(places.group).status("Notes.sqlite-wal")?.size
         #expect((grown ?? 0) - (log ?? 0) < 3 * 4120, "more was written than a transaction of one row")
-        // Another schema.
+        // The schema changes.
         try shell.execute("ALTER TABLE note ADD COLUMN colour TEXT; \(Self.insert)")
         try expect(3, app)
         shell.closeInput()
@@ -55,10 +55,10 @@ import Testing
         try sqlite(legacy, "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT); \(Self.insert)")
         let app = try observer()
         try expect(1, app)
-        // Committed while there is no agent.
+        // This commit happens while no agent runs.
         try sqlite(legacy, Self.insert)
         var agent = try agent()
-        // It is relocated under the app.
+        // The agent relocates the store while the app has it open.
         let subscriber = try agent.subscribe("Notes.sqlite")
         try expect(2, app)
         if try Directory(places.legacy).status("Notes.sqlite") != nil { try subscriber.next("relocated") }

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Whatever changes on the way to a configured place is noticed, and what lies there then is followed.
+/// The agent notices every change on the way to a configured path, and follows the store that is there afterwards.
 @Suite(.ownThreads) struct PathChangeTests {
     private static let store = "\(AgentProcess.group)/Notes.sqlite"
     private let root: TemporaryDirectory
@@ -31,13 +31,13 @@ import Testing
             ["--group", "\(AgentProcess.group)=" + Word(path(group))] + legacy, socket: path("agent.sock"))
     }
 
-    /// Of the store as it lies at the configured path now.
+    /// Expects the agent to follow the store that is at the configured path now.
     private func expectIsFollowed(_ group: String, _ subscriber: WireConnection) throws {
         try sqlite(path(group).appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('a commit')")
         try subscriber.next("change")
     }
 
-    /// At once, or, where the agent looked between two moves, when nothing was there, in two steps.
+    /// Expects one event, or two if the agent checked between two moves, when no store was there.
     private func expectIsReplaced(_ subscriber: WireConnection) throws {
         let reason = try subscriber.next("reset", "change").string("reason")
         guard reason == "vanished" else { return #expect(reason == "replaced") }
@@ -53,7 +53,7 @@ import Testing
         let (group, change) = way
         try makeNotes("x/y/z/group", "new/y/z/group")
         try script("ln -s x link")
-        // An app that has it open all the time keeps its log, wherever the store is moved.
+        // An app that keeps the store open keeps its log, wherever the store is moved.
         let app = isOpen ? try sqliteShell(path(group).appending("Notes.sqlite")) : nil
         try app?.execute("PRAGMA journal_mode = WAL; SELECT count(*) FROM note")
         let agent = try agent(group)
@@ -77,7 +77,7 @@ import Testing
         #expect(try noteCount(path("group/Notes.sqlite")) == 10)
     }
 
-    /// A shell in a namespace of its own, with the agent that it starts, and a subscriber to the store.
+    /// Starts a shell in its own namespace with an agent, and subscribes to the store.
     private func subscribedShell(_ script: String) throws -> (RunningProcess, WireConnection) {
         let socket = path("agent.sock")
         let shell = try RunningProcess(
@@ -89,7 +89,7 @@ import Testing
         return (shell, subscriber)
     }
 
-    /// As `docker run -v FILE:FILE` mounts it: what is written raises its events where the file comes from.
+    /// `docker run -v FILE:FILE` mounts a file like this. A write raises its events in the directory that the file comes from.
     @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
     func aStoreThatIsMountedAloneIsFollowed() throws {
         try makeNotes("elsewhere")
@@ -113,7 +113,7 @@ import Testing
         try shell.wait()
     }
 
-    /// What was mounted in a directory isn't in what is mounted over it, though that is the same directory.
+    /// A mount inside a directory isn't visible in a mount over that directory, even if both mounts show the same directory.
     @Test(
         .enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"),
         arguments: ["group", "."])
@@ -138,7 +138,7 @@ import Testing
         try shell.wait()
     }
 
-    /// The kernel tells nothing of what an overlay's layers are given, nor do other machines: SIGHUP looks anyway.
+    /// The kernel doesn't report changes to an overlay's layers or by other machines. SIGHUP makes the agent check anyway.
     @Test func hangupLooksAtAllPlaces() throws {
         try makeNotes("group")
         let agent = try agent("group")
@@ -148,7 +148,7 @@ import Testing
         try expectIsFollowed("group", subscriber)
     }
 
-    /// What `status` and `doctor` say of a store in a directory that can't be watched.
+    /// `status` and `doctor` report a store in a directory that can't be watched.
     @Test(.enabled(if: Namespaces.canLimitWatches, "a namespace's watches can't be limited here"))
     func whatIsNotWatchedIsNotSaidToBeFollowed() throws {
         try makeNotes("group")

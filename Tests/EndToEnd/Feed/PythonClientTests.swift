@@ -26,7 +26,7 @@ import Testing
             environment: AgentProcess.environment(socket))
     }
 
-    /// The next line that is of that event.
+    /// Returns the next line for the event.
     @discardableResult
     private func next(_ client: RunningProcess, _ event: String) throws -> JSONObject {
         let line = try client.line { JSONObject(line: $0)?.string("event") == event }
@@ -45,7 +45,7 @@ import Testing
         try commit()
         #expect(try next(client, "Changed").string("token") != nil)
 
-        // What is committed while there is no agent: nobody can say, and that is said.
+        // The agent can't report a commit that happened while it was down. It reports that gap.
         try agent.process.killAtOnce()
         try next(client, "Disconnected")
         try commit()
@@ -72,7 +72,7 @@ import Testing
         try client.killAtOnce()
     }
 
-    /// A program of its own that uses the client.
+    /// Starts a program that uses the client.
     private func program(_ text: String, _ socket: FilePath, _ words: [Word] = []) throws -> RunningProcess {
         let directory = Programs.source("Samples")
         let preamble = """
@@ -90,7 +90,7 @@ import Testing
             environment: AgentProcess.environment(socket))
     }
 
-    /// It takes nobody any more: its backlog is full.
+    /// The stopped agent accepts no connections: its backlog is full.
     @Test func timeOutsHoldBesideAStoppedAgent() throws {
         let agent = try agent()
         try agent.process.suspend()
@@ -119,7 +119,7 @@ import Testing
         #expect(try client.wait().status == 0)
     }
 
-    /// What answers says what no agent would: each question ends with a documented error, in time.
+    /// The peer sends answers that no agent would send. Each request ends with a documented error, in time.
     @Test func whatAnswersAndIsNoAgentIsSaidToBeNone() throws {
         let client = try program(
             #"""
@@ -219,7 +219,7 @@ import Testing
         #expect(done.errors.hasPrefix("groupstore.py: the agent does not serve group"), "\(done.errors)")
     }
 
-    /// Closing from another thread, time-outs, cancelling: nothing is left open.
+    /// Closing from another thread, time-outs and cancellation leave nothing open.
     @Test func itEndsCleanly() throws {
         let agent = try agent()
         let script = """
@@ -282,7 +282,7 @@ import Testing
         let change = try next(client, "Changed")
         #expect(change.objects("rows").map { $0.string("table") } == ["ZNOTE"], "\(change.text)")
         withExtendedLifetime(watcher) {}
-        // Back with another agent, the rows written meanwhile are told, and no reset.
+        // After the client reconnects to another agent, it receives the rows written meanwhile, without a reset.
         try agent.process.killAtOnce()
         try next(client, "Disconnected")
         try shell.execute("INSERT INTO ZTAG VALUES ('meanwhile')")

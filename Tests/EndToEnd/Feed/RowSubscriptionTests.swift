@@ -5,23 +5,23 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Subscribes to the tests' store, and returns once the agent knows which of its tables a change is about: until then
-/// changes are told that a filter would leave out.
+/// Subscribes to the tests' store, and returns once the agent knows the tables of a change. Before that the agent reports
+/// changes that a filter would leave out.
 func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) throws -> WireConnection {
     let watcher = try agent.subscribe("Notes.sqlite")
     repeat { try commit() } while try watcher.next("change").bool("complete") != true
     return watcher
 }
 
-/// Subscriptions that a store's history is read for.
+/// Subscriptions that make the agent read a store's history.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct RowSubscriptionTests {
     private final class Scene {
         let places: Places
         let store: FilePath
         var agent: AgentProcess
-        /// Has the store open all the time.
+        /// Keeps the store open all the time.
         let writer: RunningProcess
-        /// Somebody who is subscribed to all, so that the agent knows which tables change.
+        /// Subscribes to every change, so that the agent knows which tables change.
         var watcher: WireConnection?
         static let name = "\(AgentProcess.group)/Notes.sqlite"
 
@@ -60,7 +60,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
             return (connection, try connection.next { $0["id"] == 1 })
         }
 
-        /// All lines until the answer to a barrier, and that.
+        /// Returns all events before a barrier's answer, and that answer's token.
         func told(_ connection: WireConnection) throws -> (events: [JSONObject], token: String) {
             try connection.send(["id": "sync", "op": "sync", "store": .string(Self.name)])
             var events: [JSONObject] = []
@@ -91,7 +91,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         try scene.write("DELETE FROM note WHERE id = 1", by: "me")
         #expect(try scene.told(others).events.isEmpty)
         #expect(try scene.told(deletes).events.map(\.type) == ["change"])
-        // From the token of a silence only what came after it is told.
+        // A token from a silent period yields only later changes.
         let (again, _) = try scene.subscribe(["since": .string(quiet.token), "except_authors": ["me"]])
         #expect(try again.next("change")["token"] != nil)
         let (nothing, _) = try scene.subscribe(["since": .string(try scene.told(others).token), "rows": true])
@@ -101,7 +101,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
     @Test func whatNoRowSpeaksForIsTold() throws {
         let scene = try Scene()
         let (subscriber, _) = try scene.subscribe(["authors": ["nobody"], "rows": true])
-        // A table that history doesn't know, and a write past the triggers.
+        // History doesn't know this table, and its writes bypass the triggers.
         for sql in [
             "CREATE TABLE other (x)", "INSERT INTO other VALUES (1)",
             "BEGIN; INSERT INTO other VALUES (2); INSERT INTO note VALUES (1, 'x'); COMMIT",
@@ -113,7 +113,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(try scene.told(subscriber).events.isEmpty)
         try scene.write("INSERT INTO note VALUES (2, 'x')")
         #expect(try scene.told(subscriber).events.isEmpty)
-        // History follows the schema, and owns up to what it missed.
+        // History follows the schema, and reports what it missed.
         #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
         #expect(try subscriber.next("change", "reset")["token"] != nil)
         #expect(try groupstore("history", "disable", Word(scene.store)).status == 0)
@@ -151,7 +151,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(reset.string("reason") == "migrated", "\(reset.text)")
         let asked = try groupstore("changes", Word(stores.group), "--since", Word(token), "--json")
         #expect(asked.objects.first?.string("reason") == "migrated", "\(asked.output)")
-        // From there on it is as before.
+        // The subscription continues normally from that token.
         let now = try #require(reset.string("token"))
         let (again, _) = try subscribe(agent, since: now)
         try sqlite(stores.group, "UPDATE ZNOTE SET ZCAPTION = 'new'")
@@ -174,7 +174,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(change.type == "change" && change.objects("rows").map { $0["key"] } == [2], "\(change.text)")
         let (own, _) = try scene.subscribe(["since": .string(token), "authors": ["me"]])
         #expect(try scene.told(own).events.isEmpty)
-        // The same place, as `changes` and `ack` take it.
+        // `changes` and `ack` accept the same token.
         let known = try #require(change.string("token"))
         try all.send(["id": 7, "op": "changes", "store": .string(Scene.name), "since": .string(known)])
         #expect(try all.next { $0["id"] == 7 }["changes"] == 0)
@@ -182,7 +182,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
             "id": 8, "op": "ack", "store": .string(Scene.name), "subscriber": "s", "token": .string(known),
         ])
         #expect(try all.next { $0["id"] == 8 }.bool("ok") == true)
-        // A place that is no more.
+        // This token's position no longer exists.
         try scene.write("INSERT INTO note VALUES (3, 'x')")
         #expect(try groupstore("history", "purge", "--keep", "1", "--force", Word(scene.store)).status == 0)
         let (late, _) = try scene.subscribe(["since": .string(try durable(token))])
@@ -191,7 +191,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(try foreign.next("change", "reset").string("reason") == "epoch")
     }
 
-    /// A subscription's token without its agent's part.
+    /// Returns a subscription's token without the agent's part.
     private func durable(_ token: String) throws -> String {
         try #require(token.split(separator: "/").last.map(String.init))
     }
@@ -217,7 +217,8 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(change.type == "change" && change.objects("rows").map { $0["key"] } == [1], "\(change.text)")
     }
 
-    /// Two authors at once: each row of the other's is told, its own never unless something couldn't be told apart.
+    /// Two authors write at once. The agent reports every row of the other author, and own rows only if it can't tell them
+    /// apart.
     @Test func noRowOfOthersIsMissedWhileManyAreWritten() throws {
         let scene = try Scene()
         let (subscriber, _) = try scene.subscribe(["except_authors": ["me"], "rows": true])

@@ -6,7 +6,7 @@ import Testing
 
 @testable import GroupStore
 
-/// The library's sequence of changes, against agents that come and go.
+/// The library's sequence of changes, against agents that stop and restart.
 @Suite(.ownThreads, .serialized, .timeLimit(.minutes(60))) struct SubscriptionTests {
     private let places: Places
     private let store: FilePath
@@ -34,7 +34,7 @@ import Testing
         return try connection.next { $0["id"] == 1 && $0["ok"] != nil }.integer("subscribers")
     }
 
-    /// Returns when that many are subscribed.
+    /// Returns once the agent has that many subscribers.
     private func awaitSubscribers(_ count: Int64, _ agent: AgentProcess) throws {
         let connection = try agent.connect()
         while try subscribers(connection) != count {}
@@ -61,7 +61,7 @@ import Testing
         guard case .changed? = await iterator.next() else { throw Unexpected("no change") }
         listener.cancel()
         try await listener.value
-        // A token of the agent that is gone.
+        // This token comes from the agent that is gone.
         var late = try self.changes(since: token).makeAsyncIterator()
         guard case .reset? = try await late.next() else { throw Unexpected("no reset") }
     }
@@ -100,7 +100,7 @@ import Testing
         #expect(try await iterator.next()?.token == last)
     }
 
-    /// Threads of this process that the library made to listen; other tests have theirs.
+    /// Returns the library's listener threads in this process, including those of other tests.
     private func listeningThreads() throws -> Set<String> {
         let threads = try Directory("/proc/self/task").names().filter { name in
             let directory = try? Directory(FilePath("/proc/self/task").appending(name))
@@ -110,7 +110,8 @@ import Testing
         return Set(threads.map(\.string))
     }
 
-    /// Between two looks the agent is asked something: that takes time, and no thread that tasks share spins.
+    /// Waits until the threads have ended. A request to the agent between two checks takes time, so the loop doesn't spin on a
+    /// thread that tasks share.
     private func awaitEnd(of threads: Set<String>, _ agent: AgentProcess) throws {
         let connection = try agent.connect()
         let deadline = Deadline(after: .ample)
@@ -132,7 +133,7 @@ import Testing
         for task in tasks { try await task.value }
         try awaitSubscribers(0, agent)
         try awaitEnd(of: threads, agent)
-        // One that is given up between two changes.
+        // This task is cancelled between two changes.
         let one = Task {
             var iterator = changes.makeAsyncIterator()
             return (try await iterator.next(), try await iterator.next())

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What subscribers hear of the tables that other programs change.
+/// The tables that subscribers receive when other programs commit.
 @Suite(.ownThreads) struct TableTests {
     private struct Scene {
         let places: Places
@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    /// What is written through it is written in another directory.
+    /// Writes through the link happen in another directory.
     @Test func aLinkAtTheStoresNameIsSaidNotToBeFollowed() throws {
         let scene = try Scene()
         try run("mv", [Word(scene.store), Word(scene.places.scratch("Elsewhere.sqlite"))])
@@ -46,7 +46,7 @@ import Testing
         #expect(event["reason"] == "appeared")
     }
 
-    /// Random transactions on stores of random schemas, beside an oracle that compares what the tables hold.
+    /// Random transactions run on stores with random schemas. An oracle compares the tables' contents.
     @Test func noTableIsMissingFromACompleteChange() throws {
         let soak = try run(
             "python3",
@@ -58,7 +58,7 @@ import Testing
         #expect(soak.output.contains("; 0 missing"))
     }
 
-    /// The answer waits for the survey, though not for ever: where everything runs at once, one of five will do.
+    /// The answer waits for the survey, but not forever. On a busy machine one successful attempt of five is enough.
     @Test func theFirstChangeAfterTheAnswerSaysWhichTables() throws {
         for attempt in 1...5 {
             let scene = try Scene()
@@ -79,23 +79,23 @@ import Testing
         let scene = try Scene("DELETE")
         let (subscriber, _) = try scene.subscribe(["tables": ["ZTAG"]])
         try sqlite(scene.store, "INSERT INTO ZNOTE VALUES ('x')")
-        // It may be about any table, so it passes each filter.
+        // The change may be about any table, so it passes every filter.
         let change = try subscriber.next("change")
         #expect(change["tables"] == nil && change.bool("complete") == false, "\(change.text)")
     }
 
     @Test func aFilterLeavesOutOtherTablesAndMovesOn() throws {
-        // On a busy machine a change may not say its tables; then it passes, and another try is to show the rest.
+        // On a busy machine a change may not name its tables. It then passes the filter, and another attempt tests the rest.
         for _ in 1...10 where try leavesOutOtherTables() { return }
         Issue.record("some change of each try didn't say its tables")
     }
 
-    /// False when a change didn't say its tables.
+    /// Returns false if a change didn't name its tables.
     private func leavesOutOtherTables() throws -> Bool {
         let scene = try Scene()
         let shell = try sqliteShell(scene.store)
         let (all, _) = try scene.subscribe()
-        // From when on the agent knows the tables: the first moments are not promised.
+        // The agent knows the tables from this change on. Earlier changes come without that guarantee.
         let known = try firstComplete(all) { try shell.execute("INSERT INTO ZNOTE VALUES ('\($0)')") }
         let (some, _) = try scene.subscribe(["tables": ["ztag"]])
         var told: [JSONObject] = []
@@ -109,7 +109,7 @@ import Testing
             let change = try some.next("change")
             #expect(change == admitted, "\(change.text)")
         }
-        // Who comes back hears of the tables since; nothing, where none of its own is among them.
+        // A returning subscriber receives the tables changed since its token, or nothing if its filter matches none of them.
         try shell.execute("INSERT INTO ZNOTE VALUES ('y')")
         let newest = try all.next("change")
         guard (told + [last, newest]).allSatisfy({ $0.bool("complete") == true }) else { return false }
@@ -124,7 +124,7 @@ import Testing
         return true
     }
 
-    /// The first change that says all tables, of `commits` that are made until then.
+    /// Commits until a change names all of its tables, and returns that change.
     private func firstComplete(_ subscriber: WireConnection, commit: (Int) throws -> Void) throws -> JSONObject {
         let deadline = Deadline(after: .ample)
         var number = 0

@@ -19,7 +19,7 @@ import Testing
             agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
         }
 
-        /// A `watch` that is subscribed; its words are those of `--json`.
+        /// Starts a `watch` and returns once it is subscribed. Its output is that of `--json`.
         func watch(_ words: Word...) throws -> RunningProcess {
             let watch = try RunningProcess(
                 Programs.groupstore, ["watch", "\(AgentProcess.group)/Notes.sqlite", "--json"] + words,
@@ -70,7 +70,7 @@ import Testing
         #expect(try run("cat", [Word(mark)]).output == "change\n")
     }
 
-    /// A command that says what it was run for, then waits for a line in a pipe: its exit status.
+    /// Returns a command that prints its event, then waits for its exit status from a pipe.
     private func gated(_ scene: Scene) throws -> (command: String, gate: FilePath) {
         let gate = scene.places.scratch("gate")
         try run("mkfifo", [Word(gate)])
@@ -82,7 +82,7 @@ import Testing
         try run("sh", ["-c", "echo \(status) > '\(gate)'"])
     }
 
-    /// The words behind "run", of the next run.
+    /// Returns the words after "run" of the next run.
     private func nextRun(_ watch: RunningProcess) throws -> [Substring] {
         let line = try watch.line { $0.hasPrefix("run ") }
         return line.split(separator: " ").dropFirst().map { $0 }
@@ -95,11 +95,11 @@ import Testing
         try scene.commit()
         let first = try nextRun(watch)
         for _ in 1...20 { try scene.commit() }
-        // The answer to a barrier, since whoever subscribes may still be told of the commit before.
+        // Uses a barrier's answer, because a new subscriber may still receive the previous commit.
         let subscriber = try scene.agent.subscribe("Notes.sqlite")
         try subscriber.send(["id": "sync", "op": "sync", "store": .string("\(AgentProcess.group)/Notes.sqlite")])
         let last = try #require(try subscriber.next { $0["id"] == "sync" }.string("token"))
-        // It has heard of all of them, and runs no other command meanwhile.
+        // The watch receives all commits, and runs no other command meanwhile.
         try watch.line {
             #expect(!$0.hasPrefix("run "))
             return $0.contains(last)
@@ -128,14 +128,14 @@ import Testing
         #expect(again[0] == "change")
         #expect(again[1] == first[1])
         try open(gate, status: 0)
-        // The next run begins when the token of this one is kept.
+        // The next run starts once this run's token is stored.
         try scene.commit()
         #expect(try nextRun(watch)[1] == again[2])
         #expect(try run("cat", [Word(tokens)]).output == "\(again[2])\n")
         try watch.killAtOnce(group: true)
     }
 
-    /// Killed in the middle of a run, it runs the command once more for the same event.
+    /// A watch that is killed during a run runs the command again for the same event.
     @Test func whatWasNotDoneIsDoneByTheNextWatch() throws {
         let scene = try Scene()
         let (command, _) = try gated(scene)
@@ -206,7 +206,7 @@ import Testing
         #expect(try watch.wait().status == 130)
     }
 
-    /// What was printed into nowhere is told again to whoever gives the token.
+    /// Output that can't be written is repeated for a client that passes the token.
     @Test func whatCantBePrintedIsNotDone() throws {
         let scene = try Scene()
         let file = scene.places.scratch("token")
@@ -236,7 +236,7 @@ import Testing
         let change = try #require(JSONObject(line: try watch.line { JSONObject(line: $0)?.type == "change" }))
         #expect(change.objects("rows").map { $0.string("op") } == ["delete"], "\(change.text)")
         withExtendedLifetime(watcher) {}
-        // Kept before the next line is waited for.
+        // The watch stores the token before it waits for the next line.
         try scene.commit()
         try shell.execute("DELETE FROM note WHERE text = 'later'")
         try watch.line { JSONObject(line: $0)?.type == "change" }

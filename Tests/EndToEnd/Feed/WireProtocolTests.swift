@@ -21,7 +21,7 @@ import Testing
         for step in example.steps { try stage.play(step) }
     }
 
-    /// The words of a table's first column.
+    /// Returns the words in a table's first column.
     private func words(_ heading: String) -> [String] {
         var isInside = false
         var found: [String] = []
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    /// What the agent itself says that it can do.
+    /// The operations that the agent itself advertises are all documented.
     @Test func everyOperationIsDocumented() throws {
         let stage = try WireStage([])
         let client = try stage.agent.connect()
@@ -69,18 +69,18 @@ import Testing
     }
 }
 
-/// An agent with a store and a legacy place, and the clients of one example.
+/// An agent with a store and a legacy path, and the clients of one example.
 private final class WireStage {
     private let places: Places
     let agent: AgentProcess
     private let isStranger: Bool
     private var clients: [Int: any WireClient] = [:]
     private var placeholders: Placeholders
-    /// Has the legacy store open.
+    /// Keeps the legacy store open.
     private var models: ModelStores?
     private var holder: RunningProcess?
-    /// Has the store open all the time: a program that opens, writes and closes it before the agent has looked leaves
-    /// nothing that would say which tables.
+    /// Keeps the store open all the time. A program that opens, writes and closes the store before the agent reads it leaves no
+    /// trace of the tables.
     private let writer: RunningProcess?
 
     private var store: FilePath { places.group.appending("Notes.sqlite") }
@@ -98,7 +98,7 @@ private final class WireStage {
         }
         var group = places.group
         if setting.contains("unwatchable") {
-            // A name that no file system takes.
+            // No file system accepts a name of this length.
             group = places.scratch(String(repeating: "a", count: 300))
         }
         isStranger = setting.contains("stranger")
@@ -121,7 +121,7 @@ private final class WireStage {
         agent = try AgentProcess(["--config", Word(configuration)], socket: socket)
     }
 
-    /// A model of two versions.
+    /// Creates a model with two versions.
     private static func bundle(_ places: Places) throws -> FilePath {
         let attribute = #"<attribute name="title" optional="YES" attributeType="String"/>"#
         return try ModelTests.bundle(
@@ -151,7 +151,7 @@ private final class WireStage {
         }
     }
 
-    /// Refused at the door, before any greeting.
+    /// Returns true for a client that the agent rejects before any greeting.
     private func isRefused(_ text: String) -> Bool {
         text.contains("too_many_connections") || text.contains("not_permitted")
     }
@@ -185,7 +185,7 @@ private final class WireStage {
 
     private func perform(_ words: String, _ step: WireExample.Step) throws {
         if let match = words.wholeMatch(of: /commits ([0-9]+) times (.+)/) {
-            // A reader keeps the log from beginning anew before the agent, on a busy machine, has read it.
+            // A reader keeps the log from restarting before the agent, on a busy machine, has read it.
             let reader = try sqliteShell(store)
             try reader.execute("BEGIN; SELECT count(*) FROM ZNOTE")
             for _ in 1...(Int(match.1) ?? 1) { try writer?.execute(String(match.2)) }
@@ -209,7 +209,7 @@ private final class WireStage {
             try sqlite(elsewhere, "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTITLE) VALUES (1, 1, 1, 'old')")
             try TestSupport.run("mv", [Word(elsewhere), Word(legacy)])
         } else if words == "keeps the legacy store open" {
-            // Made elsewhere, so that it arrives whole and open.
+            // The store is created elsewhere, so that it arrives complete and open.
             let elsewhere = places.scratch("Elsewhere.sqlite")
             try sqlite(elsewhere, "CREATE TABLE ZNOTE (text); INSERT INTO ZNOTE VALUES ('old')")
             holder = try sqliteShell(elsewhere)
@@ -253,7 +253,7 @@ private final class WireStage {
 /// Sends bytes and receives lines.
 private protocol WireClient: AnyObject {
     func send(_ bytes: [UInt8]) throws
-    /// Nil at the connection's end.
+    /// Returns nil at the connection's end.
     func next() throws -> [UInt8]?
 }
 
@@ -281,7 +281,7 @@ private final class PlainClient: WireClient {
     }
 }
 
-/// Another user's, who only listens.
+/// A client of another user that only listens.
 private final class StrangeClient: WireClient {
     private let process: RunningProcess
 

@@ -2,10 +2,10 @@ import Glibc
 import TestSupport
 import Testing
 
-/// A sample of the testers that were written from the documents alone: `Tests/Adversary`. `$GROUPSTORE_SEED` says which other
-/// rounds; `script/soak` runs them for as long as is said.
+/// A sample of the testers in `Tests/Adversary`, which were written from the documents alone. `$GROUPSTORE_SEED` selects other
+/// rounds; `script/soak` runs them for a given time.
 @Suite(.ownThreads) struct AdversaryTests {
-    /// Rounds of `kill` depend on the clock.
+    /// Options that leave out `kill`, because its rounds depend on the clock.
     private static let migration: [Word] = [
         "--rounds", "60", "--only", "names,hierarchy,mapping,chain,doors,data",
     ]

@@ -4,14 +4,14 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// `model check` says of a store what `migrate` then does with it.
+/// `model check` predicts what `migrate` does with a store.
 @Suite(.timeLimit(.minutes(60))) struct CheckAgreementTests {
     struct Case: CustomTestStringConvertible, Sendable {
         let testDescription: String
         let old: String
         let new: String
         let rows: String
-        /// Nil: it is migrated.
+        /// The expected error code, or nil if the store is migrated.
         let code: Int64?
         let words: String
     }
@@ -145,7 +145,7 @@ import Testing
         }
     }
 
-    /// Other people's indexes, triggers and views, and external files: the dry run tells of each what the run tells.
+    /// The dry run reports foreign indexes, triggers and views, and external files exactly as the run does.
     @Test(arguments: ["relocate", "migrate"]) func aDryRunTellsWhatTheRunTells(_ command: String) throws {
         let directory = try TemporaryDirectory()
         let image =
@@ -179,7 +179,7 @@ import Testing
         let done = try run(Programs.groupstore, words + options)
         #expect(dry.status == 0 && done.status == 0, "\(dry.errors)\(done.errors)")
         func notes(_ process: FinishedProcess) -> [String] {
-            // The archive's directory is not there yet.
+            // The archive's directory doesn't exist yet.
             process.objects.filter { $0.type == "note" }.compactMap { $0.string("text") }
                 .filter { !$0.contains("kept in") }.sorted()
         }
@@ -191,7 +191,7 @@ import Testing
         #expect(notes(dry).contains { $0.contains(file) } == (command == "migrate"))
     }
 
-    /// A function that only the store's own program has: the dry run can't make its index, and doesn't fail for that.
+    /// Only the store's own program has this function. The dry run can't create its index, and doesn't fail for that.
     @Test func aDryRunPassesOverWhatItCannotMake() throws {
         let directory = try TemporaryDirectory()
         let model = try ModelTests.bundle(
@@ -211,7 +211,7 @@ import Testing
         }
     }
 
-    /// The history may be lost where that is allowed.
+    /// The command may lose the history if an option allows it.
     @Test func whatIsAllowedIsNotRefused() throws {
         let directory = try TemporaryDirectory()
         let model = try ModelTests.bundle(
@@ -228,7 +228,7 @@ import Testing
         }
     }
 
-    /// Versions after the current one are none of `--all`, and their stores are refused by both.
+    /// `--all` excludes versions after the current one. Both commands refuse stores of such a version.
     @Test func newerVersionsAreNotOlderOnes() throws {
         let directory = try TemporaryDirectory()
         let model = try ModelTests.bundle(
@@ -249,7 +249,7 @@ import Testing
         #expect(done.summary.object("error")?.string("code") == "core_data_134100")
     }
 
-    /// Among several versions, none of which has the store's hashes.
+    /// None of the several versions has the store's hashes.
     @Test func anUnknownVersionIsRefusedByBoth() throws {
         let directory = try TemporaryDirectory()
         let other = try ModelTests.bundle(directory, named: "Other", [("Other", Self.entity("A"))])
@@ -266,7 +266,8 @@ import Testing
 
     private static let text = "<attribute name='name' optional='YES' attributeType='String'/>"
 
-    /// Both files say what becomes of one entity each, and lie beside the bundle: so they do where one version of it is named.
+    /// Each of the two files maps one entity, and lies beside the bundle. Both apply even if the target is a single version of
+    /// the bundle.
     @Test func mappingModelsBesideTheBundleCountForOneVersionToo() throws {
         let directory = try TemporaryDirectory()
         let old = Self.entity("A", Self.text) + Self.entity("B", Self.text)
@@ -295,7 +296,7 @@ import Testing
         }
     }
 
-    /// Two versions with the same hashes, of which the store's cache tells which it is; both commands go by it.
+    /// Two versions have the same hashes. Both commands use the store's cache to identify the version.
     @Test func bothTakeAStoreForTheSameVersion() throws {
         let directory = try TemporaryDirectory()
         let first = Self.entity("A", Self.text)
@@ -322,7 +323,7 @@ import Testing
         #expect(try sqlite(store, "SELECT ZNAME FROM ZA") == "kept\n")
     }
 
-    /// A version that Xcode 3 has saved is no reason to do without the others.
+    /// A version saved by Xcode 3 doesn't disable the other versions.
     @Test func aVersionInXcode3sFormatDisablesOnlyItself() throws {
         let directory = try TemporaryDirectory()
         let model = try ModelTests.bundle(
@@ -338,7 +339,7 @@ import Testing
         #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 0)
         let asked = try groupstore("migrate", Word(store), "--model", Word(model), "--version", "Notes")
         #expect(asked.status == 65 && asked.errors.contains("in the format of Xcode 3"), "\(asked.errors)")
-        // A store of none of those that can be read may be of that one.
+        // A store that matches no readable version may belong to that version.
         let other = try ModelTests.bundle(directory, named: "Other", [("Other", Self.entity("B"))])
         let unknown = directory.path.appending("Unknown.sqlite")
         #expect(try groupstore("create", Word(unknown), "--model", Word(other)).status == 0)
@@ -346,7 +347,7 @@ import Testing
         #expect(refused.status == 65 && refused.errors.contains("unreadable: Notes ("), "\(refused.errors)")
     }
 
-    /// Wherever the job runs, GitHub knows a file by its path in the repository.
+    /// GitHub identifies a file by its path in the repository, whatever the job's working directory.
     @Test func annotationsNameFilesByTheirPathInTheRepository() throws {
         let directory = try TemporaryDirectory()
         let app = directory.path.appending("App")

@@ -4,8 +4,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// After an entity was renamed, `Z_PRIMARYKEY` keeps its old name, as Core Data leaves it; all that is told and filtered goes
-/// by the name that the store's own model has for the entity's number.
+/// After an entity was renamed, `Z_PRIMARYKEY` keeps its old name, as Core Data leaves it. All output and all filters use the
+/// name that the store's own model has for the entity's number.
 @Suite(.timeLimit(.minutes(60))) struct EntityNameTests {
     private static let history = """
         CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZTIMESTAMP TIMESTAMP);
@@ -14,7 +14,7 @@ import Testing
         INSERT INTO Z_PRIMARYKEY VALUES (16001, 'CHANGE', 0, 0), (16002, 'TRANSACTION', 0, 0);
         """
 
-    /// An object of the second entity, and its change.
+    /// Returns SQL that inserts an object of the second entity, and its change.
     private static func insertion(_ number: Int) -> String {
         """
         BEGIN; INSERT INTO ATRANSACTION VALUES (\(number), 16002, 1, 7.1e8);
@@ -23,7 +23,7 @@ import Testing
         """
     }
 
-    /// A store in the group whose entity Car was renamed to Truck by a migration.
+    /// Creates a store in the group and renames its entity Car to Truck by a migration.
     private func migrated(_ places: Places) throws -> FilePath {
         let base = "<entity name='Base'><attribute name='x' optional='YES' attributeType='String'/></entity>"
         let model = try ModelTests.bundle(

@@ -3,11 +3,11 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A migration that fails on its way tells of the store: nobody knows the copy that it worked on.
+/// A migration that fails midway names the store, not the temporary copy, which is unknown to the user.
 @Suite(.timeLimit(.minutes(60))) struct FailedMigrationTests {
     private static func entity(_ content: String) -> String { "<entity name='A'>\(content)</entity>" }
 
-    /// Core Data would have refused, and two steps get there: the second one finds two objects with one default.
+    /// Core Data would have refused. The migration takes two steps, and the second one finds two objects with the same default.
     @Test(arguments: [false, true]) func theStoreIsNamed(_ isElsewhere: Bool) throws {
         let directory = try TemporaryDirectory()
         let filled = "<attribute name='y' attributeType='Integer 16' defaultValueString='7'/>"
@@ -39,7 +39,7 @@ import Testing
         #expect(!message.contains("/proc/self") && !message.contains(".groupstore"), "\(message)")
     }
 
-    /// A mapping model makes a new store; external data that is to come into it is missing.
+    /// A mapping model creates a new store. External data that should move into it is missing.
     @Test func aFileThatIsMissingIsTheStores() throws {
         let directory = try TemporaryDirectory()
         let data = "<attribute name='d' optional='YES' attributeType='Binary'/>"

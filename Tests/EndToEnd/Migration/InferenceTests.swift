@@ -2,8 +2,8 @@ import Glibc
 import TestSupport
 import Testing
 
-/// Random models, filled stores and next versions, against an oracle that works the format out anew:
-/// `Tests/Inference/inference.py`. `$GROUPSTORE_SEED` says which, and a failure prints the seed.
+/// Random models, filled stores and next versions, against an independent implementation of the format:
+/// `Tests/Inference/inference.py`. `$GROUPSTORE_SEED` selects them; a failure prints the seed.
 @Suite(.ownThreads) struct InferenceTests {
     @Test func migrationsLeaveWhatTheOracleSays() throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"

@@ -3,7 +3,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What becomes of groupstore's own history when the store is migrated.
+/// The effect of a store's migration on groupstore's own history.
 @Suite struct MigratedHistoryTests {
     private let directory: TemporaryDirectory
     private let model: FilePath
@@ -41,7 +41,7 @@ import Testing
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
     }
 
-    /// Keys that change and rows that give way to others are recorded in each table.
+    /// Expects each table to record changed keys and replaced rows.
     private func expectAllIsRecorded() throws {
         let token = try #require(try changes().summary.string("token"))
         try sqlite(
@@ -70,14 +70,14 @@ import Testing
         #expect(!migrated.output.contains("trigger"), "\(migrated.output)")
         let reset = try changes(since: token)
         #expect(reset.output.contains("\"migrated\""), "\(reset.output)")
-        // Before it, and after.
+        // The history contains the changes before the migration and after it.
         #expect(try changes().output.contains("\"ZNOTE\""))
         try expectAllIsRecorded()
         let enabled = try groupstore("history", "enable", Word(store), "--json")
         #expect(enabled.summary.string("outcome") == "unchanged", "\(enabled.output)")
     }
 
-    /// Somebody else's table is not touched by a migration: its changes have no gap.
+    /// A migration doesn't touch a foreign table, so that table's changes have no gap.
     @Test func aForeignTableHasNoGap() throws {
         #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 0)
         let gaps = try sqlite(

@@ -5,15 +5,15 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Migrations on a disk that is full: a file system in memory with less and less room. Mounting one needs root; without
-/// it these are skipped.
+/// Migrations on a full disk: an in-memory file system with less and less room. Mounting it needs root; without root these
+/// tests are skipped.
 @Suite(.ownThreads, .enabled(if: SmallDisk.canBeMounted, "mounting a tmpfs needs root"))
 struct MigrationSpaceTests {
     private static let notes = 20_000
     private static let size = 16 << 20
 
-    /// At its place and on its way, by inference and by a mapping model: what doesn't fit is refused as a matter of the
-    /// disk, never set aside, and the store is as it was; with room again, it is migrated.
+    /// Migrates in place and during a relocation, by inference and by a mapping model. Without enough room, the command refuses
+    /// with a disk error, sets nothing aside and leaves the store unchanged. With room again, it migrates the store.
     @Test(arguments: [true, false], [true, false])
     func aMigrationNeedsRoomAndSaysSo(_ isMapped: Bool, _ isInPlace: Bool) throws {
         let stores = try ModelStores()
@@ -71,7 +71,7 @@ private final class SmallDisk {
 
     var free: Int64 { get throws { Int64(try Directory(path).fileSystem().available) } }
 
-    /// Takes all of it but `free` bytes.
+    /// Fills the disk except for `free` bytes.
     func fill(leaving free: Int64) throws {
         let wanted = try self.free - free
         guard wanted > 0 else { return }

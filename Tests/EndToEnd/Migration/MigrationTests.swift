@@ -59,7 +59,7 @@ import Testing
             Programs.groupstore, ["migrate", Word(store), "--model", Word(model), "--deadline", "60"])
         let said = try migration.line(.errors) { $0.hasPrefix("waiting for") }
         #expect(said.contains("(pid \(getpid()))"))
-        // Time to try again and again, a few milliseconds apart.
+        // This leaves time for several retries, a few milliseconds apart.
         #expect(try !migration.hasEnded(within: .milliseconds(500)))
         holder = nil
         let done = try migration.wait()
@@ -117,7 +117,7 @@ import Testing
         #expect(try migrate().status == 73)
     }
 
-    /// What is not beside the store can't be brought along: it is said.
+    /// The command can't take along files that are missing beside the store. It names them.
     @Test func missingExternalFilesAreNamed() throws {
         let photo =
             "<attribute name='photo' optional='YES' attributeType='Binary' allowsExternalBinaryDataStorage='YES'/>"
@@ -144,7 +144,7 @@ import Testing
         #expect(notes.first?.contains("P.photo") == true && notes.first?.contains(gone) == true, "\(notes)")
     }
 
-    /// A store that keeps its name keeps its support folder: what moves into the store is read from there.
+    /// A store that keeps its name keeps its support folder. Data that moves into the store is read from there.
     @Test func dataMovesIntoTheStoreAtItsPlace() throws {
         func photo(_ more: String) -> String {
             "<entity name='P'><attribute name='photo' optional='YES' attributeType='Binary' \(more)/></entity>"
@@ -178,9 +178,8 @@ import Testing
         #expect(shown.status == 0 && shown.output.contains("stars"), "\(shown.errors)")
     }
 
-    /// Backwards is never meant.
-    /// Two many-to-many relationships whose names differ in case only would have one table: that is said before anything
-    /// is written, and by `model check`.
+    /// Two many-to-many relationships whose names differ only in case would share one table. `create`, `migrate` and `model
+    /// check` report that before they write anything.
     @Test func aModelThatNoStoreCanHaveIsRefused() throws {
         func entity(_ name: String, _ other: String, _ names: [(String, String)]) -> String {
             let relationships = names.map {
@@ -208,6 +207,7 @@ import Testing
         #expect(try DirectorySnapshot(directory.path) == before)
     }
 
+    /// A migration never goes backwards.
     @Test func aNewerStoreIsRefused() throws {
         #expect(try groupstore("create", Word(store), "--model", Word(model)).status == 0)
         let refused = try groupstore("migrate", Word(store), "--model", Word(model), "--version", "Notes", "--json")
@@ -230,7 +230,8 @@ import Testing
         #expect(try Directory(store.removingLastComponent()).names().isEmpty)
     }
 
-    /// kill -9 at moments spread over the migration: the store is as it was or migrated, and the next run completes it.
+    /// After kill -9 at moments spread over the migration, the store is unchanged or migrated. The next run completes the
+    /// migration.
     @Test func aKilledMigrationIsUndoneOrFinished() throws {
         try fill(20_000)
         let pristine = directory.path.appending("pristine.sqlite")
@@ -261,7 +262,7 @@ import Testing
 }
 
 extension MigrationTests {
-    /// The sample makes the store, and migrates it once there is a newer version.
+    /// The sample creates the store, and migrates it once there is a newer version.
     @Test func theSampleMakesAStoreReady() throws {
         let words = [Word(store), Word(model)]
         let made = try run(Programs.notesUpgrade, words)

@@ -18,7 +18,7 @@ import Testing
             #expect(done.outcome == "relocated", "\(done.errors)")
             #expect(try sqlite(stores.group, "PRAGMA journal_mode") == mode + "\n")
             guard !model else { continue }
-            // What is taken back is as it was.
+            // A relocation that is undone leaves the original state.
             let undone = try groupstore("relocate", Word(stores.legacy), Word(stores.places.group), "--undo", "--json")
             #expect(undone.outcome == "undone", "\(undone.errors)")
             #expect(try sqlite(stores.legacy, "PRAGMA journal_mode") == (hadWAL ? "wal\n" : "delete\n"))
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    /// Without a legacy store, and without a directory for one.
+    /// The configuration has no legacy store and no directory for one.
     @Test func theGroupsOwnStoreIsMigrated() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
@@ -52,7 +52,8 @@ import Testing
         #expect(again.outcome == "nothing_to_do")
     }
 
-    /// A model without renaming identifiers, which `--rename` gives it; without them the words would be lost.
+    /// `--rename` supplies the renaming identifiers that the model lacks. Without them the migration would lose the rows of
+    /// `ZTAG`.
     @Test(arguments: [true, false]) func namesAreChangedOnTheWay(_ isRenamed: Bool) throws {
         let stores = try ModelStores()
         let scratch = try TemporaryDirectory()
@@ -105,7 +106,7 @@ import Testing
         #expect(text.contains("this store is version Notes\n"))
         #expect(
             text.contains(/Note\.tags +→ Tag +to-many, optional, inverse notes, delete rule Nullify/))
-        // Number, highest key, objects.
+        // The columns are the number, the highest key and the number of objects.
         #expect(text.contains(#/ 1 +3 +3 +Note +[0-9a-f]{64}/#))
         let lines = try groupstore("inspect", Word(stores.legacy), "--json").objects
         let note = try #require(lines.first { $0.type == "entity" && $0.string("name") == "Note" })
@@ -116,7 +117,7 @@ import Testing
         #expect(tags.string("inverse") == "notes")
         #expect(tags.string("delete_rule") == "Nullify")
 
-        // The model that the configuration names for it.
+        // The configuration names this model for the store.
         let home = stores.places.scratch("home")
         try run("mkdir", ["-p", Word(home.appending("groupstore"))])
         try write(
@@ -133,7 +134,7 @@ import Testing
 
     // MARK: With an agent
 
-    /// The agent has no model of its own: it takes the command's, and mapping models, and asks presenters.
+    /// The agent has no model of its own. It uses the command's model and mapping models, and asks presenters.
     @Test func theAgentMigratesToTheCommandsModel() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
@@ -182,7 +183,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// No legacy store: the group's own is migrated when nobody has it open any more.
+    /// There is no legacy store. The agent migrates the group's own store once no program has it open.
     @Test func theAgentMigratesTheGroupsStoreWhenItIsFree() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
@@ -194,7 +195,7 @@ import Testing
         shell.closeInput()
         #expect(try subscriber.next("migrated").string("to_model") == "Notes 2")
         #expect(try stores.captions(stores.group) == "old late")
-        // It is of the model now: others may come and go.
+        // The store matches the model now, so other programs may open and close it.
         try sqlite(stores.group, "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZCAPTION) VALUES (3, 1, 1, 'new')")
         try subscriber.next("change")
         #expect(try agent.stop().status == 0)
@@ -224,7 +225,8 @@ import Testing
         #expect(try first.stop().status == 0)
     }
 
-    /// By the version's name, its identifier or its checksum; whoever doesn't say can open all.
+    /// A presenter states its model by the version's name, identifier or checksum. A presenter that states none can open all
+    /// versions.
     @Test func noMigrationLocksAPresenterOut() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)

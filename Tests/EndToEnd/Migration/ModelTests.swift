@@ -12,7 +12,7 @@ import Testing
         </entity>
         """
 
-    /// An `.xcdatamodeld` with versions in order, the last one the current one.
+    /// Creates an `.xcdatamodeld` with the versions in order, the last one being current.
     static func bundle(
         _ directory: TemporaryDirectory, named name: String = "Notes", _ versions: [(name: String, content: String)]
     ) throws -> FilePath {
@@ -46,7 +46,7 @@ import Testing
         #expect(versions.map { $0.string("name") } == ["Notes", "Notes 9", "Notes 10"])
         #expect(versions.map { $0.bool("current") } == [false, true, false])
         #expect(done.summary.type == "summary")
-        // SHA-256 of: Note, 0, the hash of (the hash of (title, 1), 700).
+        // This is the SHA-256 of: Note, 0, the hash of (the hash of (title, 1), 700).
         #expect(
             versions[0].object("entities")?.string("Note")
                 == "4d01245de872354b7203de7090c39da511adf93fd96cc822f0702eff77ba167e")
@@ -187,7 +187,7 @@ import Testing
         #expect(line.contains("::Note.title: Source and destination attribute types are incompatible"))
     }
 
-    /// A store that carries no model is of the version whose hashes it has.
+    /// A store without a model belongs to the version with its hashes.
     @Test func checksAStore() throws {
         let directory = try TemporaryDirectory()
         let bundle = try Self.bundle(directory, [("Notes", Self.note), ("Notes 2", Self.wider)])
@@ -222,7 +222,7 @@ import Testing
         #expect(try groupstore("inspect", Word(store), "--model", Word(store)).status == 64)
     }
 
-    /// Whether a mandatory attribute makes the migration fail is decided by the store's rows.
+    /// The store's rows decide if a mandatory attribute makes the migration fail.
     @Test(arguments: [
         ("INSERT INTO ZNOTE VALUES (1, 1, 1, 'a'), (2, 1, 1, 'b')", true, nil),
         ("INSERT INTO ZNOTE VALUES (1, 1, 1, 'a'), (2, 1, 1, NULL), (3, 1, 1, NULL)", false, "in 2 objects"),
@@ -246,7 +246,7 @@ import Testing
             #expect(findings[0].string("severity") == "error")
             #expect(findings[0].string("message")?.contains(word) == true)
         }
-        // Of the models alone it can't be told.
+        // The models alone don't decide it.
         let models = try groupstore("model", "check", "--all", Word(bundle), "--json")
         #expect(models.status == 0 && models.summary.integer("warnings") == 1)
     }

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Claims of many processes on one item. `GROUPSTORE_CLAIM_SECONDS` makes it longer: the outside check is 60.
+/// Many processes claim one item. `GROUPSTORE_CLAIM_SECONDS` extends the test; the external check uses 60.
 @Suite(.ownThreads) struct ClaimTests {
     private let seconds = ProcessInfo.processInfo.environment["GROUPSTORE_CLAIM_SECONDS"].flatMap(Double.init) ?? 5
 
@@ -18,7 +18,7 @@ import Testing
         }
         var workers: [RunningProcess] = []
         for _ in 0..<50 { workers.append(try worker()) }
-        // Some are killed wherever they are, and others come.
+        // The test kills processes at random moments, and starts others.
         let deadline = Deadline(after: .seconds(seconds * 0.8))
         var killed = 0
         while !deadline.hasPassed {
@@ -41,7 +41,7 @@ import Testing
         }
         print("claims: \(reads) reads, \(writes) writes, \(killed) processes killed, longest wait \(longest) s")
         #expect(reads > 0 && writes > 0 && killed > 0)
-        // Starved is who waits for as long as others go on; the deadline of one claim is 60 s.
+        // A starved process waits for as long as others continue. The deadline of one claim is 60 s.
         #expect(longest < 60)
         #expect(
             try Directory(scratch.path.appending(".groupstore").appending("claims").appending("holders")).names().count

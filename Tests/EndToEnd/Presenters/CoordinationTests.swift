@@ -9,7 +9,7 @@ import Testing
 
 @testable import GroupStore
 
-/// A file coordinator in this process, and presenters in others: asked through the agent.
+/// A file coordinator in this process asks presenters in other processes through the agent.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct CoordinationTests {
     @Test func aPresenterInAnotherProcessIsAsked() async throws {
         var apps = try PresenterTests.Apps()
@@ -26,7 +26,7 @@ import Testing
             let status = try #require(FileStatus(following: legacy))
             #expect(FileHolder.of(status.identity).isEmpty)
         }
-        // And has taken it again: it writes all of its rows.
+        // The app has reopened the store: it writes all of its rows.
         try apps.finish(at: legacy)
     }
 

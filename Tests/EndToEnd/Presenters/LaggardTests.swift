@@ -15,7 +15,7 @@ import Testing
             connection.execute("INSERT INTO entry VALUES (?)", (number,))
         """
 
-    /// Kilobytes that are the agent's own, from its `smaps_rollup`.
+    /// Returns the agent's private memory in kilobytes, from its `smaps_rollup`.
     private func memory(_ agent: AgentProcess) throws -> Int {
         let text = try run("cat", ["/proc/\(agent.process.pid)/smaps_rollup"]).output
         let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("Anonymous:") })
@@ -31,8 +31,8 @@ import Testing
         try groupstore("status", "--json", environment: agent.environment).objects.filter { $0.type == "subscription" }
     }
 
-    /// A stopped process costs a bounded amount however much is committed, delays nobody, is named by `status`, and
-    /// knows all once it goes on.
+    /// A stopped process costs a bounded amount of memory regardless of the number of commits. It delays no other client,
+    /// `status` names it, and it catches up once it continues.
     @Test func aStoppedSubscriberCostsNothingMore() throws {
         let places = try Places()
         let store = places.group.appending("Notes.sqlite")
@@ -49,8 +49,8 @@ import Testing
         let before = try memory(agent)
         try write(100_000, to: store)
         let growth = try memory(agent) - before
-        // A busy machine makes the agent read more of the log at once; 100,000 queued events would take more than that.
-        // A sanitizer keeps what was given back.
+        // On a busy machine the agent reads more of the log at once. 100,000 queued events would take more than that.
+        // A sanitizer retains freed memory.
         #expect(growth < 8192 || getenv("ASAN_OPTIONS") != nil, "\(growth) KiB more")
 
         let found = try subscriptions(agent)
@@ -59,7 +59,7 @@ import Testing
         #expect(stopped.string("lagging_since") != nil)
         let limit = Int64(2 * WireLine.maxLength)
         #expect((stopped.integer("unread_bytes") ?? 0) + (stopped.integer("waiting_bytes") ?? 0) <= limit)
-        // Who reads is told at once.
+        // A subscriber that reads receives the change at once.
         let reader = try agent.subscribe("Notes.sqlite")
         try sqlite(store, "INSERT INTO entry VALUES (0)")
         let last = try #require(try reader.next("change").string("token"))
@@ -67,7 +67,7 @@ import Testing
         watch.signal(SIGCONT)
         try watch.line { JSONObject(line: $0)?.string("token") == last }
         try silent.next { $0.string("token") == last }
-        // The agent has written before a status is asked for.
+        // The agent has sent its events before it receives the request for its status.
         #expect(try subscriptions(agent).allSatisfy { $0.integer("behind") == 0 })
     }
 }

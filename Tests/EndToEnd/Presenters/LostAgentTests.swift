@@ -8,7 +8,8 @@ import Testing
 
 @testable import GroupStore
 
-/// What presenters hear, and when they take their items back, where the agent dies or knows them anew.
+/// The callbacks that presenters receive, and the time of their reacquisition, when the agent dies or a new agent registers
+/// them.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct LostAgentTests {
     private let places: Places
     private let container: GroupContainer
@@ -26,8 +27,7 @@ import Testing
         RemoteRegistry(container, socket: socket, lossTime: .milliseconds(20))
     }
 
-    /// Writes the item, notes it, and goes on when `log` has `go on`; the item has another name then, where that is
-    /// asked for.
+    /// Writes the item, logs it, and continues once `log` has `go on`. With `moving`, the item then gets another name.
     private func access(_ seats: RegisteredPresenters, _ log: Log, moving: Bool = false) -> Task<Void, any Error> {
         let coordinator = FileCoordinator(in: container, presenters: seats)
         return Task { [item, moved] in
@@ -42,8 +42,8 @@ import Testing
         }
     }
 
-    /// The agent dies in an access, or before it has heard of its end: the claimant's process tells its own presenters
-    /// of the move, and those of others hear that the item may have changed.
+    /// The agent dies during an access, or before it learns of the access's end. The claimant's process notifies its own
+    /// presenters of the move. Presenters in other processes learn that the item may have changed.
     @Test(arguments: [false, true]) func whatTheAgentDidNotHearOfIsTold(_ diesLate: Bool) async throws {
         let agent = try AgentProcess(places, legacy: [])
         let (here, there) = (RegisteredPresenters(registry: registry()), RegisteredPresenters(registry: registry()))
@@ -68,7 +68,7 @@ import Testing
         #expect(stranger.log.entries == ["to writer", "waiting", "changed", "reacquires"])
     }
 
-    /// However long somebody is at work on it.
+    /// The presenter waits regardless of how long the writer takes.
     @Test func anItemIsNotTakenBackBeforeItIsFree() async throws {
         let agent = try AgentProcess(places, legacy: [])
         let (here, there) = (RegisteredPresenters(registry: registry()), RegisteredPresenters(registry: registry()))
@@ -79,7 +79,7 @@ import Testing
         await log.has("writes")
         try agent.process.killAtOnce()
         await stranger.log.has("waiting")
-        // It has stood in line, and let others past, again and again.
+        // The presenter has queued, and let other claims pass, several times.
         var seen: Set<String> = []
         while seen.count < 4 {
             for record in container.claimRecords() where !record.isGranted { seen.insert(record.id.rawValue) }
@@ -91,15 +91,15 @@ import Testing
         await stranger.log.has("reacquires")
     }
 
-    /// Another one's claim is over for a presenter that goes elsewhere with its item: the agent knows it as another
-    /// one.
+    /// A claim by another process ends for a presenter that follows its item elsewhere: the agent registers it as a new
+    /// presenter.
     @Test func aPresenterThatGoesElsewhereTakesItsItemBack() async throws {
         let own = registry()
         let (here, there) = (RegisteredPresenters(registry: own), RegisteredPresenters(registry: registry()))
         let presenter = NotingPresenter(item)
         _ = try await here.add(presenter, in: container)
         let log = Log()
-        // Begun without an agent, so that nobody tells the agent of the move.
+        // The access starts without an agent, so no process reports the move to the agent.
         let mover = access(here, log, moving: true)
         await log.has("writes")
         let agent = try AgentProcess(places, legacy: [])

@@ -6,10 +6,9 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Stores that are relocated under the programs that present them. Every row that a program was told of as committed
-/// must be there afterwards.
+/// Stores are relocated while programs present them. Every row whose commit a program saw succeed must be there afterwards.
 @Suite(.ownThreads) struct PresenterTests {
-    /// The sample app in a group of its own.
+    /// The sample app in its own group.
     struct Apps {
         let places: Places
         let store: StoreFiles
@@ -29,7 +28,7 @@ import Testing
                 """)
         }
 
-        /// Starts one more, and waits until it has the store open.
+        /// Starts another app, and waits until it has the store open.
         mutating func start(rows: Int, rate: Int) throws {
             let app = try RunningProcess(
                 Programs.notesApp,
@@ -41,7 +40,8 @@ import Testing
             running.append(app)
         }
 
-        /// Waits for all, and compares what they were told with what is there. Returns the pauses, in milliseconds.
+        /// Waits for all apps, and compares the rows that they saw committed with those in the store. Returns the pauses, in
+        /// milliseconds.
         @discardableResult
         func finish(at place: FilePath? = nil, old: Int = 3) throws -> [Int] {
             var acknowledged: Set<String> = []
@@ -66,7 +66,7 @@ import Testing
 
     private func agent(_ apps: Apps, legacy: Bool = true) throws -> AgentProcess {
         guard legacy else { return try AgentProcess(apps.places, legacy: []) }
-        // Nothing is copied in here: the store is whole at once.
+        // Nothing is copied in here, so the store is complete at once.
         let configuration = apps.places.scratch("config.yaml")
         try write(
             """
@@ -84,7 +84,7 @@ import Testing
 
     @Test func anAppIsRelocatedUnderWhileItWrites() throws {
         var apps = try Apps()
-        // Until the app presents the store, a program that doesn't know of presenting keeps the agent waiting.
+        // Until the app presents the store, a program that doesn't know presenters keeps the agent waiting.
         let shell = try sqliteShell(apps.store.path)
         let agent = try agent(apps)
         let subscriber = try agent.subscribe("Notes.sqlite")
@@ -107,7 +107,7 @@ import Testing
         try apps.finish()
     }
 
-    /// The command that asks the agent names a presenter that doesn't answer, and nothing has changed.
+    /// The command asks the agent, and names a presenter that doesn't answer. Nothing changes.
     @Test func aStoppedPresenterIsNamed() throws {
         var apps = try Apps()
         let agent = try agent(apps, legacy: false)
@@ -136,12 +136,12 @@ import Testing
         let done = try groupstore(
             "relocate", Word(apps.store.path), Word(apps.places.group), "--json", environment: agent.environment)
         #expect(done.outcome == "relocated", "\(done.output)")
-        // It catches up with what it couldn't write, and may have come to its end before it was asked.
+        // The app catches up with its delayed writes, and may have finished before it was asked.
         #expect(try apps.finish().count <= 1)
     }
 
-    /// The app goes on where the store is, whatever the agent had done to it when it was killed.
-    /// `GROUPSTORE_KILLS` makes them more: the outside check is 100.
+    /// The app continues at the store's current place, whatever the agent had done to the store when it was killed.
+    /// `GROUPSTORE_KILLS` sets the number of kills; the external check uses 100.
     @Test func anAgentKilledAnywhereLosesNothing() throws {
         let kills = ProcessInfo.processInfo.environment["GROUPSTORE_KILLS"].flatMap { Int($0) } ?? 6
         var found: [String: Int] = [:]
@@ -152,17 +152,17 @@ import Testing
             try apps.start(rows: 600, rate: 200)
             shell.closeInput()
             try shell.wait()
-            // From the last close to the end of the relocation, on a busy machine.
+            // This spans the time from the last close to the end of the relocation, on a busy machine.
             _ = try doomed?.process.hasEnded(within: .microseconds(.random(in: 0...900_000)))
             try doomed?.process.killAtOnce()
             doomed = nil
             found[try state(apps), default: 0] += 1
-            // It works without an agent: rows come.
+            // The app works without an agent: rows arrive.
             let app = try #require(apps.running.first)
             try app.line(within: .ample) { $0.hasPrefix("row app0 ") && Int($0.dropFirst(9)) ?? 0 > 300 }
             let heir = try agent(apps)
             let subscriber = try heir.subscribe("Notes.sqlite")
-            // What the app found at the old place, this agent relocates, if not under the app then after its end.
+            // This agent relocates a store that the app found at the old place, under the app or else after the app's end.
             if try Directory(apps.places.legacy).status("Notes.sqlite")?.kind == .regular {
                 try subscriber.next("relocated")
             }
@@ -219,7 +219,7 @@ import Testing
         let published = group.appending("Notes.sqlite")
         try sqlite(published, "INSERT INTO note (title) VALUES ('heard')")
         try widget.line { $0.hasPrefix("changed") }
-        // Another agent is another epoch: the widget is told, and goes on.
+        // Another agent is another epoch: the widget is notified, and continues.
         #expect(try agent.stop().status == 0)
         try widget.line { $0.hasPrefix("no agent") }
         let heir = try AgentProcess(["--group", "\(AgentProcess.group)=" + Word(group)], socket: apps.socket)
@@ -229,13 +229,13 @@ import Testing
         #expect(try heir.stop().status == 0)
     }
 
-    /// A program that only listens is not to carry a database engine, a network library or a command-line parser.
+    /// A program that only listens must not link a database engine, a network library or a command-line parser.
     @Test func theClientLibraryLinksNothingItDoesNotNeed() throws {
         let libraries = try run("ldd", [Programs.notesWidget]).output
         #expect(libraries.contains("libc.so"))
         for unwanted in ["libsqlite3", "libinotifytools"] { #expect(!libraries.contains(unwanted), "\(libraries)") }
         let symbols = try run("nm", [Programs.notesWidget]).output
-        // As names are mangled: the length, then the module.
+        // A mangled name has the length, then the module.
         #expect(symbols.contains("10GroupStore"))
         for unwanted in ["4GRDB", "14ArgumentParser", "7NIOCore", "15PersistentStore", "sqlite3_open"] {
             #expect(!symbols.contains(unwanted), "\(unwanted)")

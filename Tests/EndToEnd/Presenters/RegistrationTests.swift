@@ -10,7 +10,7 @@ import Testing
 
 @testable import GroupStore
 
-/// Presenters whose agent comes late, serves their group later, is started anew or doesn't answer.
+/// Presenters whose agent starts late, serves their group later, restarts or doesn't answer.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct RegistrationTests {
     private let places: Places
     private let container: GroupContainer
@@ -23,7 +23,7 @@ import Testing
         socket = places.scratch("agent.sock")
     }
 
-    /// What another process would have.
+    /// Returns the presenters' registration as another process would have it.
     private func seats() -> RegisteredPresenters {
         RegisteredPresenters(registry: RemoteRegistry(container, socket: socket))
     }
@@ -40,7 +40,7 @@ import Testing
         try write(lines, to: places.scratch("config.yaml"))
     }
 
-    /// An agent that serves another group, until it is told to read its configuration anew.
+    /// Starts an agent that serves another group until it reloads its configuration.
     private func otherAgent() throws -> AgentProcess {
         try run("mkdir", ["-p", Word(places.scratch("other"))])
         try configure(groups: ["group.other": places.scratch("other")])
@@ -58,7 +58,7 @@ import Testing
         let seat = try await seats.add(presenter, in: container)
         guard case .waiting(let reason) = seat.registration else { throw Unexpected("\(seat.registration)") }
         #expect(reason.contains(AgentProcess.group))
-        // It works as it does without an agent, and nobody could ask the presenter.
+        // The access works as it does without an agent, and no process could ask the presenter.
         try await access()
         #expect(presenter.log.entries.isEmpty)
 
@@ -70,7 +70,8 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// An access that began without an agent, and waits for what a presenter holds: one that comes meanwhile is asked.
+    /// An access that began without an agent waits for an item that a presenter holds. The access asks an agent that starts
+    /// meanwhile.
     @Test func anAgentThatComesWhileAnAccessWaitsIsAsked() async throws {
         let presenter = NotingPresenter(item)
         let seats = seats()
@@ -89,7 +90,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// A coordinator's own presenter isn't asked, even where the agent is only just told of it.
+    /// A coordinator's own presenter isn't asked, even by an agent that has only just learnt of it.
     @Test func anOwnPresenterIsNotAskedByAnAgentThatJustCame() async throws {
         let (presenter, seats) = (NotingPresenter(item), seats())
         _ = try await seats.add(presenter, in: container)
@@ -138,8 +139,8 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// An agent that doesn't answer may know presenters that must be asked: the deadline holds, and the access doesn't
-    /// take place. A presenter goes on, and is registered later.
+    /// An agent that doesn't answer may know presenters that must be asked. The deadline holds, and the access doesn't take
+    /// place. A presenter continues, and is registered later.
     @Test func deadlinesHoldBesideAStoppedAgent() async throws {
         let agent = try AgentProcess(places, legacy: [])
         try agent.process.suspend()
@@ -148,7 +149,7 @@ import Testing
         #expect(error?.message.contains("did not answer") == true)
         let (presenter, seats) = (NotingPresenter(item), seats())
         let seat = try await seats.add(presenter, in: container)
-        // Both have come back, and the agent stands still.
+        // Both calls have returned while the agent is stopped.
         guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
         agent.process.signal(SIGCONT)
         await presenter.log.has("registered")
@@ -171,7 +172,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// A connection of its own to the agent goes with the last who needs it.
+    /// A registry closes its own connection to the agent when its last user releases it.
     @Test func aRegistryEndsWithItsLastUser() async throws {
         let agent = try AgentProcess(places, legacy: [])
         weak var registry: RemoteRegistry?
@@ -187,7 +188,7 @@ import Testing
     }
 }
 
-/// Notes what it is asked and told.
+/// A presenter that logs its callbacks.
 final class NotingPresenter: FilePresenter {
     private let url: Mutex<URL>
     private let held = Mutex<PresentedClaim?>(nil)
@@ -198,7 +199,7 @@ final class NotingPresenter: FilePresenter {
 
     init(_ url: URL) { self.url = Mutex(url) }
 
-    /// Kept until a writer asks.
+    /// Keeps the claim until a writer asks for the item.
     func hold(_ claim: PresentedClaim) { held.withLock { $0 = claim } }
 
     func refuse() { refuses.withLock { $0 = true } }

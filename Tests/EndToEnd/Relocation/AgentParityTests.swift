@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// The command says and does through an agent what it says and does without one.
+/// Tests that a command prints and does the same with an agent as without one.
 @Suite(.ownThreads) struct AgentParityTests {
     private let places: Places
     private let store: StoreFiles
@@ -73,7 +73,7 @@ import Testing
         #expect(again.summary.object("error")?.string("code") == "no_receipt", "\(again.output)")
     }
 
-    /// The reason names the place that the configuration has.
+    /// The reason names the configured place.
     @Test func whatWouldBeRelocatedAgainIsNot() throws {
         let agent = try AgentProcess(places, legacy: [store.path])
         _ = try agent.legacyRow { $0 == "relocated" }

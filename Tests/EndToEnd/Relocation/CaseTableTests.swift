@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What is found decides: each line through the command, through the command that asks an agent, and by the agent alone.
+/// Tests of each line of the case table: by the command alone, by the command through an agent, and by the agent alone.
 @Suite(.ownThreads) struct CaseTableTests {
     @Test(arguments: CaseTable.lines, Places.FileSystem.allCases)
     func theCommand(_ line: CaseTableLine, _ fileSystem: Places.FileSystem) throws {
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    /// Makes what is found, does something, and looks at what became of it.
+    /// Arranges the line's stores, calls `act` and checks the effect on the places.
     private func whenArranged(
         _ line: CaseTableLine, _ fileSystem: Places.FileSystem = .same, _ act: (Places) throws -> Void
     ) throws {
@@ -90,14 +90,14 @@ import Testing
         }
     }
 
-    /// How many notes each archived store holds.
+    /// Returns the number of notes in each archived store, sorted.
     private func archivedCounts(_ places: Places) throws -> [Int] {
         let archive = places.group.appending(".groupstore").appending("archive")
         let stores = try run("find", [Word(archive), "-name", "Notes.sqlite", "-size", "+0"]).lines
         return try stores.map { try noteCount(FilePath($0)) }.sorted()
     }
 
-    /// The legacy store's line of `status`, once nothing is under way.
+    /// Returns the legacy store's line of `status` after all activity has ended.
     private func settledRow(of agent: AgentProcess, refused: Bool) throws -> JSONObject {
         let deadline = Deadline(after: .ample)
         while true {

@@ -5,9 +5,9 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Before 3.51.3, SQLite can corrupt a store in write-ahead mode that two programs write or checkpoint at once.
+/// Tests of checkpoints. SQLite before 3.51.3 can corrupt a WAL-mode store that two programs write or checkpoint at once.
 @Suite(.ownThreads) struct CheckpointTests {
-    /// Each command and the agent, beside a program that writes: what they write, truncate and remove, and under which locks.
+    /// Each command and the agent run beside a writer. The script checks their writes, truncations, removals and locks.
     @Test(.enabled(if: Programs.canTrace, "strace can't trace here"))
     func nothingIsCheckpointedThatOthersMayBeWriting() throws {
         let done = try run("python3", [Programs.source("Tests/Soak/checkpoints.py"), Programs.groupstore])

@@ -3,9 +3,9 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What a store keeps in files beside it goes with it, or stays; it is never gone with a database that isn't needed.
+/// Tests that a store's external files move or stay with it, and never vanish with a redundant database.
 @Suite(.ownThreads) struct ExternalDataTests {
-    /// A backup is put back where the store was, and the group has lost the files meanwhile. The receipt of a copy knows it again.
+    /// The group loses the files, and a backup returns to the store's old place. The copy's receipt identifies the backup.
     @Test func aStoreThatComesBackIsKeptWhereTheGroupHasLostItsFiles() throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
@@ -15,7 +15,7 @@ import Testing
         let published = try StoreFiles(places.group.appending("Notes.sqlite"))
         try sqlite(published.path, "INSERT INTO note (text) VALUES ('later')")
 
-        // What it holds may not be in the group any more: it is put aside, with its files.
+        // The group may no longer have the backup's content, so the backup is archived with its files.
         try run("cp", ["-a", Word(backup.pushing(".")), Word(places.legacy)])
         #expect(try relocate(legacy, places).outcome == "already_relocated")
         #expect(try files(named: "1F2E", below: places.group.pushing(".groupstore")) == 1)
@@ -28,7 +28,8 @@ import Testing
         #expect(FileStatus(following: legacy.path) == nil)
     }
 
-    /// Files that objects name and that aren't there are told of by whoever looks at the store or moves it; nothing is refused.
+    /// Commands that inspect or move the store report external files that objects name but that don't exist. They
+    /// refuse nothing.
     @Test func missingFilesAreToldOf() throws {
         let places = try Places(.same)
         let scratch = try TemporaryDirectory()

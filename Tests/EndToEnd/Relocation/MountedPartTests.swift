@@ -3,10 +3,10 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Something is mounted among a store's files: a move would take it along, and a copy would empty it.
+/// Tests of mounts among a store's files. A move would take the mount along, and a copy would empty it.
 @Suite(.ownThreads, .enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
 struct MountedPartTests {
-    /// Runs the command after `mount`, in a mount namespace of its own, and says what is mounted at `victim`.
+    /// Runs the command after `mount`, in a mount namespace of its own.
     private func relocate(_ places: Places, _ mount: String, _ options: String = "") throws -> FinishedProcess {
         let script = """
             \(mount) || exit 1
@@ -40,7 +40,7 @@ struct MountedPartTests {
         #expect(after == before)
     }
 
-    /// In the group's store too, where that is to make room.
+    /// The group's store may also contain a mount, and it must make room.
     @Test func neitherIsWhatMakesRoom() throws {
         let places = try Places()
         try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
@@ -53,7 +53,7 @@ struct MountedPartTests {
         #expect(try noteCount(places.legacy.appending("Notes.sqlite")) == 5)
     }
 
-    /// A relocation of one store that can't be brought to its end is no obstacle to the group's others.
+    /// An unfinished relocation of one store must not block the group's other stores.
     @Test func anUnfinishedRelocationKeepsNoOtherStoreFromMoving() throws {
         let places = try Places(.another)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
@@ -61,7 +61,7 @@ struct MountedPartTests {
         let killed = try groupstore(
             "relocate", Word(store.path), Word(places.group), environment: ["GROUPSTORE_SOCKET": "/nonexistent/s"])
         #expect(killed.status == 0)
-        // As a kill between the commit and the end leaves it, and with a directory that is gone since.
+        // A kill between the commit and the end leaves such a journal. The source directory has vanished since.
         let journal = places.group.pushing(".groupstore/journal.json")
         try write(Self.journal(of: places), to: journal)
         let unfinished = try groupstore("recover", Word(places.group), "--json")
@@ -70,7 +70,7 @@ struct MountedPartTests {
         #expect(done.outcome == "relocated", "\(done.output)")
         let status = try groupstore("status", Word(places.group), "--json")
         #expect(status.objects.filter { $0.type == "interrupted" }.count == 1, "\(status.output)")
-        // Once the directory is there again, it is brought to its end.
+        // Recovery finishes the relocation once the directory is back.
         try run("mkdir", [Word(places.scratch("gone"))])
         let recovered = try groupstore("recover", Word(places.group), "--json")
         #expect(recovered.status == 0, "\(recovered.output)")
@@ -78,7 +78,7 @@ struct MountedPartTests {
         #expect(after.objects.filter { $0.type == "interrupted" }.isEmpty, "\(after.output)")
     }
 
-    /// Of a store that was to come from a directory which isn't there now.
+    /// Returns the journal of a store whose source directory doesn't exist.
     private static func journal(of places: Places) -> String {
         """
         {"version":1,"state":{"intended":{}},"transfer":{"id":"1795412400-g72sbl2ct",

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A store's name may be any bytes but a slash and NUL.
+/// Tests of odd store names. A name may contain any bytes but a slash and NUL.
 @Suite(.ownThreads) struct OddNameTests {
     static let names: [Word] = [
         "Notes", "data.data", "my old notes.sqlite", "it's \"quoted\".db", "two\nlines.sqlite", ".hidden",
@@ -16,7 +16,7 @@ import Testing
         try #require(FilePath.Component(bytes: name.bytes))
     }
 
-    /// Made under a plain name: the `sqlite3` shell takes some of these for options.
+    /// Creates the store under a plain name, because the `sqlite3` shell takes some odd names for options.
     private func makeOddStore(_ name: Word, _ places: Places) throws -> StoreFiles {
         let plain = try makeStore(places.scratch("plain.sqlite"), rows: 20, unflushed: true)
         let odd = try StoreFiles(places.legacy.appending(component(name)))
@@ -74,7 +74,7 @@ import Testing
             try expectWhole(published, support, name)
 
             try sqlite(published.path, "INSERT INTO note (text) VALUES ('later')")
-            // The relocation's own end may come that late, and then covers the commit.
+            // The relocation may end this late, and its event then covers the commit.
             let told = try subscriber.next("change", "relocated")
             #expect(told.path("store") == Array("\(AgentProcess.group)/".utf8) + name.bytes)
 

@@ -2,7 +2,7 @@ import Glibc
 import TestSupport
 import Testing
 
-/// A bounded sample of `script/soak places`: `$GROUPSTORE_SEED` says which states.
+/// A bounded sample of `script/soak places`. `$GROUPSTORE_SEED` selects the states.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct PlacesTests {
     @Test(arguments: ["zero bytes, alone; group absent", "zero bytes, a -shm; group there", ""])
     func anAgentIsIdleWhileNothingChanges(_ only: String) throws {

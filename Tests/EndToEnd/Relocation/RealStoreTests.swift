@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Every store that an app has written, in `$GROUPSTORE_REAL_STORES`.
+/// The stores in `$GROUPSTORE_REAL_STORES`, all written by apps.
 enum RealStores {
     static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
 
@@ -88,8 +88,8 @@ struct RealStoreTests {
     }
 }
 
-/// Waits until nothing of a legacy store is left. What brings it to its end may have been begun by an earlier agent,
-/// and then no subscriber hears of it.
+/// Waits until no file of a legacy store is left. An earlier agent may have begun the retirement; then no subscriber
+/// receives an event.
 func awaitRetirement(of legacy: StoreFiles, _ agent: AgentProcess) throws {
     let deadline = Deadline(after: .ample)
     while try !legacy.parts().isEmpty {

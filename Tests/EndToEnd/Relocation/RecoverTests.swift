@@ -4,9 +4,9 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// `groupstore recover`: what an interrupted relocation left is shown, and brought to its end.
+/// Tests of `groupstore recover`, which shows and finishes an interrupted relocation.
 @Suite(.ownThreads) struct RecoverTests {
-    /// Kills a relocation before the call on `count`, counted from the first on the group's directory.
+    /// Kills a relocation before call number `count`, counted from the first call on the group's directory.
     private func interrupt(_ store: FilePath, _ places: Places, before count: Int) throws {
         let stepper = places.scratch("stepper")
         let sources = ["Tests/Torture/stepper.c", "Tests/Torture/calls.c"].map { Programs.source($0) }
@@ -29,7 +29,7 @@ import Testing
         #expect(try groupstore("recover", Word(places.scratch("nowhere"))).status == 74)
     }
 
-    /// Wherever it was interrupted, a dry run changes nothing, and the real one leaves one store and no journal.
+    /// At every interruption point, a dry run changes nothing, and recovery leaves one store and no journal.
     @Test(arguments: [65, 80, 95, 110])
     func itIsShownAndBroughtToItsEnd(_ count: Int) throws {
         let places = try Places()

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A relocation is a state that subscribers are told of, whenever they come.
+/// Tests that a relocation is a state: subscribers learn of it whenever they join.
 @Suite(.ownThreads) struct RelocationStateTests {
     private let places: Places
     private let store: StoreFiles
@@ -49,13 +49,14 @@ import Testing
         try second.wait()
         for subscriber in [early, late] { try subscriber.next("relocated") }
         #expect(try state(agent)?.string("state") == "relocated")
-        // It is over: whoever joins now hears nothing of it before the next change.
+        // The relocation is over: a new subscriber receives nothing before the next change.
         let after = try agent.subscribe("Notes.sqlite")
         try sqlite(places.group.appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('later')")
         #expect(try after.next { _ in true }.type == "change")
     }
 
-    /// Nothing is tried while they stay, though the group's store is opened, written and closed all the time.
+    /// The agent makes no attempt while the holder stays, although programs keep opening, writing and closing the
+    /// group's store.
     @Test func whoHasTheGroupsStoreOpenIsWaitedForInSilence() throws {
         let group = places.group.appending("Notes.sqlite")
         try makeStore(group, rows: 5)
@@ -72,7 +73,7 @@ import Testing
         let agent = try AgentProcess(["--config", Word(file)], socket: places.scratch("agent.sock"))
         let subscriber = try agent.subscribe("Notes.sqlite")
         try subscriber.next { $0.type == "relocating" && holders($0) == [Int64(holder.pid)] }
-        // What the attempt itself did to the store is told as a change, at the latest with the next one.
+        // The attempt itself changed the store. A change event reports that, at the latest with the next change.
         for number in 1...30 {
             try sqlite(group, "INSERT INTO note (text) VALUES ('\(number)')")
             let event = try subscriber.next { _ in true }
@@ -85,7 +86,7 @@ import Testing
         #expect(try noteCount(group) == 10)
     }
 
-    /// The one that waited is gone, and the other one waits: nothing was abandoned.
+    /// The first store is gone, and its replacement waits. The agent abandons nothing.
     @Test func aStoreThatAnotherOneReplacesIsWaitedForStill() throws {
         let legacy = places.legacy.appending("Diary.sqlite")
         let other = places.scratch("Other.sqlite")
@@ -118,7 +119,7 @@ import Testing
         try shell.wait()
     }
 
-    /// The agent follows the store that is taken out of a group: it lets go of it, and its subscribers hear of it.
+    /// The agent stops following a store that leaves its group, and notifies the subscribers.
     @Test func aStoreMayLeaveItsGroup() throws {
         let agent = try AgentProcess(places, legacy: [store.path])
         let subscriber = try agent.subscribe("Notes.sqlite")

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What a migration removes is counted beforehand and afterwards, and the store is kept as it was.
+/// Tests that a migration reports removed content before and after, and archives the original store.
 @Suite(.ownThreads) struct RemovedContentTests {
     private static let note = """
         <entity name="Note"><attribute name="title" optional="YES" attributeType="String"/>
@@ -41,7 +41,7 @@ import Testing
         try write("picture", to: support.appending(Self.file))
     }
 
-    /// Fails unless the archive has the whole store as it was, and only that.
+    /// Fails unless the archive contains exactly the whole original store.
     private func expectArchive(in group: FilePath, _ path: String?) throws {
         let archive = try #require(path.map { FilePath($0) })
         let about = try run("cat", [Word(archive.appending("about.json"))]).output
@@ -79,7 +79,7 @@ import Testing
         } else {
             #expect(try run("find", [Word(places.legacy), "-name", "*Notes*"]).lines.isEmpty)
         }
-        // What no object names any more is in the archive only.
+        // A file that no object references any more is in the archive only.
         let left = try StoreFiles(group).support.appending("_EXTERNAL_DATA").appending(Self.file)
         #expect(FileStatus(following: left) == nil)
         let again = try run(Programs.groupstore, words)
@@ -112,7 +112,7 @@ import Testing
         #expect(done.output.contains("stay in the support folder: \(Self.file)"), "\(done.output)")
     }
 
-    /// The store itself stays: there is nothing to archive.
+    /// The original store stays, so the command archives nothing.
     @Test func aMigrationToAnotherFileSaysWhatTheNewOneLacks() throws {
         let store = places.group.appending("Notes.sqlite")
         try make(store)
@@ -135,7 +135,7 @@ import Testing
         try expectArchive(in: stores.places.group, done.summary.string("archive"))
     }
 
-    /// Killed at random moments and run again, the store is migrated in the end, and whole in the archive.
+    /// Kills a relocation at random moments and runs it again. The store ends up migrated, and whole in the archive.
     @Test func aKilledRelocationLosesNothing() throws {
         var moments = SeededGenerator(seed: 16)
         var span = Duration.milliseconds(200)
@@ -166,7 +166,7 @@ import Testing
 }
 
 extension JSONObject {
-    /// An array as it is written, the members of its objects by name: those that are read have no order.
+    /// Returns an array's text with the members of its objects sorted by name, because parsed members have no order.
     func written(_ key: String) -> String? {
         guard case .array(let elements)? = self[key] else { return nil }
         let texts = elements.map { element in

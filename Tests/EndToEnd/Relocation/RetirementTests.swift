@@ -2,7 +2,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What `--retire` asks for is done where the group container had a store already, too.
+/// Tests that `--retire` also takes effect if the group container already has a store.
 @Suite(.ownThreads) struct RetirementTests {
     enum Situation: String, CaseIterable {
         case sameContent, emptyLegacy, keepGroup

@@ -2,7 +2,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What hindered a relocation may be over without the stores changing: no event tells the agent then.
+/// Tests of retries. An obstacle may vanish without a change to the stores, so the agent gets no event.
 @Suite(.ownThreads) struct RetryTests {
     @Test func theAgentTriesAgainByItself() throws {
         let places = try Places()

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Stores that can't be migrated: refused, or set aside for another one.
+/// Tests of stores that can't be migrated: groupstore refuses them or sets them aside for another store.
 @Suite(.ownThreads) struct SetAsideTests {
     @Test func withoutBeingAskedForNothingIsSetAside() throws {
         let stores = try ModelStores()
@@ -33,14 +33,14 @@ import Testing
         #expect(done.outcome == "set_aside")
         #expect(done.summary.string("method") == "replace")
         #expect(done.summary.string("to_model") == "Notes 2")
-        // It is of no version that has a name.
+        // The old store has no named model version.
         #expect(done.summary["from_model"] == nil)
         let archive = try #require(try stores.archived().first).directory
         #expect(done.summary.string("archive") == archive.string)
         #expect(done.summary.string("reason")?.contains("134130") == true)
         try stores.expectAlienIsArchived()
         #expect(try Directory(stores.places.legacy).names().isEmpty)
-        // As `create` makes it, with the old one's mode, and nothing of its external data.
+        // The new store is as `create` makes it, with the old store's mode and none of its external data.
         let inspected = try groupstore("inspect", Word(stores.group), "--model", Word(stores.model))
         #expect(inspected.output.contains("this store is version Notes 2, the current one"))
         #expect(FileStatus(following: stores.group)?.permissions == 0o640)
@@ -52,11 +52,11 @@ import Testing
         let undo = try groupstore("relocate", Word(stores.legacy), Word(stores.places.group), "--undo", "--json")
         #expect(undo.status == 65)
         #expect(undo.summary.object("error")?.string("code") == "set_aside")
-        // The way back: with a model that knows it, from the archive.
+        // The old store can come back from the archive, with a model that knows it.
         #expect(try stores.archived().count == 1)
     }
 
-    /// A default store of the older version, its last row in its log, where only reading is allowed.
+    /// The default store is read-only, of the older version, and has its last row in its log.
     @Test func theGroupsStoreGivesItsPlaceToTheDefaultOne() throws {
         let stores = try ModelStores()
         try stores.makeAlien(stores.group)
@@ -98,7 +98,7 @@ import Testing
         }
     }
 
-    /// Two notes have one title, which the newer version doesn't allow: that is found when its index is made.
+    /// Two notes have the same title, which the newer version forbids. The migration finds that when it creates the index.
     @Test func whatIsFoundWhileRowsAreMigratedIsReasonEnough() throws {
         let stores = try ModelStores()
         let scratch = try TemporaryDirectory()
@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    /// kill -9 at moments spread over it: the old place intact, or the archive and the new store; the next run completes it.
+    /// SIGKILL at various moments leaves the old place intact, or the archive and the new store. The next run completes it.
     @Test(arguments: [true, false])
     func aKilledReplacementIsUndoneOrFinished(_ isInPlace: Bool) throws {
         let options: [Word] = ["--on-incompatible", "set-aside"]

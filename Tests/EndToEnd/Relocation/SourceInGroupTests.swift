@@ -3,8 +3,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A source that is one of the group's own stores, by whatever way: programs know it by the name that it has, so it keeps
-/// that.
+/// Tests of sources that are one of the group's own stores, by any path. Programs know the store by its name, so it
+/// keeps that name.
 @Suite(.ownThreads) struct SourceInGroupTests {
     private let places: Places
     private let store: StoreFiles
@@ -16,7 +16,7 @@ import Testing
 
     private func link(_ path: FilePath, to target: FilePath) throws { try run("ln", ["-s", Word(target), Word(path)]) }
 
-    /// Each leads to the group's store: by a link at the end, in the middle, in a chain, or without one.
+    /// Returns paths to the group's store: with a link at the end, in the middle or in a chain, or without a link.
     private func ways() throws -> [FilePath] {
         let directory = places.scratch("way")
         try run("mkdir", ["-p", Word(directory.appending("deep"))])
@@ -39,7 +39,7 @@ import Testing
         let before = try (DirectorySnapshot(places.group), DirectorySnapshot(places.legacy))
         for way in ways {
             for words: [Word] in [["--name", "Other.sqlite"], way == store.path ? ["--name", "x.db"] : []] {
-                // A directory's link leads to the store under the name that it has.
+                // A path through a directory's link ends in the store's own name.
                 guard way.lastComponent != "Notes.sqlite" || !words.isEmpty else { continue }
                 for options: [Word] in [[], ["--dry-run"], ["--retire", "symlink"]] {
                     let refused = try groupstore(
@@ -70,7 +70,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// What an archive holds is the only copy of something.
+    /// An archived store may be the only copy of its content.
     @Test func whatIsInTheArchiveStaysThere() throws {
         try sqlite(places.legacy.appending("Notes.sqlite"), "CREATE TABLE note (id)")
         try groupstore("relocate", Word(places.legacy.appending("Notes.sqlite")), Word(places.group))

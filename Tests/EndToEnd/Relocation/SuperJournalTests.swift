@@ -3,10 +3,10 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A transaction over several stores in rollback mode: a super-journal, which each store's journal names by its path,
-/// decides for all of them (https://www.sqlite.org/atomiccommit.html, section 5).
+/// Tests of transactions over several stores in rollback mode. Each store's journal names a super-journal by its path,
+/// and the super-journal decides for all of them (https://www.sqlite.org/atomiccommit.html, section 5).
 @Suite(.ownThreads) struct SuperJournalTests {
-    /// The transaction's program is killed as it removes the super-journal, by which it commits, or a journal after it.
+    /// The program is killed as it removes the super-journal, which commits the transaction, or a later journal.
     @Test(.enabled(if: Programs.canTrace, "strace can't attach here"), arguments: 1...3, Places.FileSystem.allCases)
     func aTransactionOverTwoStoresIsWholeOrNot(removal: Int, fileSystem: Places.FileSystem) throws {
         let places = try Places(fileSystem)
@@ -23,7 +23,7 @@ import Testing
         #expect(try Directory(places.legacy).names().isEmpty)
     }
 
-    /// A volume has another path on the host than in its container, where the journals got the one that they name.
+    /// The journals got their super-journal's path in a container. The volume has a different path on the host.
     @Test(.enabled(if: Programs.canTrace, "strace can't attach here"))
     func aSuperJournalThatCantBeLookedForIsNotTakenForGone() throws {
         let places = try Places()
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    /// Kills a transaction's program as it is about to remove a file.
+    /// Kills the transaction's program just before it removes a file.
     private func interrupt(_ notes: FilePath, _ tags: FilePath, atRemoval removal: Int) throws {
         let killed = try run(
             "strace",

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// `groupstore relocate --undo`: the receipt is taken back while nobody has written to the store since.
+/// Tests of `groupstore relocate --undo`, which takes back a relocation if nobody has written to the store since.
 @Suite(.ownThreads) struct UndoTests {
     private func undo(_ store: FilePath, _ places: Places) throws -> FinishedProcess {
         try groupstore("relocate", Word(store), Word(places.group), "--undo", "--json", "--deadline", "2")
@@ -36,7 +36,7 @@ import Testing
         #expect(try Directory(places.group).names() == [".groupstore"])
         let receipts = try Directory(places.group.appending(".groupstore")).directory("receipts")
         #expect(try receipts.names().isEmpty)
-        // And there again, as if nothing had been.
+        // The store can be relocated again, as if for the first time.
         try relocate(store.path, places)
     }
 
@@ -46,7 +46,7 @@ import Testing
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20, unflushed: mode == "WAL")
         try relocate(store.path, places)
         let published = places.group.appending("Notes.sqlite")
-        // In WAL mode, such a commit leaves the header's change counter alone.
+        // In WAL mode, such a commit doesn't change the header's change counter.
         try sqlite(published, "UPDATE note SET text = 'changed' WHERE id = 1")
         let before = try DirectorySnapshot(places.group)
         let refused = try undo(store.path, places)

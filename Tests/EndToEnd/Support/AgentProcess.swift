@@ -4,14 +4,14 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// A `groupstore agent` with a socket of its own.
+/// A `groupstore agent` with its own socket.
 final class AgentProcess {
     static let group = "group.com.example.tests"
 
     let process: RunningProcess
     let socket: FilePath
 
-    /// Waits until its socket accepts connections.
+    /// Starts an agent. Unless `ready` is false, waits until its socket accepts connections.
     init(_ arguments: [Word], socket: FilePath, ready: Bool = true) throws {
         self.socket = socket
         process = try RunningProcess(
@@ -19,7 +19,7 @@ final class AgentProcess {
         if ready { try awaitSocket() }
     }
 
-    /// One group, its directory, and the legacy stores that belong into it.
+    /// Starts an agent with one group and its legacy stores.
     convenience init(_ places: Places, legacy: [FilePath], ready: Bool = true) throws {
         try self.init(
             ["--group", "\(Self.group)=" + Word(places.group)] + legacy.flatMap { ["--legacy", Word($0)] },
@@ -39,10 +39,10 @@ final class AgentProcess {
         }
     }
 
-    /// A connection that has read the agent's hello.
+    /// Returns a connection that has read the agent's hello.
     func connect() throws -> WireConnection { try WireConnection(socket) }
 
-    /// A connection subscribed to the store of that name.
+    /// Returns a connection subscribed to the named store.
     func subscribe(_ name: Word) throws -> WireConnection {
         let connection = try connect()
         var request: JSONObject = ["id": 1, "op": "subscribe"]
@@ -53,7 +53,7 @@ final class AgentProcess {
         return connection
     }
 
-    /// The legacy store's line of `status`, as soon as its state is one that is waited for.
+    /// Polls `status` until the legacy store's line has a wanted state, and returns the line.
     func legacyRow(_ name: String? = nil, where isWanted: (String) -> Bool) throws -> JSONObject {
         let deadline = Deadline(after: .ample)
         while true {
@@ -74,7 +74,7 @@ final class AgentProcess {
     }
 }
 
-/// A subscriber that speaks the wire protocol itself.
+/// A subscriber that implements the wire protocol itself.
 final class WireConnection {
     private let socket: Descriptor
     private var lines = LineBuffer()
@@ -96,7 +96,7 @@ final class WireConnection {
         }
     }
 
-    /// The next line that `condition` holds for, those before it left out. Throws at the deadline and at the end.
+    /// Returns the next line that satisfies `condition` and skips those before it. Throws at the deadline and at end of file.
     @discardableResult
     func next(within limit: Duration = .ample, where condition: (JSONObject) -> Bool) throws -> JSONObject {
         let deadline = Deadline(after: limit)
@@ -111,7 +111,7 @@ final class WireConnection {
         }
     }
 
-    /// The next line with one of these types.
+    /// Returns the next line with one of these types.
     @discardableResult
     func next(_ types: String..., within limit: Duration = .ample) throws -> JSONObject {
         try next(within: limit) { object in types.contains { $0 == object.type } }

@@ -4,8 +4,8 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// An agent that lets another user in, with a group, `Notes.sqlite` for everybody and `Secret.sqlite` for the agent alone, and
-/// a second group whose directory is closed.
+/// An agent that admits another user. It serves a group with `Notes.sqlite` for everybody and `Secret.sqlite` for the
+/// agent alone, and a second group whose directory is closed.
 final class AllowedUsers {
     enum AgentUser: String, CaseIterable, Sendable { case root, another }
 
@@ -23,7 +23,7 @@ final class AllowedUsers {
     var secret: FilePath { places.group.appending("Secret.sqlite") }
     var closedGroup: FilePath { places.scratch("closed") }
 
-    /// `may`: the roles, as the configuration has them. `configured`: the names of the group's stores.
+    /// Starts the agent. `may` lists the roles in configuration syntax, `configured` the names of the group's stores.
     init(_ agentUser: AgentUser, may: String, configured: [String] = ["Notes.sqlite", "Secret.sqlite"]) throws {
         self.agentUser = agentUser
         places = try Places()
@@ -69,13 +69,13 @@ final class AllowedUsers {
             """, to: path)
     }
 
-    /// Reads the configuration anew.
+    /// Rewrites the configuration and makes the agent reload it.
     func reconfigure(may: String) throws {
         try Self.write(places, may: may, ["Notes.sqlite"], to: configuration)
         agent.signal(SIGHUP)
     }
 
-    /// Sends requests one after another, and prints all lines; `pass` names a file whose descriptor goes along.
+    /// Sends requests one after another and prints all lines. `pass` names a file whose descriptor goes along.
     private static let talk = """
         import json, os, socket, sys
         connection = socket.socket(socket.AF_UNIX)
@@ -106,19 +106,19 @@ final class AllowedUsers {
         return become + ["/usr/bin/python3", "-c", Word(Self.talk), Word(socket), Word(text)] + more
     }
 
-    /// The answer to each request, as that user gets it.
+    /// Returns the answer that the user gets to each request.
     func ask(_ requests: JSONObject..., as user: String = AllowedUsers.user) throws -> [JSONObject] {
         let said = try run("setpriv", words(requests, as: user))
         guard said.status == 0 else { throw Unexpected(said.errors) }
         return said.objects.filter { $0["ok"] != nil }
     }
 
-    /// All lines.
+    /// Returns all lines that the user receives.
     func lines(_ request: JSONObject, as user: String = AllowedUsers.user) throws -> [JSONObject] {
         try run("setpriv", words([request], as: user)).objects
     }
 
-    /// A connection that stays and prints what it is told.
+    /// Opens a connection that stays and prints every line that it receives.
     func listen(_ request: JSONObject) throws -> RunningProcess {
         try RunningProcess("setpriv", words([request], ["stay"], as: Self.user))
     }

@@ -2,18 +2,18 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// One line of the table of what a relocation does with what it finds, tried from outside.
+/// One line of the table of situations and the relocation's response to each, tested through the public interface.
 struct CaseTableLine: Sendable, CustomTestStringConvertible {
-    /// What became of the places, beside what was said.
+    /// The effect on the places, apart from the output.
     enum Effect: Sendable {
-        /// Both directories are byte for byte what they were.
+        /// Both directories stay the same, byte for byte.
         case nothing
-        /// The group has a store of so many notes; the legacy place has none. `archived` stores of so many notes are
-        /// in the archive.
+        /// The group has a store of `notes` notes, and the legacy place has none. `archived` lists the note counts of
+        /// the archived stores.
         case moved(notes: Int, archived: [Int] = [])
-        /// As `moved`, of a file that nobody can read.
+        /// The same as `moved`, for a file that nobody can read.
         case movedUnread
-        /// The legacy place has no database any more, and the group's database is what it was, byte for byte.
+        /// The legacy place has no database any more, and the group's database stays the same, byte for byte.
         case kept(archived: [Int] = [])
     }
 
@@ -21,13 +21,13 @@ struct CaseTableLine: Sendable, CustomTestStringConvertible {
     var options: [Word] = []
     let outcome: String
     var status: Int32 = 0
-    /// The error's code, for a line that is refused.
+    /// The error's code, for a refused line.
     var code: String?
     let effect: Effect
-    /// What the agent's status calls the legacy store then; nil where its configuration can't ask for that.
+    /// The legacy store's state in the agent's status; nil if the agent's configuration can't express the options.
     let state: String?
     var fileSystems = Places.FileSystem.allCases
-    /// Makes what is found. The legacy store is `legacy/Notes.sqlite`, the group's `group/Notes.sqlite`.
+    /// Sets up the situation. The legacy store is `legacy/Notes.sqlite`, the group's `group/Notes.sqlite`.
     let arrange: @Sendable (Places) throws -> Void
 
     init(
@@ -44,7 +44,7 @@ struct CaseTableLine: Sendable, CustomTestStringConvertible {
         self.arrange = arrange
     }
 
-    /// A line that changes nothing and says why.
+    /// Makes a line that changes nothing and gives a reason.
     static func refused(
         _ name: String, _ options: Word..., outcome: String = "refused", status: Int32 = 65, code: String,
         state: String? = "refused", fileSystems: [Places.FileSystem] = Places.FileSystem.allCases,
@@ -264,7 +264,7 @@ enum CaseTable {
         try write(text, to: folder.appending(name))
     }
 
-    /// Nothing in it tells what it is.
+    /// Writes random bytes, in which nothing identifies a database.
     private static func encrypted(_ path: FilePath) throws {
         try run("dd", ["if=/dev/urandom", "of=" + Word(path), "bs=4096", "count=8"])
     }

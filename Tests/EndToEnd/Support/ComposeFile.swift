@@ -2,10 +2,10 @@ import SystemPackage
 import TestSupport
 import Yams
 
-/// What the tests need to know of a compose file (compose-spec.io).
+/// The parts of a compose file that the tests need (compose-spec.io).
 struct ComposeFile {
     struct Volume {
-        /// A volume's name, or a path.
+        /// The volume's name, or a path.
         let source: String
         let target: FilePath
         let options: Set<String>
@@ -16,7 +16,7 @@ struct ComposeFile {
     struct Service {
         let user: String
         let environment: [String: String]
-        /// Empty: the image's own.
+        /// The command; empty for the image's own.
         let command: [String]
         let healthCheck: [String]
         let volumes: [Volume]
@@ -27,7 +27,7 @@ struct ComposeFile {
     let services: [String: Service]
     let volumes: Set<String>
 
-    /// Throws for what isn't YAML, and for a service that lacks what each of the sample has.
+    /// Parses a compose file. Throws if it isn't YAML, or if a service lacks a section that each sample service has.
     init(_ text: String) throws {
         guard let root = try Yams.load(yaml: text) as? [String: Any],
             let services = root["services"] as? [String: [String: Any]], let volumes = root["volumes"] as? [String: Any]
@@ -52,12 +52,12 @@ extension ComposeFile.Service {
         healthCheck = Array(check.drop { $0 == "CMD" })
     }
 
-    /// The volume that is mounted there.
+    /// Returns the volume mounted at `target`.
     func volume(at target: FilePath) -> ComposeFile.Volume? { volumes.first { $0.target == target } }
 }
 
 extension ComposeFile.Volume {
-    /// The short syntax: `SOURCE:TARGET[:OPTION,…]`.
+    /// Parses the short syntax, `SOURCE:TARGET[:OPTION,…]`.
     fileprivate init(_ text: String) throws {
         let parts = text.split(separator: ":").map(String.init)
         guard (2...3).contains(parts.count) else { throw Unexpected("no volume: \(text)") }
@@ -71,7 +71,7 @@ extension ComposeFile.Volume {
 struct DockerfileStage {
     let instructions: [(name: String, words: [String])]
 
-    /// Throws when the file has no such stage.
+    /// Parses a stage. Throws if the file has no such stage.
     init(_ name: String, of text: String) throws {
         let lines = text.replacing("\\\n", with: " ").split(separator: "\n").filter { !$0.hasPrefix("#") }
         let all = lines.compactMap { line -> (name: String, words: [String])? in
@@ -84,10 +84,10 @@ struct DockerfileStage {
         instructions = Array(all[start...].prefix { $0.name != "FROM" || $0.words.last == name })
     }
 
-    /// The words behind an instruction, of each time that it is there.
+    /// The arguments of each occurrence of an instruction.
     subscript(_ name: String) -> [[String]] { instructions.filter { $0.name == name }.map(\.words) }
 
-    /// The words that a command of `RUN` gets, up to the next `&&`.
+    /// Returns the arguments of a command in `RUN`, up to the next `&&`.
     func arguments(of command: [String]) -> [String] {
         self["RUN"].flatMap { words -> [String] in
             words.split(separator: "&&").filter { $0.starts(with: command) }.flatMap { $0.dropFirst(command.count) }

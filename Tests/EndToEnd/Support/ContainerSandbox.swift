@@ -3,26 +3,26 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// Runs programs as a container does: in mount, PID and user namespaces of their own, over a root directory of their
-/// own in which some places are mounts and the rest is this machine's.
+/// A sandbox that runs programs as a container does, in their own mount, PID and user namespaces. Some places in its
+/// root directory are mounts; the rest is this machine's.
 struct ContainerSandbox {
     enum Mount {
-        /// A directory with nothing in it, over what is there.
+        /// An empty directory that hides the existing one.
         case empty(FilePath)
         case bind(FilePath, at: FilePath, readOnly: Bool = false)
     }
 
-    /// Containers without the right to make namespaces are common, on continuous integration above all.
+    /// True if this process may create namespaces. Many containers, above all in continuous integration, lack that right.
     static let isSupported: Bool = {
         guard let place = try? TemporaryDirectory() else { return false }
         let sandbox = ContainerSandbox(root: place.path, mounts: [], environment: [:])
         return (try? sandbox.start("true", []).wait())?.status == 0
     }()
 
-    /// Where the root directory is put together, in the sandbox's namespace only.
+    /// The mount point of the root directory, which exists in the sandbox's namespace only.
     let root: FilePath
     let mounts: [Mount]
-    /// All that the programs get, but for `PATH`.
+    /// The programs' whole environment, except `PATH`.
     let environment: [String: String]
 
     private static let script = """
@@ -57,7 +57,7 @@ struct ContainerSandbox {
         exec chroot "$root" setpriv --bounding-set=-all --inh-caps=-all --no-new-privs env -i "PATH=$PATH" "$@"
         """
 
-    /// The program is its PID namespace's first process, and ends with the process that is returned.
+    /// Starts a program as the first process of its PID namespace. It ends with the returned process.
     func start(_ program: Word, _ arguments: [Word]) throws -> RunningProcess {
         let mounts = mounts.flatMap { mount -> [Word] in
             switch mount {
@@ -80,7 +80,7 @@ struct ContainerSandbox {
         return try process.wait()
     }
 
-    /// The program's process as this machine numbers it; `process` came from `start`, which waits for that one.
+    /// Returns the program's PID on this machine. `process` comes from `start` and waits for the program.
     static func programPID(_ process: RunningProcess) throws -> pid_t {
         let children = try TestSupport.run("cat", [Word("/proc/\(process.pid)/task/\(process.pid)/children")]).output
         guard let pid = children.split(separator: " ").first.flatMap({ pid_t($0) }) else {

@@ -3,7 +3,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Models in two versions, stores of them, and stores that no version of them has made.
+/// A model in two versions, stores of both versions, and stores of an unrelated model.
 struct ModelStores {
     static let old = """
         <entity name="Note"><attribute name="title" optional="YES" attributeType="String"/>
@@ -13,12 +13,12 @@ struct ModelStores {
         <relationship name="notes" optional="YES" toMany="YES" deletionRule="Cascade" destinationEntity="Note"
           inverseName="tags" inverseEntity="Note"/></entity>
         """
-    /// The title has another name.
+    /// The newer version, which renames the title.
     static let new = old.replacing(
         "<attribute name=\"title\"", with: "<attribute name=\"caption\" elementID=\"title\"")
 
     let places: Places
-    /// `Notes`, and `Notes 2`, the current one.
+    /// The model with the versions `Notes` and `Notes 2`, the current one.
     let model: FilePath
     private let scratch: TemporaryDirectory
     private let alien: FilePath
@@ -36,7 +36,7 @@ struct ModelStores {
     var group: FilePath { places.group.appending("Notes.sqlite") }
     var configuration: FilePath { places.scratch("config.yaml") }
 
-    /// A store of the older version, one note with this title in it.
+    /// Makes a store of the older version, with `notes` notes of this title.
     @discardableResult
     func makeOld(_ path: FilePath, title: String = "old", notes: Int = 1) throws -> StoreFiles {
         try create(path, model, version: "Notes")
@@ -50,7 +50,7 @@ struct ModelStores {
         return try StoreFiles(path)
     }
 
-    /// A store that nothing leads from to the model, with a row and external data.
+    /// Makes a store that can't be migrated to the model, with a row and external data.
     @discardableResult
     func makeAlien(_ path: FilePath) throws -> StoreFiles {
         try create(path, alien, version: "Alien")
@@ -66,7 +66,7 @@ struct ModelStores {
         guard made.status == 0 else { throw Unexpected(made.errors) }
     }
 
-    /// The titles of the notes, in the newer version.
+    /// Returns the notes' titles in a store of the newer version.
     func captions(_ path: FilePath) throws -> String {
         try sqlite(path, "SELECT group_concat(ZCAPTION, ' ') FROM ZNOTE").trimmed
     }
@@ -77,7 +77,7 @@ struct ModelStores {
             environment: environment)
     }
 
-    /// The stores in the archive, each whole.
+    /// Returns the stores in the archive, each whole.
     func archived() throws -> [StoreFiles] {
         let archive = places.group.appending(".groupstore/archive")
         guard FileStatus(following: archive) != nil else { return [] }
@@ -86,7 +86,7 @@ struct ModelStores {
         }
     }
 
-    /// Fails unless the one archived store is the alien one, all of it, with a note that says why.
+    /// Fails unless the archive holds exactly one store: the whole alien one, with a note that gives the reason.
     func expectAlienIsArchived(_ circumstances: String = "") throws {
         let archived = try archived()
         #expect(archived.count == 1, "\(circumstances)")
@@ -99,7 +99,7 @@ struct ModelStores {
         }
     }
 
-    /// An agent that is configured with these lines for the store.
+    /// Starts an agent with these configuration lines for the store.
     func agent(_ lines: String...) throws -> AgentProcess {
         let store = lines.map { "        \($0)\n" }.joined()
         try write(

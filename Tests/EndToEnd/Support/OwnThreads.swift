@@ -3,8 +3,8 @@ import LinuxSystem
 import Synchronization
 import Testing
 
-/// Runs tests on a few threads of their own. They wait for whole processes, and on the threads that all tasks share they
-/// would keep those of the other tests from running.
+/// A trait that runs tests on a few threads of their own. The tests wait for whole processes and would block other
+/// tests on the shared threads.
 struct OwnThreads: SuiteTrait, TestTrait, TestScoping {
     var isRecursive: Bool { true }
 
@@ -22,7 +22,7 @@ extension Trait where Self == OwnThreads {
 }
 
 private final class WaitingThreads: TaskExecutor {
-    /// As many tests at a time as two cores are busy with.
+    /// The number of tests that keeps two cores busy.
     private static let count = 4
 
     static let shared = Result { try WaitingThreads() }

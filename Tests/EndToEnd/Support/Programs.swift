@@ -4,9 +4,9 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// The programs under test, as they were built beside this test bundle.
+/// The programs under test, built beside this test bundle.
 enum Programs {
-    /// `$GROUPSTORE_PROGRAM` where a run of the tests is to be observed: `script/soak checkpoints --over`.
+    /// The `groupstore` program. `$GROUPSTORE_PROGRAM` replaces it in an observed test run: `script/soak checkpoints --over`.
     static let groupstore = Word(
         getenv("GROUPSTORE_PROGRAM").map { FilePath(String(cString: $0)) } ?? directory.appending("groupstore"))
     static let legacyWriter = Word(directory.appending("LegacyWriter"))
@@ -18,13 +18,13 @@ enum Programs {
     static let claimWorker = Word(directory.appending("ClaimWorker"))
     static let libraryActor = Word(directory.appending("LibraryActor"))
 
-    /// A file of the package, by its path from the root.
+    /// Returns a file of the package by its path from the root.
     static func source(_ path: String) -> Word {
         let directories = FilePath(#filePath).removingLastComponent().removingLastComponent()
         return Word(directories.removingLastComponent().removingLastComponent().appending(path))
     }
 
-    /// strace needs the right to trace, which containers often lack.
+    /// True if strace may trace. It needs the right to do so, which containers often lack.
     static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
 
     static let directory: FilePath = {
@@ -35,7 +35,7 @@ enum Programs {
     }()
 }
 
-/// Runs a `groupstore` command to its end. No agent of this user is asked.
+/// Runs a `groupstore` command to its end. By default, the command contacts no agent.
 @discardableResult
 func groupstore(
     _ arguments: Word..., options: [Word] = [], environment: [String: String] = [:],
@@ -61,7 +61,7 @@ extension JSONObject {
 
     var type: String? { string("type") }
 
-    /// The objects of the array under `key`; none when there is no such array.
+    /// Returns the objects of the array under `key`, or none if there is no such array.
     func objects(_ key: String) -> [JSONObject] {
         guard case .array(let values)? = self[key] else { return [] }
         return values.compactMap { if case .object(let object) = $0 { object } else { nil } }

@@ -4,7 +4,7 @@ import SQLiteFormat
 import SystemPackage
 import TestSupport
 
-/// Runs SQL in an unmodified `sqlite3` shell that opens the store and closes it again.
+/// Runs SQL in an unmodified `sqlite3` shell, which opens the store and closes it again.
 @discardableResult
 func sqlite(_ store: FilePath, _ sql: String) throws -> String {
     let done = try run(
@@ -13,7 +13,7 @@ func sqlite(_ store: FilePath, _ sql: String) throws -> String {
     return done.output
 }
 
-/// An interactive `sqlite3` shell that keeps the store open.
+/// Starts an interactive `sqlite3` shell that keeps the store open.
 func sqliteShell(_ store: FilePath) throws -> RunningProcess {
     let shell = try RunningProcess("sqlite3", ["-batch", "-init", "/dev/null", Word(store)])
     shell.send("PRAGMA busy_timeout = 10000; SELECT count(*) FROM sqlite_schema; SELECT 'open';")
@@ -29,7 +29,7 @@ extension RunningProcess {
     }
 }
 
-/// A store on disk, with all that belongs to it.
+/// A store on disk, with all files that belong to it.
 struct StoreFiles {
     let path: FilePath
     let name: StoreName
@@ -43,7 +43,7 @@ struct StoreFiles {
     var directory: FilePath { path.removingLastComponent() }
     var support: FilePath { directory.appending(name.support) }
 
-    /// Those of its parts that are there.
+    /// Returns the store's existing parts.
     func parts() throws -> [FilePath.Component] {
         let directory = try Directory(directory)
         return try ([name.database] + name.sideFiles + [name.support]).filter { try directory.status($0) != nil }
@@ -59,19 +59,19 @@ struct StoreFiles {
         return try StoreFiles(directory.appending(name.database))
     }
 
-    /// SQLite's own `.dump`, made of a copy: opening the store itself would change it.
+    /// Returns SQLite's `.dump` of a copy. Opening the store itself would change it.
     func dump() throws -> String {
         let place = try TemporaryDirectory()
         return try sqlite(copy(to: place.path).path, ".dump")
     }
 
-    /// The external-data folder; nil when there is none.
+    /// Returns a snapshot of the external-data folder, or nil if there is none.
     func supportSnapshot() throws -> DirectorySnapshot? {
         try Directory(directory).status(name.support) == nil ? nil : DirectorySnapshot(support)
     }
 }
 
-/// Where a test's stores are: a legacy directory, and a group directory on the same file system or another one.
+/// The places of a test's stores: a legacy directory, and a group directory on the same or another file system.
 struct Places {
     enum FileSystem: String, CaseIterable {
         case same, another
@@ -92,12 +92,12 @@ struct Places {
         }
     }
 
-    /// A place for other files of the test.
+    /// Returns a path for another file of the test.
     func scratch(_ name: String) -> FilePath { here.path.appending(name) }
 }
 
-/// A store of `rows` notes with an external-data folder. With `unflushed`, as a killed app leaves it: every row but
-/// the first in the `-wal`.
+/// Makes a store of `rows` notes with an external-data folder. With `unflushed`, every row but the first stays in the
+/// `-wal`, as after an app's kill.
 @discardableResult
 func makeStore(_ path: FilePath, rows: Int, unflushed: Bool = false, padding: Int = 100) throws -> StoreFiles {
     let store = try StoreFiles(path)
@@ -121,7 +121,7 @@ func noteCount(_ store: FilePath) throws -> Int {
     Int(try sqlite(store, "SELECT count(*) FROM note").split(separator: "\n").first ?? "") ?? -1
 }
 
-/// Makes or replaces a text file.
+/// Creates or replaces a text file.
 func write(_ text: String, to path: FilePath) throws {
     let file = try Descriptor(opening: path, flags: O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
     try file.write(Array(text.utf8), at: 0, path: path)

@@ -3,15 +3,15 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// An example of the protocol's document: a block fenced with the word `wire`.
+/// An example in the protocol's document: a block fenced with the word `wire`.
 struct WireExample: Sendable, CustomStringConvertible {
     enum Action: Sendable, Equatable {
-        /// `C`: what a client sends, verbatim.
+        /// `C`: a line that a client sends, verbatim.
         case send(String)
-        /// `S`: what it receives.
+        /// `S`: a line that the client receives.
         case receive(String)
         case receiveEnd
-        /// `P`: what other programs do.
+        /// `P`: an action of other programs.
         case program(String)
     }
 
@@ -22,19 +22,19 @@ struct WireExample: Sendable, CustomStringConvertible {
         let line: Int
     }
 
-    /// The words behind `wire`: what is different from the usual.
+    /// The words after `wire`, which change the usual setup.
     let setting: [String]
     let steps: [Step]
 
     var description: String { "line \(steps.first?.line ?? 0)" }
 
-    /// All examples of a document.
+    /// Parses one block's steps.
     init?(_ block: [(number: Int, text: String)], setting: [String]) throws {
         self.setting = setting
         steps = try block.map { try Self.step($0.text, $0.number) }
     }
 
-    /// `C2*3 TEXT`: the second client sends three lines.
+    /// Parses a step. In `C2*3 TEXT`, the second client sends three lines.
     private static func step(_ line: String, _ number: Int) throws -> Step {
         guard let match = line.wholeMatch(of: /([CSP])([0-9]?)(?:\*([0-9]+))? (.+)/) else {
             throw Unexpected("line \(number) is no step: \(line)")
@@ -71,7 +71,7 @@ struct WireExample: Sendable, CustomStringConvertible {
     }
 }
 
-/// What the words in angle brackets stand for.
+/// The values of the words in angle brackets.
 struct Placeholders {
     private var known: [String: JSONValue]
 
@@ -82,7 +82,7 @@ struct Placeholders {
         set { known[name] = newValue }
     }
 
-    /// The value with everything known put in.
+    /// Returns the value with all known words replaced.
     func filled(_ value: JSONValue) -> JSONValue {
         switch value {
         case .string(let text):
@@ -107,7 +107,7 @@ struct Placeholders {
         }
     }
 
-    /// Whether what came is what the document says; words that stood for nothing until now stand for what came.
+    /// Returns true if `found` is as the document says. Binds words without a value to the values found.
     mutating func match(_ expected: JSONValue, _ found: JSONValue) -> Bool {
         switch (filled(expected), found) {
         case (.string(let text), _) where Self.name(text) != nil:

@@ -2,8 +2,8 @@ import Foundation
 import GRDB
 import GroupStore
 
-/// What is done inside a coordinated access. Each action but `hold` and `nested` can be killed anywhere without losing a
-/// row, as long as nobody else has the store open.
+/// The action inside a coordinated access. A kill at any point during an action, except `hold` and `nested`, loses no row as
+/// long as no other process has the store open.
 struct Access: Sendable {
     let request: Request
     let cast: Cast
@@ -15,7 +15,7 @@ struct Access: Sendable {
         return semaphore
     }
 
-    /// Does what is asked for with the items, where they are now.
+    /// Performs the requested action on the items at their current locations.
     func act(on urls: [URL], by coordinator: FileCoordinator) throws {
         let text = request.text ?? ""
         if let pause = request.milliseconds { usleep(UInt32(pause) * 1000) }
@@ -45,7 +45,7 @@ struct Access: Sendable {
         try database.close()
     }
 
-    /// Puts a copy with one more row in the store's place. Whoever has the store open meanwhile loses what they write.
+    /// Replaces the store with a copy that has one more row. A process that has the store open meanwhile loses its writes.
     private func replace(_ url: URL, adding text: String) throws {
         let fresh = url.deletingLastPathComponent().appending(path: ".fresh-\(UUID().uuidString)")
         let source = try Notebook.open(url)
@@ -59,13 +59,13 @@ struct Access: Sendable {
         for end in ["-wal", "-shm"] { unlink(url.path(percentEncoded: false) + end) }
     }
 
-    /// Nothing that has the other name is written over: it may be a store too.
+    /// Moves the store, and overwrites no existing file at the new name, which may be a store too.
     private func move(_ old: URL, to new: URL, by coordinator: FileCoordinator) throws {
         for (url, isThere) in [(old, true), (new, false)]
         where FileManager.default.fileExists(atPath: url.path(percentEncoded: false)) != isThere {
             throw Complaint(message: "the move makes no sense any more")
         }
-        // Brings the log into the database: one rename moves all.
+        // Checkpoints the log into the database, so that one rename moves everything.
         try Notebook.open(old).close()
         try change(old, to: new)
         coordinator.item(at: old, didMoveTo: new)

@@ -5,19 +5,19 @@ import ManagedObjectModels
 import StoreMigration
 import SystemPackage
 
-/// All that one actor has at a time, and the operations on it.
+/// The state of one actor, and the operations on it.
 final class Cast: Sendable {
     let notebooks = Shelf<Notebook>()
     let presentations = Shelf<StorePresentation>()
     let presenters = Shelf<any FilePresenter>()
-    /// Those that the presenters were added in: a directory may be another one by now.
+    /// The containers that the presenters were added in. A directory may be a different one by now.
     let containers = Shelf<GroupContainer>()
     let coordinators = Shelf<FileCoordinator>()
     let holds = Shelf<DispatchSemaphore>()
     let pools = Shelf<SharedDatabasePool>()
     let tasks = Shelf<Task<Void, Never>>()
 
-    /// Does what a line asks for, and answers it.
+    /// Performs a line's operation, and answers it.
     func play(_ request: Request) async {
         do {
             var reply = try await answer(request)
@@ -100,7 +100,7 @@ final class Cast: Sendable {
         let presentation = try presentations.get(key)
         try await presentation.end()
         let isOpen = notebooks.find(key)?.isOpen == true || presentation.isOpen
-        // What is over isn't kept: what it leaves behind then is the library's.
+        // The actor keeps nothing that has ended: anything left behind then is the library's.
         _ = (presentations.take(key), presenters.take(key), notebooks.take(key))
         return Report(what: isOpen ? "open" : "closed")
     }

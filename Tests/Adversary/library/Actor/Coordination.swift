@@ -1,7 +1,7 @@
 import Foundation
 import GroupStore
 
-/// Coordinated accesses, in all forms that the library has.
+/// Coordinated accesses, in all of the library's forms.
 extension Cast {
     func coordinator(for request: Request) throws -> FileCoordinator {
         func make() throws -> FileCoordinator {
@@ -17,7 +17,7 @@ extension Cast {
     func coordinate(_ request: Request) async throws -> Report {
         let coordinator = try coordinator(for: request)
         if request.isBlocking == true {
-            // The form for threads must not block one that runs tasks.
+            // The blocking form must not block a thread that runs tasks.
             try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
                 Thread.detachNewThread {
                     done.resume(with: Result { try self.coordinateHere(request, by: coordinator) })
@@ -87,7 +87,7 @@ extension Cast {
         }
     }
 
-    /// An access inside an access: it has an answer of its own, and its failure doesn't end the outer one.
+    /// Runs an access inside an access. It has its own answer, and its failure doesn't end the outer access.
     private func nested(
         _ request: Request, _ body: (Request, FileCoordinator) async throws -> Void
     ) async throws {
@@ -117,7 +117,7 @@ extension Cast {
         }
     }
 
-    /// The path as it is: nothing of it is resolved here.
+    /// Returns the path's URL without resolving any of it.
     private func url(_ path: String) -> URL { URL(filePath: path) }
 
     private func reading(_ names: [String]?) -> FileCoordinator.ReadingOptions {

@@ -3,7 +3,7 @@ import GRDB
 import GroupStore
 import GroupStoreGRDB
 
-/// Subscriptions, and pools that follow what other processes commit.
+/// Subscriptions, and pools that follow other processes' commits.
 extension Cast {
     func watch(_ request: Request) throws -> Report {
         let key = request.key ?? "?"
@@ -84,7 +84,7 @@ extension Cast {
         }
     }
 
-    /// An access inside `withPool`: it is allowed, or fails at once.
+    /// Accesses the pool inside `withPool`. The access succeeds, or fails at once.
     private func nestedUse(of pool: SharedDatabasePool, by request: Request) async throws -> String {
         let text = request.text ?? ""
         return try await pool.withPool { _ in

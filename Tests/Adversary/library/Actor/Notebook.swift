@@ -2,8 +2,8 @@ import Foundation
 import GRDB
 import Synchronization
 
-/// An app's database, opened and closed by a presentation. It tells of each opening and closing when it begins and when
-/// it has ended, and of two callbacks at once.
+/// An app's database, opened and closed by a presentation. It reports the begin and end of each opening and closing, and
+/// reports two simultaneous callbacks.
 final class Notebook: Sendable {
     private struct State {
         var database: DatabaseQueue?
@@ -31,7 +31,7 @@ final class Notebook: Sendable {
         return configuration
     }
 
-    /// Opens the database, making it when it isn't there.
+    /// Opens the database, and creates it if it doesn't exist.
     static func open(_ url: URL) throws -> DatabaseQueue {
         let database = try DatabaseQueue(path: url.path(percentEncoded: false), configuration: configuration)
         try database.write { try $0.execute(sql: schema) }

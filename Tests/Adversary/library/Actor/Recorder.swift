@@ -2,7 +2,7 @@ import Foundation
 import GroupStore
 import Synchronization
 
-/// A file presenter that tells of each callback, when it begins and when it ends.
+/// A file presenter that reports the begin and end of each callback.
 final class Recorder: FilePresenter {
     private struct State {
         var place: URL

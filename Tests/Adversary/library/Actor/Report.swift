@@ -3,8 +3,8 @@ import GroupStore
 import GroupStoreGRDB
 import Synchronization
 
-/// One line that the driver reads: an answer has an `id`, anything else an `event`. `at` is CLOCK_MONOTONIC's time in
-/// seconds, the same clock in all processes: the driver judges by it what happened inside of what.
+/// One line that the driver reads: an answer has an `id`, anything else an `event`. `at` is CLOCK_MONOTONIC's time in seconds.
+/// All processes share that clock, so the driver uses it to judge which events happened within which.
 struct Report: Encodable, Sendable {
     var id: Int?
     var event: String?
@@ -39,7 +39,7 @@ struct Report: Encodable, Sendable {
         }
     }
 
-    /// The same with what an error says.
+    /// Returns the report with the error's description added.
     func with(_ error: any Error) -> Report {
         var report = self
         report.ok = false
@@ -69,13 +69,13 @@ final class Shelf<Value: Sendable>: Sendable {
 
     func find(_ key: String) -> Value? { values.withLock { $0[key] } }
 
-    /// The value of that name; throws when there is none.
+    /// Returns the value of that name; throws if there is none.
     func get(_ key: String) throws -> Value {
         guard let value = find(key) else { throw Complaint(message: "there is no \(key)") }
         return value
     }
 
-    /// The value of that name, made when there is none.
+    /// Returns the value of that name, and creates it if there is none.
     func get(_ key: String, or make: () throws -> Value) throws -> Value {
         try values.withLock { values in
             if let value = values[key] { return value }

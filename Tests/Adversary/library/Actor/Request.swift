@@ -1,6 +1,6 @@
 import Foundation
 
-/// One line that the driver sends: what is to be done, and with what.
+/// One line that the driver sends: an operation and its arguments.
 struct Request: Decodable, Sendable {
     struct Intent: Decodable, Sendable {
         let path: String
@@ -10,7 +10,7 @@ struct Request: Decodable, Sendable {
 
     let id: Int
     let op: String
-    /// What the presentation, pool, subscription or presenter is called from now on.
+    /// The new name of the presentation, pool, subscription or presenter.
     let key: String?
     let group: String?
     let directory: String?
@@ -22,7 +22,7 @@ struct Request: Decodable, Sendable {
     let token: String?
     let tables: [String]?
 
-    // Of a coordinated access
+    // Members for a coordinated access.
     let intents: [Intent]?
     let coordinator: String?
     let purpose: String?
@@ -32,21 +32,21 @@ struct Request: Decodable, Sendable {
     let isBlocking: Bool?
     let inner: [Request]?
 
-    /// How long an answer or a callback is held back: a stimulus for interleavings, nothing waits for it.
+    /// The delay of an answer or a callback. It provokes interleavings; nothing waits for it.
     let milliseconds: Int?
-    /// Which callbacks throw.
+    /// The callbacks that throw.
     let fails: [String]?
 
     static func read(_ line: String) throws -> Request { try JSONDecoder().decode(Request.self, from: Data(line.utf8)) }
 
-    /// Throws when the line lacks a member that its operation needs.
+    /// Throws if the line lacks a member that its operation needs.
     func need<Value>(_ value: Value?, _ member: String) throws -> Value {
         guard let value else { throw Complaint(message: "\(op) needs \(member)") }
         return value
     }
 }
 
-/// The driver asked for something that makes no sense.
+/// The driver's request makes no sense.
 struct Complaint: Error, CustomStringConvertible {
     let message: String
     var description: String { message }

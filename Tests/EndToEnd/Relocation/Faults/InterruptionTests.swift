@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A relocation that is told to end while it waits.
+/// Tests of relocations that are interrupted.
 @Suite(.ownThreads) struct InterruptionTests {
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalPutsEverythingBack(_ number: CInt) throws {
         let places = try Places()
@@ -28,7 +28,7 @@ import Testing
         try holder.killAtOnce()
     }
 
-    /// It waits for another one of the same store, and ends as one that was under way does.
+    /// The relocation waits for another one of the same store. It ends with the same summary as one that has begun.
     @Test func whatIsCancelledBeforeItBeginsHasASummary() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
@@ -57,12 +57,12 @@ import Testing
         try holder.killAtOnce()
     }
 
-    /// In the middle of a copy, and of its external data.
+    /// The signal arrives during the copy of the database or of its external data.
     @Test(arguments: [SIGINT, SIGTERM], [false, true])
     func aCopyStops(_ number: CInt, isFolder: Bool) throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
-        // A hole takes no room, and its copy does.
+        // A hole takes no space, but its copy does.
         if isFolder {
             try run("truncate", ["--size=1G", Word(places.legacy.pushing(".Notes_SUPPORT/big"))])
         } else {
@@ -87,7 +87,7 @@ import Testing
         #expect(try Directory(places.group.pushing(".groupstore/staging")).names().isEmpty)
     }
 
-    /// An agent that relocates for a client ends at once, too.
+    /// An agent that relocates for a client also ends at once.
     @Test func anAgentThatWaitsForAHolderEnds() throws {
         let places = try Places()
         let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
@@ -106,7 +106,7 @@ import Testing
         try holder.killAtOnce()
     }
 
-    /// The agent copies, and the command that asked for it ends when everything is back.
+    /// The agent copies. The command that requested the copy ends only after the agent has rolled it back.
     @Test(arguments: [SIGINT, SIGTERM]) func aCopyOfTheAgentIsPutBackFirst(_ number: CInt) throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
@@ -127,7 +127,7 @@ import Testing
         #expect(done.summary.object("error")?.string("code") == "cancelled")
     }
 
-    /// Who asked for it is gone: nobody waits for it any more.
+    /// The requesting client is gone, so nobody waits for the relocation any more.
     @Test(arguments: [SIGINT, SIGKILL]) func aClientThatGoesTakesItsRelocationAlong(_ number: CInt) throws {
         let places = try Places()
         let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
@@ -147,7 +147,7 @@ import Testing
         try holder.killAtOnce()
     }
 
-    /// A file that is opened next would have that number, and what is printed would go into it.
+    /// The next file to be opened would get a closed standard descriptor's number, and output would go into that file.
     @Test func nothingIsPrintedIntoAStoreOrALock() throws {
         let places = try Places()
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)

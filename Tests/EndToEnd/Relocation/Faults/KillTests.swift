@@ -4,9 +4,9 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// kill -9 in the middle of a relocation, and another start.
+/// Tests that kill a relocation with SIGKILL and start it again.
 ///
-/// `$GROUPSTORE_KILLS` says how often (default 20), `$GROUPSTORE_SEED` which moments; a failure prints the seed.
+/// `$GROUPSTORE_KILLS` sets the number of kills (default 20), `$GROUPSTORE_SEED` their moments. A failure prints the seed.
 @Suite(.ownThreads) struct KillTests {
     private static let rows = 4000
 
@@ -55,7 +55,7 @@ import Testing
             let (places, legacy) = try places(kill)
             let support = try legacy.supportSnapshot()
             let first = try AgentProcess(places, legacy: [legacy.path], ready: false)
-            // Half of the moments fall into the time before the store counts as arrived, on purpose.
+            // Half of the moments deliberately precede the store's recognition as arrived.
             let moment = Duration.milliseconds(2000) * Double.random(in: 0...1, using: &moments)
             _ = try first.process.hasEnded(within: moment)
             try first.process.killAtOnce()

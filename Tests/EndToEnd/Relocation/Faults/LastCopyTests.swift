@@ -3,9 +3,9 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A store that is taken away because another one is kept: what it holds must be somewhere when it is gone.
+/// Tests of stores that are removed because another is kept. Removal must never destroy the last copy of their content.
 @Suite(.ownThreads) struct LastCopyTests {
-    /// Somebody puts a backup back where the store was, because the group's was lost and begun anew.
+    /// The group's store is lost and recreated, and a backup returns to the old place.
     @Test func aBackupOfWhatTheGroupNoLongerHasIsAConflict() throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
@@ -25,7 +25,7 @@ import Testing
 
     private static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
 
-    /// A copy that somebody has just made is in memory alone: the power may fail right after the other one is gone.
+    /// A fresh copy exists in memory only, and the power may fail right after the other copy is removed.
     @Test(.enabled(if: canTrace, "strace can't trace here"))
     func whatIsKeptIsOnTheDiskBeforeItsDoubleGoes() throws {
         let places = try Places()
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    /// Each takes away what the other one keeps.
+    /// Each relocation removes the store that the other one keeps.
     @Test(arguments: ["refuse", "keep-group", "keep-legacy"]) func twoThatCrossLeaveAStore(_ policy: String) throws {
         for round in 1...12 {
             let places = try Places()
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    /// Whoever comes too late finds nothing left to do, and doesn't wait for it.
+    /// A latecomer finds nothing to do and doesn't wait for it.
     @Test func ofSeveralGroupsOneGetsTheStore() throws {
         for round in 1...5 {
             let places = try Places()

@@ -2,7 +2,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Standard output takes nothing.
+/// Tests with a standard output that accepts no writes.
 @Suite(.ownThreads) struct LostOutputTests {
     @Test func aCommandThatHasChangedSomethingSaysSoAndIsNoFailure() throws {
         let places = try Places()

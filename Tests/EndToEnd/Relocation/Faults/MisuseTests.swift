@@ -5,9 +5,9 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What can't be done: an exit code, one clear line with the remedy, and nothing changed.
+/// Tests of impossible requests: each gets an exit code and one clear line with the remedy, and changes nothing.
 @Suite(.ownThreads) struct MisuseTests {
-    /// What a command says to a person: one line from `groupstore:` on, and something in brackets that would help.
+    /// Expects one line on stderr that starts with `groupstore:` and ends with a remedy in parentheses.
     private func expectClear(_ done: FinishedProcess, status: Int32, _ words: String...) {
         #expect(done.status == status, "\(done.errors)\(done.output)")
         let said = done.errors.split(separator: "\n").filter { $0.hasPrefix("groupstore: ") }
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    /// SQLite takes the bytes for zeros, and says nothing.
+    /// SQLite silently reads the missing bytes as zeros.
     @Test func aDatabaseThatIsCutOffInItsLastPage() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
@@ -62,7 +62,7 @@ import Testing
         #expect(try noteCount(again.path) == 10)
     }
 
-    /// SQLite would remove it as soon as the other database is opened.
+    /// SQLite would remove such a file as soon as a program opens the other database.
     @Test(arguments: ["-wal", "-shm", "-journal"]) func aNameOfAnotherStoresSideFile(_ suffix: String) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
@@ -75,7 +75,7 @@ import Testing
         #expect(try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group)) == before)
     }
 
-    /// As a script says it whose variable isn't set.
+    /// A script with an unset variable passes an empty path.
     @Test func anEmptyPath() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
@@ -135,7 +135,7 @@ import Testing
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try run("chmod", ["755", Word(places.scratch(".")), Word(places.legacy), Word(places.group)])
-        // The program may lie where only root can go.
+        // The program may be in a directory that only root can enter.
         let program = places.scratch("groupstore")
         try run("cp", [Programs.groupstore, Word(program)])
         let before = try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group))

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Relocation by a user who is not root: what root may do anyway hides what is asked for too much.
+/// Tests of relocation by a non-root user. Running as root hides missing-permission bugs.
 @Suite(.ownThreads, .enabled(if: geteuid() == 0, "needs root, to become another user"))
 struct OtherUserTests {
     private static let user: Word = "65534"
@@ -26,7 +26,7 @@ struct OtherUserTests {
     }
 
     private func asThatUser(_ places: Places, _ words: [Word]) throws -> FinishedProcess {
-        // The program may be where that user can't go.
+        // The program may be in a directory that the user can't enter.
         let program = places.scratch("groupstore")
         try run("cp", [Programs.groupstore, Word(program)])
         return try run(
@@ -47,7 +47,7 @@ struct OtherUserTests {
         #expect(try Directory(places.legacy).names().isEmpty)
     }
 
-    /// With rows in its log: SQLite would fail in the middle, and leave an index behind.
+    /// The store has rows in its log. SQLite would fail midway and leave an index behind.
     @Test(arguments: ["", "-wal"]) func aFileThatCantBeWrittenToIsNamed(_ suffix: String) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
@@ -61,15 +61,15 @@ struct OtherUserTests {
         #expect(try noteCount(places.group.appending("Notes.sqlite")) == 10)
     }
 
-    /// rename(2) of a directory into another one wants its owner to be allowed to write to it, and so does taking away what
-    /// was copied from it.
+    /// rename(2) of a directory into another one requires write permission on the moved directory. Removing a copied
+    /// directory's contents also requires it.
     @Test(arguments: Places.FileSystem.allCases, ["delete", "archive", "symlink"])
     func aFolderThatIsClosedToItsOwnerKeepsItsMode(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
         let blob = store.support.pushing("_EXTERNAL_DATA/1F2E")
         let closed = [store.support, store.support.appending("_EXTERNAL_DATA"), blob]
-        // An attribute can be given only to what may be written to.
+        // Setting an attribute requires write permission.
         let paint = "import os, sys; [os.setxattr(path, 'user.colour', b'blue') for path in sys.argv[1:]]"
         try run("python3", ["-c", Word(paint)] + closed.map { Word($0) })
         try run("chmod", ["0444", Word(blob)])
@@ -90,8 +90,8 @@ struct OtherUserTests {
         #expect(try Directory(places.group).names() == [".groupstore"])
     }
 
-    /// At its place and on its way to a group: whoever isn't root may do less with the directory that stands for the old name
-    /// meanwhile, and with a folder that is closed to them.
+    /// The store migrates in place or on its way to a group. A non-root user has fewer rights to the directory that
+    /// temporarily holds the old name, and to a read-only folder.
     @Test(arguments: ["migrate", "relocate"], [(false, "755"), (false, "555"), (true, "755"), (true, "555")])
     func aStoreIsMigratedByItsOwner(_ command: String, _ way: (isMapped: Bool, mode: String)) throws {
         let places = try Places()
@@ -140,7 +140,7 @@ struct OtherUserTests {
         }
     }
 
-    /// As it comes with a program, in a directory that only root may write to.
+    /// A program may install its default store in a directory that only root can write to.
     @Test func aDefaultStoreThatCanOnlyBeReadIsCopied() throws {
         let stores = try ModelStores()
         try stores.makeAlien(stores.group)
@@ -161,7 +161,7 @@ struct OtherUserTests {
         #expect(try run("cat", [Word(published.support.appending("_EXTERNAL_DATA/P"))]).output == "picture")
     }
 
-    /// What makes room for the store is moved, too.
+    /// The relocation also moves the folder that makes room for the store.
     @Test(arguments: [true, false]) func aClosedFolderThatIsInTheWayIsArchived(ofAStore: Bool) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
@@ -176,7 +176,7 @@ struct OtherUserTests {
         #expect(archived.output.split(separator: "\n").count == 1, "\(archived.output)")
     }
 
-    /// It can't be opened by this user, or not be closed again as it was.
+    /// The user can't open the folder, or can't restore its mode afterwards.
     @Test(arguments: Places.FileSystem.allCases, [["chown", "1234"], ["chgrp", "4321"], ["chmod", "0300"]])
     func aFolderThatCantBeOpenedIsNamed(_ fileSystem: Places.FileSystem, _ change: [String]) throws {
         let places = try Places(fileSystem)
@@ -195,7 +195,7 @@ struct OtherUserTests {
         #expect(try relocate(store.path, places).outcome == "relocated")
     }
 
-    /// What a folder has besides its files' bytes.
+    /// Returns the folder's metadata: modes, owners and extended attributes.
     private func attributes(_ store: StoreFiles) throws -> String {
         let look = """
             import os, sys

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What a command of one user leaves in a directory of another one.
+/// Tests of the files that one user's command leaves in another user's directory.
 @Suite(.ownThreads, .enabled(if: geteuid() == 0, "needs root, to become other users"))
 struct OthersDirectoryTests {
     private static let owner = "65534"
@@ -21,7 +21,7 @@ struct OthersDirectoryTests {
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
     }
 
-    /// A package's script runs as root: the records that it makes are the group's owner's, and so is the lock.
+    /// A package's script runs as root. The group's owner must own the records and the lock that it creates.
     @Test(arguments: Places.FileSystem.allCases, ["delete", "archive", "symlink"])
     func whatRootMakesBelongsToTheDirectorysOwner(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
         let places = try Places(fileSystem)
@@ -50,7 +50,7 @@ struct OthersDirectoryTests {
         }
     }
 
-    /// A file that was there is nobody's present.
+    /// Root doesn't change the owner of a file that already exists.
     @Test func rootGivesAwayOnlyWhatItMakes() throws {
         let places = try Places()
         try run("chown", [Word(Self.owner), Word(places.group)])
@@ -62,7 +62,7 @@ struct OthersDirectoryTests {
         #expect(try directory.status("new")?.owner == uid_t(Self.owner))
     }
 
-    /// A log or an index of it that one user leaves is one that another can't write to.
+    /// Another user can't write to a log, or to its index, that this user's command leaves behind.
     @Test(
         arguments: ["2770", "1777"],
         [
@@ -70,9 +70,10 @@ struct OthersDirectoryTests {
             ["history", "show"], ["inspect"], ["history", "acknowledge", "--subscriber", "s", "--token", "h1.0.0.0"],
         ]) func aRefusedCommandLeavesNothing(_ mode: String, _ command: [String]) throws
     {
-        // Closed to writing, and open to it: then the store has no history that there would be anything to do about.
+        // The store is read-only or writable for this user. A writable store has no history, so the commands have
+        // nothing to do.
         for (hasHistory, permissions) in [(true, "644"), (false, "644"), (false, "666")] {
-            // There it is not refused.
+            // `history enable` succeeds on a writable store.
             if permissions == "666", command == ["history", "enable"] { continue }
             let places = try Places()
             let store = places.group.appending("Notes.sqlite")

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// One relocation that waits holds up no other store.
+/// Tests that a waiting relocation doesn't block other stores.
 @Suite(.ownThreads) struct StarvationTests {
     private func present(_ agent: AgentProcess, _ store: String) throws -> WireConnection {
         let connection = try agent.connect()
@@ -14,7 +14,7 @@ import Testing
         return connection
     }
 
-    /// The other store is of the same group.
+    /// Both stores belong to the same group.
     @Test func aPresenterThatDoesNotAnswerHoldsUpItsOwnStoreOnly() throws {
         let places = try Places()
         let (frozen, free) = (places.legacy.appending("Notes.sqlite"), places.legacy.appending("Diary.sqlite"))
@@ -27,7 +27,7 @@ import Testing
         try presenter.next("relinquish")
         try run("mv", [Word(places.scratch("Diary.sqlite")), Word(free)])
         try ofFree.next("relocated")
-        // Still asked: nobody has answered.
+        // The request is still pending: nobody has answered.
         let row = try agent.legacyRow("Notes.sqlite") { _ in true }
         #expect(row.string("state") == "relocating", "\(row.text)")
         try ofFrozen.next("relocating")
@@ -58,7 +58,7 @@ import Testing
         #expect(try noteCount(places.group.appending("Busy.sqlite")) == 5)
     }
 
-    /// Without an agent, too: whoever waits for a program doesn't keep the group's lock.
+    /// A command without an agent also releases the group's lock while it waits for a program.
     @Test func aCommandThatWaitsKeepsNoOtherFromMoving() throws {
         let places = try Places()
         let busy = try makeStore(places.legacy.appending("Busy.sqlite"), rows: 5, unflushed: true)

@@ -5,9 +5,9 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// What a second user of the machine gets: nothing.
+/// Tests that a second user of the machine gets no access.
 @Suite(.ownThreads) struct StrangerTests {
-    /// Says all that an agent understands, and what it doesn't, and prints what it is answered.
+    /// Sends every request of the protocol and an invalid line, and prints the agent's answers.
     private static let talk = """
         import json, socket, sys
         connection = socket.socket(socket.AF_UNIX)
@@ -35,7 +35,7 @@ import Testing
         let agent = try AgentProcess(places, legacy: [store.path])
         let subscriber = try agent.subscribe("Notes.sqlite")
         try subscriber.next("relocated")
-        // As if its owner had been careless: the modes alone would let anybody in.
+        // The owner was careless: by their modes alone, the socket and its directory admit anybody.
         try run("chmod", ["755", Word(places.scratch("."))])
         try run("chmod", ["666", Word(agent.socket)])
         let before = try DirectorySnapshot(places.group)
@@ -83,10 +83,10 @@ import Testing
                     case .link, .other: 0
                     }
                 let path = String(decoding: name, as: UTF8.self)
-                // A store in the archive keeps the mode that its program gave it, behind directories of ours.
+                // An archived store keeps the mode that its program gave it, inside groupstore's own directories.
                 if path.contains("Notes") { continue }
                 #expect(mode & 0o77 & ~allowed == 0, "\(path): \(String(mode, radix: 8))")
-                // Nor narrower, whatever the umask: others are to claim there.
+                // The modes don't depend on the umask: other users must be able to claim there.
                 if case .directory = entry { #expect(mode & 0o777 & allowed == allowed, "\(path)") }
             }
             #expect(try Directory(places.group).status("Notes.sqlite")?.permissions == 0o640)

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A bounded sample of `script/torture`: `$GROUPSTORE_SEED` says which points, and a failure prints the seed.
+/// A bounded sample of `script/torture`. `$GROUPSTORE_SEED` selects the points, and a failure prints the seed.
 @Suite(.ownThreads) struct TortureTests {
     @Test(arguments: [
         "kill", "again", "fail", "fail-for-good", "power", "restored", "undo", "full", "holders", "storm", "mutate",

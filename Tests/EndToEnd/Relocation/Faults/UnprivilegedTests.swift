@@ -4,11 +4,11 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// The same user, who owns the test's files, in a user namespace where nothing more is allowed than that.
+/// Options for a user namespace in which the current user owns the test's files and has no other rights.
 private let withoutRights: [Word] = ["--user", "--map-user=1000", "--map-group=1000"]
 private let canGiveUpRights = (try? run("unshare", withoutRights + ["true"]))?.status == 0
 
-/// Everything works for a user who is not root; a test run by root would not notice what doesn't.
+/// Tests that everything works without root. A test run by root would miss permission bugs.
 @Suite(.ownThreads, .enabled(if: canGiveUpRights, "unshare(1) may not make namespaces here"))
 struct UnprivilegedTests {
     struct Case: CustomTestStringConvertible {
@@ -39,7 +39,7 @@ struct UnprivilegedTests {
         #expect(try published.supportSnapshot() == support)
     }
 
-    /// A second set of rows, which the first one is archived for.
+    /// The group's store has other rows, and the relocation archives it.
     @Test func theCommandArchivesTheOtherStore() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 50)
