@@ -18,7 +18,7 @@ extension PageMap {
         let areLeaves = transaction.allSatisfy { page, content in
             guard page > 1, page <= count else { return false }
             let role = roles[Int(page)]
-            guard role.kind == .node, role.tree != StoreSchema.ownTree,
+            guard role.kind == .node, role.tree != SchemaTrees.ownTree,
                 isStillLinked(page, role.tree, pageCount: count),
                 BTreePage.isWholeLeaf(content, format)
             else { return false }

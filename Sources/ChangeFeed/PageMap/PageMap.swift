@@ -22,7 +22,7 @@ struct PageMap: Sendable {
     private(set) var roles: [PageRole]
     /// The page that links to each page, or 0 if the schema does.
     private(set) var parents: [UInt32]
-    private(set) var schema = StoreSchema()
+    private(set) var schema = SchemaTrees()
     /// The last result of `chargeLeaves`, valid until the schema changes.
     var lastCharge: (trees: [Int], names: Set<String>)?
 
@@ -62,7 +62,7 @@ struct PageMap: Sendable {
         if source.isChanged(1) { try visitFirst(&pass) }
         visitStillLinked(changed, in: &pass) { $0.kind == .trunk }
         try visitQueue(&pass)
-        visitStillLinked(changed, in: &pass) { $0.kind.isContent && $0.tree == StoreSchema.ownTree }
+        visitStillLinked(changed, in: &pass) { $0.kind.isContent && $0.tree == SchemaTrees.ownTree }
         try visitQueue(&pass)
         try refreshSchema(&pass)
         try visitQueue(&pass)
@@ -130,7 +130,7 @@ private struct Pass<Source: PageSource> {
 
 extension PageMap {
     private func charge(_ role: PageRole, _ pass: inout Pass<some PageSource>) {
-        if role.kind.isContent, role.tree != StoreSchema.ownTree { pass.trees.insert(role.tree) }
+        if role.kind.isContent, role.tree != SchemaTrees.ownTree { pass.trees.insert(role.tree) }
     }
 
     /// Visits page 1: the header, the head of the freelist, and the root of the schema.
@@ -138,7 +138,7 @@ extension PageMap {
         let content = try pass.source.content(of: 1)
         guard let now = PageFormat(content), now == format else { throw Unattributable.formatChanged }
         let freelist = content.word(32)
-        roles[1] = PageRole(.node, StoreSchema.ownTree)
+        roles[1] = PageRole(.node, SchemaTrees.ownTree)
         try follow(1, content: content, in: &pass)
         if freelist != 0 { try link(freelist, as: .trunk, from: 1, in: &pass) }
     }
@@ -170,7 +170,7 @@ extension PageMap {
         _ page: UInt32, content: UnsafeRawBufferPointer, in pass: inout Pass<some PageSource>
     ) throws {
         let role = roles[Int(page)]
-        if role.tree == StoreSchema.ownTree, role.kind.isContent { try schema.setPage(page, to: content) }
+        if role.tree == SchemaTrees.ownTree, role.kind.isContent { try schema.setPage(page, to: content) }
         switch role.kind {
         case .node:
             guard let node = BTreePage(content, page: page, format), let links = PageLinks(node) else {

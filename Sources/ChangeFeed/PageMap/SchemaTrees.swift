@@ -2,7 +2,7 @@ import Glibc
 import SQLiteFormat
 
 /// The content of `sqlite_schema`, kept current page by page, and the tables that each b-tree's changes are charged to.
-struct StoreSchema: Sendable {
+struct SchemaTrees: Sendable {
     /// A b-tree. Its number is its index in the list, which stays when the tree is moved or renamed.
     private struct Tree {
         var entry: SchemaEntry
