@@ -82,7 +82,7 @@ struct Requester: Sendable {
     func may(_ use: ItemUse, _ item: ItemAddress, in configuration: Configuration) -> Bool {
         guard use != .read else { return mayOpen(item, in: configuration) }
         guard let found = grant(item, in: configuration, mode: R_OK | W_OK) else { return false }
-        // An absent file is writable for whoever may create it.
+        // An absent file counts as writable for a user who may create it.
         guard found == .nothing || use == .move, !isTrusted,
             let directory = configuration.group(item.group)?.directory, let relative = FilePath(bytes: item.path)
         else { return true }

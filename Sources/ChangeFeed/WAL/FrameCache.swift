@@ -13,7 +13,7 @@ struct FrameCache {
     private static let cachedLength = 4 << 20
 
     private struct Cached: @unchecked Sendable {
-        /// Whoever takes the memory under the lock owns it exclusively until it is released.
+        /// The thread that takes the memory under the lock owns it alone until it releases it.
         var memory: UnsafeMutableRawPointer?
         var isMapped = false
     }
