@@ -1,7 +1,7 @@
 /// Decides how long the feed thread pauses while programs write without a break: each wake-up costs the writers time,
 /// and one poll after a short pause finds as much as a hundred.
 struct PollingThrottle {
-    /// Consecutive rounds whose events came at once.
+    /// Rounds whose events came at once, with few others between them.
     private var busyRounds = 0
     /// At this rate there are thousands of commits a second, and no program that waits for something between two of
     /// them.

@@ -146,7 +146,7 @@ final class StoreFiles {
     func scanSubject(at commit: WriteAheadIndex?) throws -> PageMapScan.Subject? {
         guard try header()?.journalMode == .writeAhead else { return nil }
         guard let walIndex else {
-            // A WAL last by a crash can be scanned once it has an index again.
+            // A WAL left by a crash can be scanned once it has an index again.
             let isAlone = try directory.status(name.wal).map { $0.size == 0 } ?? true
             return isAlone ? PageMapScan.Subject(database: database, wal: nil) : nil
         }

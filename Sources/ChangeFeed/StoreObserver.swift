@@ -61,7 +61,7 @@ package final class StoreObserver {
 
     /// True while polls report the changed tables. Setting it to false frees the page map.
     package var wantsTables = false {
-        didSet { if !wantsTables { discardPageMap(Unattributable.cancelled) } }
+        didSet { if !wantsTables { discardPageMap() } }
     }
 
     /// Creates an observer, which opens nothing before `attach()`.
@@ -115,7 +115,7 @@ package final class StoreObserver {
 
     /// Closes every descriptor. Call it before this process opens the store through SQLite, or moves it.
     package func close() {
-        discardPageMap(Unattributable.cancelled)
+        discardPageMap()
         _ = tracker.takeChanges()
         files = nil
         touchedParts = []
@@ -161,7 +161,7 @@ package final class StoreObserver {
 
     /// Records that events were lost or that the directory was replaced: the store's names may stand for other files.
     package func recordLostEvents() {
-        discardPageMap(Unattributable.gap)
+        discardPageMap()
         bracket.recordLostEvents()
         touchedParts.insert(.database)
     }
@@ -182,7 +182,7 @@ package final class StoreObserver {
         case .changed: found.tables = tracker.takeChanges() ?? .unknown
         case .discontinued:
             _ = tracker.takeChanges()
-            discardPageMap(Unattributable.gap)
+            discardPageMap()
         }
         return found
     }
@@ -200,7 +200,7 @@ package final class StoreObserver {
     /// event reports the end of a resource limit.
     private func unreadable(_ error: any Error) -> Observation {
         defer { isUnreadable = true }
-        discardPageMap(Unattributable.gap)
+        discardPageMap()
         files = nil
         failure = error as? SystemError
         return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable), nextPollDelay: retryDelay)
@@ -255,7 +255,7 @@ package final class StoreObserver {
         if sessions.takeModifiedBetween() || isMissed {
             hasChanged = true
             tracker.addUnknown()
-            discardPageMap(Unattributable.gap)
+            discardPageMap()
         }
         if hasChanged { leaveIdle() }
         return hasChanged

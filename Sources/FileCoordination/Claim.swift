@@ -39,7 +39,7 @@ package final class Claim: Sendable {
     private let published: PublishedRecord?
     private let record: ClaimRecord
 
-    /// The claim's record in the group container.
+    /// The claim's record in the group container; its file is nil if the process may not write there.
     private final class PublishedRecord: Sendable {
         private let file: Mutex<ClaimNotice?>
 

@@ -249,7 +249,7 @@ package struct Relocation {
         options.losses = losses
         return try StoreTransfer(
             transfer, source: store, container: decision.endpoints.container, options: options,
-            isStillValid: { try decision.isStillValid(for: purpose, store) },
+            isStillValid: { try decision.isStillValid(for: purpose) },
             counterpartExists: { try decision.counterpartExists(purpose, store) }, report: report
         ).run()
     }

@@ -93,7 +93,7 @@ final class LegacyStore {
     }
 
     /// Records the outcome, which holds until what it depended on changes. A change during the attempt may be the
-    /// attempt's own, or another store that came: a failure is then retried once, later, and a success holds for no
+    /// attempt's own, or another store that came: a failure is then retried later, and a success holds for no
     /// file that is there now.
     private func recordOutcome() {
         orphanedAt = nil

@@ -5,7 +5,6 @@ struct PageMapScanSchedule {
     private var notBefore: ContinuousClock.Instant?
     /// True if the store's format was not understood. Only a commit, not time, leads to the next scan then.
     private var awaitsCommit = false
-    private(set) var failure: (any Error)?
     private var failures = 0
 
     private static let longestFactor = 10
@@ -27,7 +26,6 @@ struct PageMapScanSchedule {
         current = nil
         let now = ContinuousClock.now
         let readingDuration = scan.readingDuration
-        failure = error
         awaitsCommit = false
         switch error {
         case nil:

@@ -1,7 +1,7 @@
 extension StoreObserver {
     /// Discards the page map and cancels the scan, because the events no longer prove anything.
-    func discardPageMap(_ reason: Unattributable) {
-        tracker.discard(reason)
+    func discardPageMap() {
+        tracker.discard()
         scanSchedule.cancel()
     }
 
@@ -40,9 +40,6 @@ extension StoreObserver {
 
     /// True while a scan begun by `beginScan()` is unfinished.
     package var isScanning: Bool { scanSchedule.current != nil }
-
-    /// The reason the changed tables are unknown. It is nil if they are known or no scan was attempted.
-    package var tablesFailure: (any Error)? { tracker.failure ?? scanSchedule.failure }
 
     /// Adopts the map of a finished scan. Does nothing if the scan was cancelled.
     package func adopt(_ scan: PageMapScan) {

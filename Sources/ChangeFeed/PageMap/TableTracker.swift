@@ -42,12 +42,8 @@ struct TableTracker {
 
     private var map: TrackedMap?
     private(set) var changes: TableChanges?
-    private var lastFailure: (any Error)?
 
     var hasMap: Bool { map != nil }
-
-    /// The reason there is no map.
-    var failure: (any Error)? { hasMap ? nil : lastFailure }
 
     /// Adds a change whose tables are unknown.
     mutating func addUnknown() { add(.unknown) }
@@ -65,16 +61,12 @@ struct TableTracker {
         return changes
     }
 
-    mutating func discard(_ reason: any Error = Unattributable.gap) {
-        if map != nil { lastFailure = reason }
-        map = nil
-    }
+    mutating func discard() { map = nil }
 
     /// Starts with the map of a scan. `commit` is nil if the scan found the store without a WAL.
     mutating func begin(_ pageMap: PageMap, at commit: WriteAheadIndex?, session: SideFileEventCounts?) {
         map = TrackedMap(
             pageMap: pageMap, commit: commit, session: session, continuity: commit == nil ? .absent : .same)
-        lastFailure = nil
     }
 
     // MARK: Commits
@@ -103,7 +95,6 @@ struct TableTracker {
             map = current
             add(TableChanges(names, isComplete: true))
         } catch {
-            lastFailure = error
             addUnknown()
         }
     }
@@ -176,7 +167,6 @@ struct TableTracker {
         last: WriteAheadIndex?, hasIndex: Bool, session: SideFileEventCounts?, changeCounter: UInt32?
     ) {
         guard var current = map.take() else { return }
-        lastFailure = Unattributable.gap
         guard current.hasAll(until: last), let former = current.session else { return }
         if hasIndex {
             // A program that wrote the store in rollback mode meanwhile has incremented the counter.

@@ -34,7 +34,7 @@ struct JournalBracket {
     mutating func recordHotJournal() { isInside = true }
 
     /// Records that events were lost, perhaps a journal's end. Later writes belong to a transaction only if its journal
-    /// is seen to begin.
+    /// is seen to begin, or a hot journal is found.
     mutating func recordLostEvents() { (isInside, wasCreated) = (false, false) }
 
     /// Records that all writes so far are evaluated. `hasJournal` is true if a journal file exists, which is not hot.

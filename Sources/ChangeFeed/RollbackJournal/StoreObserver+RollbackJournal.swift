@@ -9,7 +9,7 @@ extension StoreObserver {
         leaveIdle()
         // In this mode each commit writes the database, so none of the writes was made between two WAL sessions.
         sessions.recordWrite()
-        discardPageMap(Unattributable.gap)
+        discardPageMap()
         lockedCommits = nil
         // Must come first: a write after the counter was read has another stamp.
         let stamp = try files.stamp()

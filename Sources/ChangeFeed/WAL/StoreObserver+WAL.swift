@@ -14,7 +14,7 @@ extension StoreObserver {
         if usesJournal {
             usesJournal = false
             tracker.addUnknown()
-            discardPageMap(Unattributable.gap)
+            discardPageMap()
             let observation = try inspectOpenWAL(files)
             guard observation.finding == .unchanged else { return observation }
             return Observation(.changed, nextPollDelay: observation.nextPollDelay).withRecheck(
@@ -69,7 +69,7 @@ extension StoreObserver {
         // The next session's index begins with it.
         indexHasCommitted = true
         tracker.addUnknown()
-        discardPageMap(Unattributable.gap)
+        discardPageMap()
     }
 
     /// Polls a store that nobody has open. SQLite writes nothing then, so a write means that another store, such as a
@@ -91,7 +91,7 @@ extension StoreObserver {
         self.idleStamp = now
         idleDoubtDeadline = nil
         tracker.addUnknown()
-        discardPageMap(Unattributable.gap)
+        discardPageMap()
         return Observation(.changed)
     }
 
@@ -149,7 +149,7 @@ extension StoreObserver {
             return isUnreadable ? observeLocked() : awaitUnlock()
         }
         if commits.count > 1 { return observeLocked() }
-        // The commit may directly precede such a checkpoint. A checkpoint writes the database.
+        // It may have committed just before. A checkpoint then writes the database.
         return try commits.stamp == files.stamp() ? observeLocked(patience: .seconds(2)) : awaitUnlock()
     }
 

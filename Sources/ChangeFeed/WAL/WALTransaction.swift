@@ -79,7 +79,7 @@ final class WALFrames {
         guard bytes.count == count * frameLength else { throw Unattributable.gap }
     }
 
-    /// Reads the whole frames after `frame`, at limit `limit`.
+    /// Reads the whole frames after `frame`, at most `limit`.
     private init(_ log: WALFile, after frame: UInt32, upTo limit: Int, pageSize: Int) throws {
         self.pageSize = pageSize
         let length = WALFile.frameHeaderLength + pageSize

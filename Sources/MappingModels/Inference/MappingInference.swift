@@ -14,7 +14,7 @@ extension MappingModel {
     }
 }
 
-/// Lets a test count the inferences of the current task.
+/// Lets a test count the inferences of the current task, on its own thread.
 package enum InferenceObservation {
     @TaskLocal package static var willInfer: (@Sendable () -> Void)?
 }

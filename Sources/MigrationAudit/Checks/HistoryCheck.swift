@@ -71,7 +71,7 @@ struct HistoryCheck {
         try comparison.check()
         guard earlier.index(of: "ZENTITY") != nil else { return }
         try checkTombstones(slots, in: table, earlier: earlier)
-        try checkColumns(slots, in: table, earlier: earlier)
+        try checkColumns(slots, earlier: earlier)
     }
 
     /// Checks the values of deleted objects, which are in the order of the preserved attributes.
@@ -101,9 +101,7 @@ struct HistoryCheck {
     }
 
     /// Checks the bitmaps of updated properties.
-    private func checkColumns(
-        _ slots: [HistoryPropertyChange], in table: AuditSchema.Table, earlier: AuditSchema.Table
-    ) throws {
+    private func checkColumns(_ slots: [HistoryPropertyChange], earlier: AuditSchema.Table) throws {
         guard earlier.index(of: "ZCOLUMNS") != nil else { return }
         for slot in slots {
             let rows = try context.reader.prepare(

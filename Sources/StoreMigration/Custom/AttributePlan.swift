@@ -9,8 +9,6 @@ struct ColumnAssignment {
     let value: String
     /// The attribute's name, for messages about its values; nil for a column that isn't an attribute's.
     var attribute: String?
-    /// True if a value may have another type than the attribute.
-    var mayHaveOtherType = false
     /// `FUNCTION($entityPolicy, …)`: the call by which the policy returns the value. `value` is unused then.
     var policyCall: PolicyCall?
 }
@@ -124,8 +122,7 @@ extension AttributeDescription {
         default: break
         }
         return ColumnAssignment(
-            column: column, value: text, attribute: name,
-            mayHaveOtherType: value.type.map { !hasSameStorage(as: $0) } ?? true)
+            column: column, value: text, attribute: name)
     }
 
     /// Adds or removes the marker that precedes a value of external binary data: 1, or 2 and the file's name.
@@ -135,20 +132,6 @@ extension AttributeDescription {
             "CASE WHEN \(value.text) IS NULL THEN NULL ELSE CAST(x'01' || \(value.text) AS BLOB) END"
         case (true, false): "\(ExternalData.function)(\(value.text))"
         default: value.text
-        }
-    }
-
-    private func hasSameStorage(as other: AttributeType) -> Bool { type.storageClass == other.storageClass }
-}
-
-extension AttributeType {
-    /// The storage class; types with the same class are stored in the same way.
-    var storageClass: String {
-        switch self {
-        case .integer16, .integer32, .integer64, .boolean: "integer"
-        case .decimal, .double, .float, .date: "number"
-        case .string, .uri: "text"
-        default: "blob"
         }
     }
 }

@@ -66,7 +66,7 @@ final class InstanceCursor {
         for (slot, attribute, call, arguments) in calls {
             let result = try session.policy(of: entityPlan).value(
                 forSelector: call.selector,
-                arguments: try arguments.map { try $0.argument(source: current, destination: new, in: session) },
+                arguments: try arguments.map { try $0.argument(source: current, destination: new) },
                 manager: session)
             guard case .value(let value) = result else {
                 throw PolicyError("“\(call.selector)” returns no value for the attribute “\(attribute)”")

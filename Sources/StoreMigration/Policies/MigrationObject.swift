@@ -61,7 +61,7 @@ public final class MigrationObject {
     /// - Throws: ``PolicyError`` if the entity has no such stored attribute.
     public func value(forKey key: String) throws -> AttributeValue? {
         let (slot, attribute) = try storage.attribute(key)
-        return try attribute.value(stored(slot)) { try session.externalData($0, isSource: objectID.isSource) }
+        return try attribute.value(stored(slot)) { try session.externalData($0) }
     }
 
     /// Sets an attribute's value; nil removes it. Dates are in seconds since 2001-01-01 UTC.

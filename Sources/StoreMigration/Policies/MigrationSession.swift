@@ -151,7 +151,7 @@ public final class MigrationSession {
         return (0..<storage.columns.count).map { statement.value(Int32($0 + 1)) }
     }
 
-    func externalData(_ bytes: [UInt8], isSource: Bool) throws -> [UInt8] { try external.data(bytes) }
+    func externalData(_ bytes: [UInt8]) throws -> [UInt8] { try external.data(bytes) }
 
     func recordChange(of object: MigrationObject) { changed.append(object) }
 

@@ -9,9 +9,7 @@ enum PolicyInput {
     /// The relationships that start at `$source`, and the final attribute, if any.
     case path([String], isToMany: Bool, attribute: String?)
 
-    func argument(
-        source: MigrationObject, destination: MigrationObject, in session: MigrationSession
-    ) throws -> PolicyArgument {
+    func argument(source: MigrationObject, destination: MigrationObject) throws -> PolicyArgument {
         switch self {
         case .source: return .object(source)
         case .destination: return .object(destination)

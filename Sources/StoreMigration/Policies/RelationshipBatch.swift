@@ -111,7 +111,7 @@ extension MigrationSession {
         let sources = try sourceInstances(forEntityMappingName: mapping, destinationInstances: [destination])
         guard let source = sources.first else { return }
         for (relationship, call, inputs) in batch.calls {
-            let arguments = try inputs.map { try $0.argument(source: source, destination: destination, in: self) }
+            let arguments = try inputs.map { try $0.argument(source: source, destination: destination) }
             let result = try policy(of: batch.entityPlan).value(
                 forSelector: call.selector, arguments: arguments, manager: self)
             try set(relationship, of: destination, to: result, returnedBy: call.selector)

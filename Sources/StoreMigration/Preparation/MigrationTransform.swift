@@ -16,19 +16,20 @@ package struct MigrationTransform: StoreTransform {
     private let mappings: [MappingModelFile]
     private let stages: [MigrationStage]
     private let options: MigrationOptions
+    private let policies: EntityMigrationPolicies
     private let plans = MigrationPlans()
     private let isCancelled: @Sendable () -> Bool
-    /// The policy classes, by the names that mapping models use. To be set before the first plan.
-    package var policies: EntityMigrationPolicies = [:]
     /// Receives each SQL statement that a run executes; nil for none.
     package var trace: StatementTrace?
 
     /// - Parameters:
     ///   - bundle: The model with the intermediate versions; nil if the target has no other versions.
     ///   - renamings: The renamings that the target's renaming identifiers lack.
+    ///   - policies: The policy classes, by the names that mapping models use.
     package init(
         to version: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
-        renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions(),
+        renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], policies: EntityMigrationPolicies = [:],
+        options: MigrationOptions = MigrationOptions(),
         trace: StatementTrace? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) {
@@ -37,6 +38,7 @@ package struct MigrationTransform: StoreTransform {
         self.bundle = bundle
         self.mappings = mappings
         self.stages = stages
+        self.policies = policies
         self.options = options
         self.trace = trace
         self.isCancelled = isCancelled

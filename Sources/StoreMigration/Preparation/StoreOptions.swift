@@ -17,12 +17,14 @@ public struct StoreOptions: Sendable {
     /// True to migrate a store of another version, false to refuse it. Corresponds to
     /// `NSMigratePersistentStoresAutomaticallyOption`.
     public var migratesAutomatically = true
-    /// True to use mappings inferred from the models. Corresponds to `NSInferMappingModelAutomaticallyOption`.
+    /// True to use mappings inferred from the models, false to refuse a migration with an inferred step. Corresponds to
+    /// `NSInferMappingModelAutomaticallyOption`.
     public var infersMappingModelAutomatically = true
     /// The stages from the oldest version to the current one, with an app's own work in between. Empty for the fewest
     /// inferred steps. Corresponds to `NSPersistentStoreStagedMigrationManagerOptionKey`.
     public var stages: [MigrationStage] = []
     /// The files of mapping models to use, before those that lie beside the model. Mapping models precede inference.
+    /// Not used if there are ``stages``.
     public var mappingModels: [FilePath] = []
     /// The policy classes, by the names that mapping models use.
     public var policies: EntityMigrationPolicies = [:]

@@ -23,7 +23,7 @@ extension ModelBundle {
     ///
     /// - Parameters:
     ///   - path: The path of the database file.
-    ///   - options: Permissions, stages and the deadline.
+    ///   - options: Permissions, stages, mapping models, policies and the deadline.
     ///   - progress: Called on a separate thread with a fraction from 0 to 1 and the current activity.
     /// - Returns: A ``StorePreparation`` that tells whether this call created or migrated the store.
     /// - Throws: ``StorePreparationError``, or `CancellationError` if the task is cancelled.
@@ -138,15 +138,18 @@ private struct StorePreparing: Sendable {
     }
 
     private func migrate() throws -> StorePreparation {
-        var transform = MigrationTransform(
-            to: bundle.current, in: bundle,
-            mappings: try MappingModelFile.files(options.mappingModels, beside: bundle.path),
-            stages: options.stages, options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory),
-            isCancelled: isCancelled)
-        transform.policies = options.policies
         var request = request
         guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
         let location = StoreLocation(directory: try Directory(request.group), name: name)
+        // Mapping models that can't be read are no reason to refuse a store that needs none.
+        let model = try StoreModel.read(location)
+        if model?.metadata.versionHashes == bundle.current.model.entityVersionHashesByName { return .upToDate }
+        let transform = MigrationTransform(
+            to: bundle.current, in: bundle,
+            mappings: try MappingModelFile.files(options.mappingModels, beside: bundle.path),
+            stages: options.stages, policies: options.policies,
+            options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory),
+            isCancelled: isCancelled)
         guard let manager = try transform.manager(for: location) else {
             throw StorePreparationError(
                 code: "not_core_data", "\(PrintablePath(path)): this is not a Core Data store",

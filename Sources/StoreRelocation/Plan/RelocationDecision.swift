@@ -83,8 +83,8 @@ struct RelocationDecision {
         }
     }
 
-    /// Returns `zeroBytes` if there are cold side files: they hold nothing, but must not end up beside a published
-    /// store.
+    /// Returns `zeroBytes` if there are cold side files or a support folder: they hold no store, but must not end up
+    /// beside a published one. Returns `nothing` otherwise.
     private static func leftovers(_ snapshot: StoreSnapshot) -> RelocationEvidence.Side {
         snapshot.wal == nil && snapshot.journal == nil && snapshot.sharedMemory == nil && snapshot.support == nil
             ? .nothing : .zeroBytes
@@ -113,7 +113,7 @@ struct RelocationDecision {
     }
 
     /// Returns true if the plan still calls for this transfer, now that the set is quiescent.
-    func isStillValid(for purpose: Transfer.Purpose, _ store: StoreLocation) throws -> Bool {
+    func isStillValid(for purpose: Transfer.Purpose) throws -> Bool {
         if case .publish = purpose { return true }
         guard try RelocationDecision(endpoints, request).plan == plan else { return false }
         // The remaining copy may be unsynced: another process may have just created it.

@@ -173,7 +173,7 @@ struct DatabaseFingerprint: Equatable {
     let identity: FileIdentity
     let size: Int64
     let modified: Int64
-    /// The counter in SQLite's header that each transaction increments; nil if the file is no database.
+    /// The counter in SQLite's header that a write in rollback mode increments; nil if the file is no database.
     let changeCounter: UInt32?
 
     init(_ descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) {

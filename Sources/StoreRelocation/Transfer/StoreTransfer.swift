@@ -112,8 +112,8 @@ final class StoreTransfer {
 
     /// Transfers the set, and waits until the deadline for programs that have it open.
     ///
-    /// Throws `RetryReason` at the deadline, and any other error. The set is then at its old place again. If undoing
-    /// failed too, the journal stays for the next run.
+    /// Throws `RetryReason` at the deadline, and any other error. Before the commit point, the set is then at its
+    /// old place again. If undoing failed too, or after the commit point, the journal stays for the next run.
     func run() throws -> Outcome {
         do {
             try prepare()

@@ -51,6 +51,18 @@ import Testing
         #expect(count.withLock { $0 } == 1)
     }
 
+    /// A mapping model that can't be read is in nobody's way as long as no migration is needed.
+    @Test func anUpToDateStoreNeedsNoMappingModel() async throws {
+        let root = try TemporaryDirectory()
+        let store = root.path.appending("Notes.sqlite")
+        let model = try bundle(version("Notes", "title"))
+        _ = try await model.prepareStore(at: store)
+        try DurableFile.write(Array("no mapping".utf8), as: "Broken.yaml", in: Directory(root.path), mode: 0o600)
+        var options = StoreOptions()
+        options.mappingModels = [root.path.appending("Broken.yaml")]
+        #expect(try await model.prepareStore(at: store, options: options) == .upToDate)
+    }
+
     private final class ShoutingPolicy: EntityMigrationPolicy {
         override func value(
             forSelector selector: String, arguments: [PolicyArgument], manager: MigrationSession
