@@ -121,7 +121,7 @@ import Testing
         withExtendedLifetime(held) {}
     }
 
-    @Test func unrelatedWorkWakesNobody() throws {
+    @Test func ignoresUnrelatedWork() throws {
         try script("mkdir -p x/y/a; touch x/y/a/one; ln -s x l")
         try source.watch(path("l/y/a"), for: [.created, .modified])
         _ = try notices()

@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func leavesNoLogAfterClosing() async throws {
+    @Test func leavesNoWALAfterClosing() async throws {
         let notes = try await open()
         try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
         #expect(try await notes.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") } == 1)

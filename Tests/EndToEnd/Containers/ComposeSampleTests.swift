@@ -109,8 +109,8 @@ import Testing
         #expect(try noteCount(group.appending("Notes.sqlite")) == 2)
 
         // rename(2) treats two mounts as two file systems, even if both belong to one.
-        let told = try groupstore("status", Word(group), "--json")
-        #expect(told.output.contains("\"method\":\"copy\""), "\(told.output)")
+        let row = try groupstore("status", Word(group), "--json")
+        #expect(row.output.contains("\"method\":\"copy\""), "\(row.output)")
 
         // `docker stop` sends SIGTERM to the container's first process.
         kill(try ContainerSandbox.programPID(process), SIGTERM)
@@ -118,7 +118,7 @@ import Testing
     }
 
     @Test(.enabled(if: ContainerSandbox.isSupported, "unshare(1) may not make namespaces here"))
-    func anAppInTheAgentsPIDNamespaceIsNamed() throws {
+    func namesAnAppInTheAgentsPIDNamespace() throws {
         let legacy = try directory(at: "/legacy/notes", of: agent).appending("Notes.sqlite")
         let process = try startAgent()
         let subscriber = try ContainerSampleTests.subscriber(to: socket, of: process)
@@ -139,7 +139,7 @@ import Testing
 
     // MARK: - Contents
 
-    @Test func theServicesAgree() throws {
+    @Test func theServicesUseTheSameValues() throws {
         #expect(file.services.count == 3)
         #expect(Set(file.services.values.map(\.user)).count == 1)
         #expect(Set(file.services.values.map(\.environment)).count == 1)
@@ -153,7 +153,7 @@ import Testing
         #expect(agent.volumes.filter { !$0.isNamed }.map(\.target) == ["/etc/groupstore/config.yaml"])
     }
 
-    @Test func theImageMakesTheAgentsVolumesItsUsers() throws {
+    @Test func theAgentsUserOwnsItsVolumes() throws {
         let made = agentImage.arguments(of: ["install", "-d"])
         let owner = try #require(made.firstIndex(of: "-o")).advanced(by: 1)
         let group = try #require(made.firstIndex(of: "-g")).advanced(by: 1)
@@ -166,7 +166,7 @@ import Testing
 
     /// Debian's `dpkg` maps a library to its package.
     @Test(.enabled(if: (try? run("dpkg-query", ["--version"]))?.status == 0, "no dpkg here"))
-    func theImageHasTheLibrariesOfTheAgent() throws {
+    func theImageHasTheAgentsLibraries() throws {
         // These packages are in every Debian image or in Swift's.
         let base: Set = ["libc6", "libgcc-s1", "libstdc++6"]
         let loaded = try run("ldd", [Programs.groupstore]).lines.compactMap { line in
@@ -184,7 +184,7 @@ import Testing
                 == Set(agentImage.arguments(of: ["apt-get", "install"]).filter { !$0.hasPrefix("-") }))
     }
 
-    @Test func theFilesThatTheImageCopiesAreThere() throws {
+    @Test func theCopiedFilesExist() throws {
         for words in applicationImage["COPY"] + agentImage["COPY"] where !words.contains("--from=build") {
             #expect(try run("test", ["-f", Programs.source(words[0])]).status == 0, "\(words)")
         }

@@ -24,7 +24,7 @@ import Testing
         (samples + "compose/config.yaml", "legacy/notes"),
         ("Agent/config.example.yaml", "home/.var/app/com.example.Notes/data"),
     ])
-    func anAgentRelocatesByTheConfiguration(_ path: String, _ legacy: String) throws {
+    func theAgentRelocatesAsConfigured(_ path: String, _ legacy: String) throws {
         let place = try TemporaryDirectory()
         let legacy = place.path.appending(legacy)
         let group = place.path.appending("groups").appending("group.com.example.notes")

@@ -83,7 +83,7 @@ struct FlatpakSampleTests {
     }
 
     @Test(arguments: [false, true])
-    func theAppFindsItsStoreAndHearsOfChanges(_ setsDataHome: Bool) throws {
+    func theAppFindsItsStoreAndReceivesChanges(_ setsDataHome: Bool) throws {
         let host = try Host(setsDataHome: setsDataHome)
         let agent = try host.startAgent()
         let subscriber = try ContainerSampleTests.subscriber(to: host.socket, of: agent)

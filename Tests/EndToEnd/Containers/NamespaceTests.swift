@@ -42,7 +42,7 @@ struct NamespaceTests {
     }
 
     /// A mount raises no event in the directory that it hides.
-    @Test func aFileSystemOverTheGroupIsNoticed() throws {
+    @Test func noticesAFileSystemMountedOverTheGroup() throws {
         let places = try Places()
         let socket = places.scratch("agent.sock")
         try sqlite(places.group.appending("Notes.sqlite"), "CREATE TABLE note (id INTEGER PRIMARY KEY)")
@@ -68,7 +68,7 @@ struct NamespaceTests {
 
     /// Raising a limit causes no event.
     @Test(.enabled(if: Namespaces.canLimitWatches, "a namespace's watches can't be limited here"))
-    func whatCouldNotBeWatchedIsTriedAgain() throws {
+    func retriesAnUnwatchableDirectory() throws {
         let places = try Places()
         let legacy = places.legacy.appending("Notes.sqlite")
         let socket = places.scratch("agent.sock")
@@ -94,7 +94,8 @@ struct NamespaceTests {
     }
 
     /// `docker run -v FILE:FILE` makes the store a mount point, which can't be renamed.
-    @Test(arguments: Places.FileSystem.allCases) func aStoreThatIsMountedStays(_ fileSystem: Places.FileSystem) throws {
+    @Test(arguments: Places.FileSystem.allCases) func leavesAMountedStoreInPlace(_ fileSystem: Places.FileSystem) throws
+    {
         let places = try Places(fileSystem)
         let store = try makeStore(places.scratch("Notes.sqlite"), rows: 10)
         let legacy = places.legacy.appending("Notes.sqlite")
@@ -111,7 +112,7 @@ struct NamespaceTests {
         #expect(try Directory(places.group).names() == [".groupstore"])
     }
 
-    @Test func presentingRelocatingAndNotifyingWork() throws {
+    @Test func presentsRelocatesAndNotifiesAcrossNamespaces() throws {
         let places = try Places()
         let store = try store(places)
         let (agent, socket) = try agent(places)
@@ -132,7 +133,7 @@ struct NamespaceTests {
         #expect(try noteCount(places.group.appending("Notes.sqlite")) == rows)
     }
 
-    @Test func aHolderElsewhereIsNamedAsSuch() throws {
+    @Test func namesAHolderInAnotherNamespace() throws {
         let places = try Places()
         let store = try store(places)
         let (agent, socket) = try agent(places)
@@ -152,7 +153,7 @@ struct NamespaceTests {
     }
 
     /// A holder that presents nothing can't be named from another PID namespace. The command reports that it is out of sight.
-    @Test func aStrangerElsewhereIsSaidToBeOutOfSight() throws {
+    @Test func reportsAnInvisibleHolder() throws {
         let places = try Places()
         let store = try store(places)
         let shell = try sqliteShell(store)

@@ -16,7 +16,7 @@ import Testing
         #expect(try noteCount(store.path) == 25)
     }
 
-    @Test func theLegacyWriterGoesOnInARollbackJournal() throws {
+    @Test func theLegacyWriterContinuesInRollbackMode() throws {
         let places = try Places()
         let store = try StoreFiles(places.legacy.appending("Notes.sqlite"))
         let writer = try RunningProcess(
@@ -27,7 +27,7 @@ import Testing
         #expect(try Directory(places.legacy).status(store.name.wal) == nil)
     }
 
-    @Test func theLegacyWriterSaysWhatItTakes() throws {
+    @Test func theLegacyWriterRefusesInvalidArguments() throws {
         for words: [Word] in [
             [], ["--rows"], ["a", "--rows", "0"], ["a", "--leave-wal", "--rollback-journal"], ["a", "b"],
         ] {
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: ["Samples/listener.sh", "Samples/listener.py"])
-    func aListenerHearsOfTheRelocationAndOfEachChange(_ sample: String) throws {
+    func aListenerReceivesTheRelocationAndEachChange(_ sample: String) throws {
         let places = try Places()
         let published = places.group.appending("Notes.sqlite")
         let legacy = places.legacy.appending("Notes.sqlite")
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(arguments: ["Samples/listener.sh", "Samples/listener.py"])
-    func aListenerSaysWhyItWasRefused(_ sample: String) throws {
+    func aListenerReportsWhyItWasRefused(_ sample: String) throws {
         let places = try Places()
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
         let listener = try run(

@@ -80,7 +80,7 @@ import Testing
         return user.merging(unit.environment) { $1 }
     }
 
-    @Test func thePairWorksTogether() throws {
+    @Test func theUnitsWorkTogether() throws {
         let notices = Descriptor(owning: gs_socket_datagram())
         let path = place.path.appending("notify")
         try #require(path.withPlatformString { gs_socket_bind(notices.raw, $0) } == 0)
@@ -106,7 +106,7 @@ import Testing
         #expect(try process.wait().status == 0)
     }
 
-    @Test func theUnitsAgree() throws {
+    @Test func theUnitsUseTheSameValues() throws {
         #expect(agent.environment["GROUPSTORE_SOCKET"] == socket.string)
         #expect(widget.environment == agent.environment)
         #expect(widget["Wants"] == ["groupstore.service"])
@@ -120,7 +120,7 @@ import Testing
         arguments: [
             samples + "groupstore.service", samples + "notes-widget.service", "Agent/systemd/groupstore.service",
         ])
-    func systemdUnderstandsTheUnit(_ path: String) throws {
+    func systemdAcceptsTheUnit(_ path: String) throws {
         // The unit needs its own name: systemd-analyze searches the directory for the others.
         for sample in Set([Self.samples + "groupstore.service", Self.samples + "notes-widget.service", path]) {
             let text = try ContainerSampleTests.text(sample)
@@ -138,7 +138,7 @@ import Testing
 
     /// The agent makes no system call that the unit forbids while it relocates and serves.
     @Test(.enabled(if: canTrace && canVerify, "strace can't trace here, or systemd-analyze is not installed"))
-    func theHardeningLeavesTheAgentWhatItNeeds() throws {
+    func theHardeningAllowsTheAgentsSystemCalls() throws {
         let record = place.path.appending("calls")
         let strace = try RunningProcess(
             "strace", ["-f", "-qq", "-o", Word(record), Programs.groupstore] + agent.arguments,

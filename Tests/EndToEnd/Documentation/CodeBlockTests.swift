@@ -81,7 +81,7 @@ import Testing
     }
 
     /// Lines that begin with `groupstore` in blocks of commands.
-    @Test func everyCommandIsOne() throws {
+    @Test func everyCommandParses() throws {
         var count = 0
         for block in try Self.blocks() where ["", "sh", "console"].contains(block.language) {
             for (number, line) in block.lines.enumerated() {
@@ -108,7 +108,7 @@ import Testing
     }
 
     /// The five lines with which the README begins. The program is built already.
-    @Test func theReadmesFirstBlockWorks() throws {
+    @Test func firstBlockOfTheReadmeRuns() throws {
         let block = try #require(Self.blocks().first { $0.page == "README.md" })
         #expect(block.lines.count == 5)
         let scratch = try TemporaryDirectory()

@@ -10,7 +10,7 @@ import Testing
 @Suite(.ownThreads) struct AgentTests {
     private let socketName = "agent.sock"
 
-    @Test func itEndsWithZeroWhenAskedTo() throws {
+    @Test func exitsWithZeroOnASignal() throws {
         let places = try Places()
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
         let subscriber = try agent.subscribe("Notes.sqlite")
@@ -19,7 +19,7 @@ import Testing
         #expect(try Directory(places.scratch(".")).status("agent.sock") == nil, "the socket is still there")
     }
 
-    @Test func aSocketOfADeadAgentIsReplacedAndOneOfALiveAgentIsNot() throws {
+    @Test func replacesOnlyADeadAgentsSocket() throws {
         let places = try Places()
         let legacy = [places.legacy.appending("Notes.sqlite")]
         let dead = try AgentProcess(places, legacy: legacy)
@@ -35,7 +35,7 @@ import Testing
     }
 
     /// The agent reports the error itself; the inotify library would terminate the process on a number above select(2)'s limit.
-    @Test func anAgentThatInheritsTooManyFilesSaysSo() throws {
+    @Test func reportsTooManyInheritedFiles() throws {
         let places = try Places()
         let script = """
             import fcntl, os, resource, sys
@@ -58,7 +58,7 @@ import Testing
             "\(done.errors)")
     }
 
-    @Test func theSocketIsItsOwnersOnly() throws {
+    @Test func onlyTheOwnerMayUseTheSocket() throws {
         let places = try Places()
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
         let status = try #require(try Directory(places.scratch(".")).status("agent.sock"))
@@ -67,7 +67,7 @@ import Testing
     }
 
     /// The agent sends READY (sd_notify(3)) once it serves, and STOPPING when it is asked to end.
-    @Test func itTellsSystemdOfItsState() throws {
+    @Test func reportsItsStateToSystemd() throws {
         let places = try Places()
         let path = places.scratch("notify.sock")
         let notices = Descriptor(owning: gs_socket_datagram())
@@ -96,7 +96,7 @@ import Testing
         throw Unexpected("no \(notice) in time")
     }
 
-    @Test func aHangupReadsTheConfigurationAnew() throws {
+    @Test func aHangupReloadsTheConfiguration() throws {
         let places = try Places()
         let file = places.scratch("config.yaml")
         func configuration(_ names: String...) -> String {
@@ -129,7 +129,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    @Test func directoriesMayComeLaterAndGoAndComeBack() throws {
+    @Test func followsDirectoriesThatAppearAndDisappear() throws {
         let places = try Places()
         let directory = places.scratch("not").appending("yet").appending("there")
         let legacy = directory.appending("Notes.sqlite")
@@ -150,7 +150,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    @Test func aGroupDirectoryMayComeLaterToo() throws {
+    @Test func followsAGroupDirectoryThatAppears() throws {
         let places = try Places()
         let group = places.scratch("later")
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
@@ -165,7 +165,7 @@ import Testing
     }
 
     /// A set that is copied in arrives file by file, its `-wal` last.
-    @Test func aStoreThatIsCopiedInIsTakenWithItsWAL() throws {
+    @Test func relocatesACopiedStoreWithItsWAL() throws {
         let places = try Places()
         let original = try makeStore(places.scratch("Notes.sqlite"), rows: 100, unflushed: true)
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
@@ -191,7 +191,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    @Test func statusTellsOfStoresWithAndWithoutAnAgent() throws {
+    @Test func statusReportsStoresWithAndWithoutAnAgent() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let agent = try AgentProcess(places, legacy: [store.path])

@@ -20,7 +20,7 @@ struct AllowedUserTests {
 
     private func code(_ answer: JSONObject?) -> String? { answer?.object("error")?.string("code") }
 
-    @Test(arguments: AgentUser.allCases) func whatTheyMayReadTheyHearOf(_ agentUser: AgentUser) throws {
+    @Test(arguments: AgentUser.allCases) func receivesChangesOfReadableStores(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "subscribe")
         let subscriber = try scene.listen(store("subscribe", "Notes.sqlite"))
         try subscriber.line { $0.contains("\"ok\":true") }
@@ -32,7 +32,7 @@ struct AllowedUserTests {
     }
 
     /// An answer about a store reveals neither that it exists, nor that its group is served, nor what it contains.
-    @Test(arguments: AgentUser.allCases) func whatTheyMayNotReadIsUnknown(_ agentUser: AgentUser) throws {
+    @Test(arguments: AgentUser.allCases) func reportsUnreadableStoresAsUnknown(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "subscribe, present")
         for op in ["subscribe", "sync", "changes", "ack", "present", "claim"] {
             let answers = try scene.ask(
@@ -51,7 +51,7 @@ struct AllowedUserTests {
     }
 
     /// Only a user who may write the store makes its presenters relinquish it or follow a move.
-    @Test(arguments: AgentUser.allCases) func whoMayNotWriteMovesNobody(_ agentUser: AgentUser) throws {
+    @Test(arguments: AgentUser.allCases) func readersMayNotClaimWritingOrMove(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "present")
         let presenter = try WireConnection(scene.socket)
         try presenter.send(["id": 1, "op": "present", "store": .string("\(AllowedUsers.group)/Notes.sqlite")])
@@ -87,11 +87,11 @@ struct AllowedUserTests {
             release("c3", "Theirs.sqlite", "Other.sqlite"))
         #expect(refused.map { code($0) } == [nil, "unknown_store", nil], "\(refused.map(\.text))")
         try presenter.send(["id": 9, "op": "status"])
-        let told = try presenter.next { $0.type == "did_move" || $0["id"] == 9 }
-        #expect(told.type != "did_move")
+        let event = try presenter.next { $0.type == "did_move" || $0["id"] == 9 }
+        #expect(event.type != "did_move")
     }
 
-    @Test(arguments: AgentUser.allCases) func theStatusShowsNoMoreThanTheyMaySee(_ agentUser: AgentUser) throws {
+    @Test(arguments: AgentUser.allCases) func statusShowsOnlyReadableStores(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "subscribe")
         let own = try WireConnection(scene.socket)
         try own.send(store("subscribe", "Notes.sqlite"))
@@ -111,21 +111,21 @@ struct AllowedUserTests {
 
     /// The agent ends the connections when the name refers to another file or the file's mode changes. Otherwise the clients
     /// would wait for events that never come.
-    @Test(arguments: AgentUser.allCases) func aStoreThatIsClosedToThemEndsTheConnection(_ agentUser: AgentUser) throws {
+    @Test(arguments: AgentUser.allCases) func losingReadPermissionEndsTheConnection(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "subscribe")
         let subscriber = try scene.listen(store("subscribe", "Notes.sqlite"))
         try subscriber.line { $0.contains("\"ok\":true") }
         try run("mv", [Word(scene.secret), Word(scene.notes)])
         try subscriber.line { $0.contains("not_permitted") }
-        let told = try subscriber.wait().lines
-        #expect(told.last?.contains("not_permitted") == true && told.count == 3, "\(told)")
+        let lines = try subscriber.wait().lines
+        #expect(lines.last?.contains("not_permitted") == true && lines.count == 3, "\(lines)")
         #expect(code(try scene.ask(store("subscribe", "Notes.sqlite")).first) == "unknown_store")
     }
 
     @Test(arguments: [
         ("subscribe", ["present", "claim", "relocate"]), ("present", ["subscribe", "changes", "relocate"]),
     ])
-    func nothingIsDoneWithoutTheRole(_ may: String, _ ops: [String]) throws {
+    func refusesRequestsOutsideTheRole(_ may: String, _ ops: [String]) throws {
         let scene = try AllowedUsers(.root, may: may)
         for op in ops {
             var request = store(op, "Notes.sqlite")
@@ -135,7 +135,7 @@ struct AllowedUserTests {
         }
     }
 
-    @Test func whatIsTakenFromTheConfigurationEndsTheConnection() throws {
+    @Test func removalFromTheConfigurationEndsTheConnection() throws {
         let scene = try AllowedUsers(.root, may: "subscribe, present")
         let subscriber = try scene.listen(store("subscribe", "Notes.sqlite"))
         try subscriber.line { $0.contains("\"ok\":true") }
@@ -166,7 +166,7 @@ struct AllowedUserTests {
 
     /// The test grants the rights that a relocation needs one by one. Until the last one, each answer is the same and nothing
     /// moves.
-    @Test(arguments: AgentUser.allCases) func aRelocationTakesTheRightsToDoItOneself(_ agentUser: AgentUser) throws {
+    @Test(arguments: AgentUser.allCases) func aRelocationRequiresTheUsersOwnPermissions(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "relocate", configured: ["Old.sqlite"])
         let theirs = scene.places.scratch("theirs")
         let source = theirs.appending("Old.sqlite")
@@ -211,7 +211,7 @@ struct AllowedUserTests {
     }
 
     @Test(arguments: ["model", "mappings", "default_store", "opaque", "assume_closed"])
-    func aRelocationNamesNoFileForTheAgentToRead(_ key: String) throws {
+    func refusesPathsThatTheAgentWouldRead(_ key: String) throws {
         let scene = try AllowedUsers(.root, may: "relocate", configured: ["Old.sqlite"])
         let source = scene.places.scratch("theirs").appending("Old.sqlite")
         try makeStore(source, rows: 4)
@@ -234,7 +234,7 @@ struct AllowedUserTests {
     }
 
     /// The answer contains no path and no table that the agent has read, whatever the outcome.
-    @Test(arguments: [true, false]) func aConflictIsNotDescribed(dryRun: Bool) throws {
+    @Test(arguments: [true, false]) func revealsNothingAboutAConflict(dryRun: Bool) throws {
         let scene = try AllowedUsers(.root, may: "relocate", configured: ["Notes.sqlite"])
         let source = scene.places.scratch("theirs").appending("Notes.sqlite")
         try makeStore(source, rows: 4)
@@ -249,7 +249,7 @@ struct AllowedUserTests {
     }
 
     /// Root can become the agent's user anyway.
-    @Test func rootMayHaveAnythingRelocated() throws {
+    @Test func rootMayRelocateAnyStore() throws {
         let scene = try AllowedUsers(.another, may: "subscribe")
         let source = scene.places.scratch("theirs").appending("Loose.sqlite")
         try makeStore(source, rows: 4)

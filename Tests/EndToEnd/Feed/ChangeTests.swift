@@ -27,7 +27,7 @@ import Testing
     }
 
     /// The directory raises no event for such a write.
-    @Test func whatIsWrittenThroughAHardLinkIsTold() throws {
+    @Test func reportsAWriteThroughAHardLink() throws {
         let places = try Places()
         let store = try makeShared(places, "DELETE")
         let link = places.scratch("Linked.sqlite")
@@ -43,7 +43,7 @@ import Testing
 
     /// Two Python processes and two shells commit at once. A reader that reads after each notification sees every commit.
     @Test(arguments: ["WAL", "DELETE"])
-    func aReaderThatLooksWhenToldFindsEveryCommitOfABurst(_ mode: String) throws {
+    func everyCommitOfABurstIsReadableWhenNotified(_ mode: String) throws {
         let places = try Places()
         let store = try makeShared(places, mode)
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
@@ -76,7 +76,7 @@ import Testing
             } catch {
                 // Silence while a program still writes is not the feed's fault.
                 if try writers.contains(where: { try !$0.hasEnded(within: .zero) }) { continue }
-                Issue.record("told of \(seen) of \(try entryCount(store)) commits, then no more: \(error)")
+                Issue.record("notified of \(seen) of \(try entryCount(store)) commits, then no more: \(error)")
                 break
             }
             let found = try entryCount(store)
@@ -93,7 +93,7 @@ import Testing
     /// In each round some programs commit long enough for the agent to poll at intervals. Short-lived writers and stores in
     /// other modes share the directory. The writers then close the store or keep it open. An event must follow the start of
     /// each writer's last commit.
-    @Test(arguments: [false, true]) func whatWritersWithoutRestCommitLastIsTold(_ isKeptOpen: Bool) throws {
+    @Test(arguments: [false, true]) func reportsTheLastCommitOfBusyWriters(_ isKeptOpen: Bool) throws {
         let places = try Places()
         let modes: [FilePath.Component] = ["WAL", "DELETE", "PERSIST"]
         for mode in modes {
@@ -102,19 +102,19 @@ import Testing
                 "PRAGMA journal_mode = \(mode.string); CREATE TABLE entry (writer TEXT, number INTEGER)")
         }
         let agent = try AgentProcess(places, legacy: modes.map { places.legacy.appending($0) })
-        let keeper = isKeptOpen ? try sqliteShell(places.group.appending("WAL")) : nil
-        let script = places.scratch("restless.py")
-        try write(Self.restlessScript, to: script)
+        let openShell = isKeptOpen ? try sqliteShell(places.group.appending("WAL")) : nil
+        let script = places.scratch("busy_writers.py")
+        try write(Self.busyWritersScript, to: script)
         let words: [Word] = [
             Word(script), Programs.source("Samples"), Word(AgentProcess.group), Word(places.group),
             "\(UInt32.random(in: 0...UInt32.max))",
         ]
         let done = try run("python3", words, environment: agent.environment)
         #expect(done.status == 0 && done.output.hasSuffix(": 0 silent\n"), "\(done.output) \(done.errors)")
-        withExtendedLifetime(keeper) {}
+        withExtendedLifetime(openShell) {}
     }
 
-    private static let restlessScript = """
+    private static let busyWritersScript = """
         import random, subprocess, sys, threading, time
         sys.path.insert(0, sys.argv[1])
         import groupstore
@@ -135,23 +135,23 @@ import Testing
         print(began, flush=True)
         sys.stdin.read()
         '''
-        told = dict.fromkeys(["WAL", "DELETE", "PERSIST"], 0)
-        heard = threading.Condition()
+        notified = dict.fromkeys(["WAL", "DELETE", "PERSIST"], 0)
+        condition = threading.Condition()
 
         def listen(name):
             for _ in groupstore.Changes(f"{group}/{name}"):
-                with heard:
-                    told[name] = time.monotonic_ns()
-                    heard.notify_all()
+                with condition:
+                    notified[name] = time.monotonic_ns()
+                    condition.notify_all()
 
-        def is_told(name, since, within=None):
-            with heard:
-                return heard.wait_for(lambda: told[name] >= since, within)
+        def is_notified(name, since, within=None):
+            with condition:
+                return condition.wait_for(lambda: notified[name] >= since, within)
 
-        for name in told:
+        for name in notified:
             threading.Thread(target=listen, args=(name,), daemon=True).start()
-        for name in told:
-            assert is_told(name, 1, within=60), name
+        for name in notified:
+            assert is_notified(name, 1, within=60), name
         silent = 0
         for _ in range(20):
             jobs = [("WAL", random.randint(4000, 20000))]
@@ -166,7 +166,7 @@ import Testing
                 # The next one begins somewhere in this one's commits.
                 writers[-1][1].stdout.readline()
             for name, writer in writers:
-                silent += not is_told(name, int(writer.stdout.readline()), within=5)
+                silent += not is_notified(name, int(writer.stdout.readline()), within=5)
             for _, writer in writers:
                 writer.communicate()
         print(f"seed {seed}: {silent} silent")
@@ -174,7 +174,7 @@ import Testing
 
     /// Commits one by one, without a burst: each commit causes its own change, and is readable when the change arrives.
     @Test(arguments: ["WAL", "DELETE", "PERSIST", "TRUNCATE"])
-    func eachCommitIsToldBeforeTheNextOne(_ mode: String) throws {
+    func reportsEachCommitBeforeTheNext(_ mode: String) throws {
         let places = try Places()
         let store = try makeShared(places, mode)
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
@@ -184,8 +184,8 @@ import Testing
         var tokens: Set<String> = []
         for number in 1...300 {
             try shell.execute("INSERT INTO entry VALUES ('shell', \(number))")
-            let told = try subscriber.next("change")
-            tokens.insert(told.string("token") ?? "")
+            let change = try subscriber.next("change")
+            tokens.insert(change.string("token") ?? "")
             if number.isMultiple(of: 50) { #expect(try entryCount(store) == number) }
         }
         #expect(tokens.count == 300)
@@ -193,7 +193,7 @@ import Testing
 
     /// Such an action causes no change; the commit after it causes one.
     @Test(arguments: ["WAL", "DELETE"])
-    func rollbacksCheckpointsAndReadersAreSilent(_ mode: String) throws {
+    func ignoresRollbacksCheckpointsAndReaders(_ mode: String) throws {
         let places = try Places()
         let store = try makeShared(places, mode)
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
@@ -215,10 +215,10 @@ import Testing
             try shell.execute(sql)
             _ = try sqlite(store, "SELECT count(*) FROM entry")
             try shell.execute("INSERT INTO entry VALUES ('marker', \(number))")
-            let told = try subscriber.next("change", "reset")
-            #expect(told.type == "change")
+            let event = try subscriber.next("change", "reset")
+            #expect(event.type == "change")
             let entries = try sqlite(store, "SELECT count(*) FROM entry WHERE writer = 'marker'")
-            #expect(entries == "\(number + 1)\n", "told before the marker was committed, by: \(sql)")
+            #expect(entries == "\(number + 1)\n", "notified before the marker was committed, by: \(sql)")
         }
         // No change is left over: the next line answers the question.
         try subscriber.send(["id": "last", "op": "status"])
@@ -231,7 +231,7 @@ import Testing
     /// A program that opens the store, commits once and closes it is the last to close it each time. Its close runs a
     /// checkpoint and removes the log. The agent reports one change.
     @Test(arguments: ["WAL", "DELETE"])
-    func aProgramThatComesAndGoesBringsOneChangeACommit(_ mode: String) throws {
+    func reportsOneChangePerShortLivedProgram(_ mode: String) throws {
         let places = try Places()
         let store = try makeShared(places, mode)
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Shared.sqlite")])
@@ -248,28 +248,28 @@ import Testing
     /// reading, too.
     private func expectOneChange(to subscriber: WireConnection, _ circumstances: String) throws {
         try subscriber.send(["id": "question", "op": "status"])
-        var told: [JSONObject] = []
+        var events: [JSONObject] = []
         try subscriber.next { line in
-            if line["id"] == nil { told.append(line) }
+            if line["id"] == nil { events.append(line) }
             return line["id"] == "question" && line["ok"] != nil
         }
-        if told.isEmpty { told.append(try subscriber.next { $0["id"] == nil }) }
+        if events.isEmpty { events.append(try subscriber.next { $0["id"] == nil }) }
         // A busy disk may delay a program for 0.5 s while it holds an exclusive lock. The change then follows once the lock is
         // released.
-        if let place = told.lastIndex(where: { $0["reason"] == "unreadable" }) {
-            if place == told.endIndex - 1 { try subscriber.next("change") }
+        if let place = events.lastIndex(where: { $0["reason"] == "unreadable" }) {
+            if place == events.endIndex - 1 { try subscriber.next("change") }
         } else {
-            let isHeldUp = told.count == 2 && told.contains { $0.bool("complete") == false }
+            let isHeldUp = events.count == 2 && events.contains { $0.bool("complete") == false }
             #expect(
-                told.allSatisfy { $0.type == "change" } && (told.count == 1 || isHeldUp),
-                "\(circumstances): \(told.map(\.text))")
+                events.allSatisfy { $0.type == "change" } && (events.count == 1 || isHeldUp),
+                "\(circumstances): \(events.map(\.text))")
         }
     }
 
     private static let series =
         "(WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 500) SELECT value FROM n)"
 
-    @Test func aStoreThatIsReplacedOrVanishesIsToldAsAReset() throws {
+    @Test func reportsAReplacedOrRemovedStoreAsAReset() throws {
         let places = try Places()
         let store = try makeShared(places, "DELETE")
         let other = places.scratch("other.sqlite")

@@ -21,13 +21,13 @@ import Testing
     private func descriptors() throws -> Int { try Directory(FilePath("/proc/\(agent.process.pid)/fd")).names().count }
 
     /// Commits, and waits until a well-behaved subscriber receives the change.
-    private func expectTold(_ subscriber: WireConnection) throws {
+    private func expectChange(_ subscriber: WireConnection) throws {
         try sqlite(store, "INSERT INTO note VALUES ('one')")
         try subscriber.next("change")
     }
 
     /// The agent does not retain idle connections, and no other client waits for them.
-    @Test func aThousandIdleConnectionsHarmNobody() throws {
+    @Test func aThousandIdleConnectionsDelayNoOtherClient() throws {
         // No other test may get an inotify instance with such a high number meanwhile.
         let turn = Turn()
         let subscriber = try agent.subscribe("Notes.sqlite")
@@ -40,15 +40,15 @@ import Testing
         // The agent serves a later connection, so it has accepted all of them.
         let last = try agent.connect()
         #expect(try descriptors() > 1001)
-        try expectTold(subscriber)
+        try expectChange(subscriber)
         idle = []
         while try descriptors() > 100 { try last.ping() }
-        try expectTold(subscriber)
+        try expectChange(subscriber)
         withExtendedLifetime(turn) {}
     }
 
     /// The agent accepts the waiting client without any other client leaving.
-    @Test func whoCouldNotBeTakenIsTakenOnceThereAreDescriptors() throws {
+    @Test func acceptsWaitingClientsOnceDescriptorsAreFree() throws {
         let subscriber = try agent.subscribe("Notes.sqlite")
         let pid = Word("\(agent.process.pid)")
         let limit = try run("prlimit", ["--pid", pid, "--nofile", "--noheadings", "--output=SOFT"])
@@ -61,12 +61,12 @@ import Testing
         try agent.process.line(.errors) { $0.contains("not accepting connections for now") }
         try setLimit(soft)
         _ = try agent.connect()
-        try expectTold(subscriber)
+        try expectChange(subscriber)
         _ = consume waiting
     }
 
     /// Each client sends part of a request, and never the rest.
-    @Test func halfLinesHarmNobody() throws {
+    @Test func incompleteLinesDelayNoOtherClient() throws {
         let subscriber = try agent.subscribe("Notes.sqlite")
         var halves: [WireConnection] = []
         for number in 0..<200 {
@@ -74,16 +74,16 @@ import Testing
             try half.send(bytes: Array(repeating: UInt8(ascii: "{"), count: number * 160))
             halves.append(half)
         }
-        try expectTold(subscriber)
+        try expectChange(subscriber)
         // The late remainder completes the line.
         try halves[0].send(bytes: Array("{\"id\":9,\"op\":\"stat".utf8))
-        try expectTold(subscriber)
+        try expectChange(subscriber)
         try halves[0].send(bytes: Array("us\"}\n".utf8))
         try halves[0].next { $0["id"] == 9 && $0.bool("ok") == true }
     }
 
     /// The clients send random bytes, and requests that are cut and joined at random. The agent still serves other clients.
-    @Test func garbageHarmsNobody() throws {
+    @Test func garbageDelaysNoOtherClient() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         var random = SeededGenerator(seed: seed)
         print("seed \(seed)")
@@ -106,7 +106,7 @@ import Testing
             // Some clients leave before the answer. The agent may close first, which is not a failure.
             _ = try? UnixSocket.send(bytes[...], on: client.raw)
         }
-        try expectTold(subscriber)
+        try expectChange(subscriber)
     }
 }
 

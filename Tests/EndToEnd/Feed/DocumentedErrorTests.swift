@@ -4,7 +4,7 @@ import Testing
 /// The wire protocol's document lists every error code that the agent can send.
 @Suite struct DocumentedErrorTests {
     /// The modules whose errors go over the wire, and the commands that the agent runs for its clients.
-    private static let rooms = [
+    private static let directories = [
         "Sources/AgentProtocol", "Agent", "Sources/StoreRelocation", "Sources/groupstore/Commands/HistoryAccess.swift",
         "Sources/groupstore/Arguments/StoreArgument.swift",
     ]
@@ -23,11 +23,11 @@ import Testing
         return Set(words + pairs + choices)
     }
 
-    @Test func everyCodeIsThere() throws {
+    @Test func everyCodeIsDocumented() throws {
         let document = try run("cat", [Programs.source("Documentation/WireProtocol.md")]).output
         var found: Set<String> = []
-        for room in Self.rooms {
-            let files: [Word] = [Programs.source(room), "-name", "*.swift", "-exec", "cat", "{}", "+"]
+        for directory in Self.directories {
+            let files: [Word] = [Programs.source(directory), "-name", "*.swift", "-exec", "cat", "{}", "+"]
             found.formUnion(Self.codes(try run("find", files).output))
         }
         #expect(found.count > 50)

@@ -15,7 +15,7 @@ import Testing
         #expect(raw.isEmpty && forged.isEmpty, "\(what): \(text.debugDescription)")
     }
 
-    @Test func nothingThatANameHoldsActsOnTheTerminal() throws {
+    @Test func namesCannotControlTheTerminal() throws {
         let places = try Places()
         let name = "n\u{1B}[31m\nINJ\u{202E}.sqlite"
         let store = places.group.appending(name)
@@ -71,7 +71,7 @@ import Testing
     }
 
     /// A message that a process sends through the agent is escaped, including its program's name.
-    @Test func aProgramsNameIsEscaped() throws {
+    @Test func escapesAProgramsName() throws {
         let places = try Places()
         let agent = try AgentProcess(places, legacy: [])
         let client = """

@@ -33,7 +33,7 @@ import Testing
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
     }
 
-    @Test func changesAreToldPageByPageWithoutAnAgent() throws {
+    @Test func printsChangesPageByPageWithoutAnAgent() throws {
         let scene = try Scene()
         try sqlite(
             scene.store, "INSERT INTO note (title) VALUES ('a'), ('b'), ('c'); UPDATE note SET body = 'x' WHERE id = 2")
@@ -49,7 +49,7 @@ import Testing
     }
 
     /// SQLite 3.38 to 3.40 consider their own JSON functions unsafe in a schema.
-    @Test func tablesWithJSONFunctionsAreRead() throws {
+    @Test func readsTablesWithJSONFunctions() throws {
         let scene = try Scene(enabled: false)
         try sqlite(
             scene.store,
@@ -60,14 +60,14 @@ import Testing
             """)
         #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
         try sqlite(scene.store, "INSERT INTO doc (body) VALUES ('{\"name\":\"a\",\"age\":3,\"tags\":[]}')")
-        let told = try changes(scene.store)
-        #expect(told.status == 0, "\(told.errors)")
-        #expect(told.objects.filter { $0.type == "row" }.map { $0["key"] } == [1])
+        let read = try changes(scene.store)
+        #expect(read.status == 0, "\(read.errors)")
+        #expect(read.objects.filter { $0.type == "row" }.map { $0["key"] } == [1])
         let inspected = try groupstore("inspect", Word(scene.store), "--json")
         #expect(inspected.status == 0 && inspected.output.contains("doc"), "\(inspected.errors)")
     }
 
-    @Test func reasonsAndExitCodes() throws {
+    @Test func printsReasonsAndExitCodes() throws {
         let scene = try Scene(enabled: false)
         let none = try changes(scene.store)
         #expect(none.status == 65 && none.errors.contains("history enable"), "\(none.errors)")
@@ -85,20 +85,20 @@ import Testing
         #expect(try groupstore("history", "show", "/nonexistent/x.sqlite").status == 74)
     }
 
-    @Test func aNamedSubscriberKeepsWhatItNeeds() throws {
+    @Test func keepsUnacknowledgedChangesOfANamedSubscriber() throws {
         let scene = try Scene()
         try sqlite(scene.store, "INSERT INTO note (title) VALUES ('a'), ('b'), ('c')")
         let token = try #require(try changes(scene.store, "--limit", "1").summary.string("token"))
-        let noted = try groupstore(
+        let acknowledged = try groupstore(
             "history", "acknowledge", Word(scene.store), "--subscriber", "index", "--token", Word(token))
-        #expect(noted.status == 0, "\(noted.errors)")
+        #expect(acknowledged.status == 0, "\(acknowledged.errors)")
         let purged = try groupstore("history", "purge", "--json", "--keep", "0", Word(scene.store))
         #expect(purged.summary["purged"] == 1 && purged.summary.string("held_by") == "index", "\(purged.output)")
         let shown = try groupstore("history", "show", "--json", Word(scene.store))
         #expect(shown.objects.map(\.type) == ["history", "subscriber", "row", "row", "summary"], "\(shown.output)")
     }
 
-    @Test func aTokenIsGoodAfterARelocationAndWithAnotherAgent() throws {
+    @Test func tokensSurviveARelocationAndAnotherAgent() throws {
         let places = try Places()
         let legacy = places.legacy.appending("Notes.sqlite")
         try sqlite(legacy, "CREATE TABLE note (id INTEGER PRIMARY KEY, title)")
@@ -130,12 +130,12 @@ import Testing
             """)
         // Every commit before the barrier is reported before the barrier's answer.
         try connection.send(["id": 2, "op": "sync", "store": .string(scene.name)])
-        var told = 0
+        var changes = 0
         let synced = try connection.next { object in
-            if object.type == "change" { told += 1 }
+            if object.type == "change" { changes += 1 }
             return object["id"] == 2
         }
-        #expect(synced.bool("ok") == true && synced.string("token") != nil && told > 0)
+        #expect(synced.bool("ok") == true && synced.string("token") != nil && changes > 0)
         try connection.send([
             "id": 3, "op": "changes", "store": .string(scene.name), "except_authors": ["me"], "operations": ["insert"],
         ])
@@ -156,7 +156,7 @@ import Testing
     }
 
     /// Filters accept table names with commas, through the agent and its child process and in the commands.
-    @Test func aTableWithACommaIsFilteredBy() throws {
+    @Test func filtersByATableWithACommaInItsName() throws {
         let scene = try Scene(enabled: false)
         try sqlite(scene.store, #"CREATE TABLE "weird, \name" (a); CREATE TABLE weird (a)"#)
         #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
@@ -176,7 +176,7 @@ import Testing
     }
 
     /// groupstore only reads Core Data's own history.
-    @Test func coreDatasHistoryIsNotPurged() throws {
+    @Test func neverPurgesCoreDatasHistory() throws {
         let places = try Places()
         let model = try ModelTests.bundle(places.scratch("models"), [("Notes", "<entity name='Note'/>")])
         let store = places.group.appending("Notes.sqlite")
@@ -199,7 +199,7 @@ import Testing
         #expect(error.string("message")?.contains("keeps no history") == false, "\(error.text)")
     }
 
-    @Test func anAppIsToldOfRows() async throws {
+    @Test func anAppReceivesRows() async throws {
         let scene = try Scene()
         let agent = try scene.agent()
         try sqlite(scene.store, "INSERT INTO note (title) VALUES ('a'); UPDATE note SET title = 'b'")
@@ -217,7 +217,7 @@ import Testing
     }
 
     /// Many rows in one answer, or one long row, don't exhaust the agent's memory, and no row is left out.
-    @Test func longRowsComeInBoundedAnswers() throws {
+    @Test func boundsAnswersWithLongRows() throws {
         let scene = try Scene()
         let agent = try scene.agent()
         try sqlite(
@@ -265,7 +265,7 @@ import Testing
 
     /// A user with write access to the group's directory can't redirect the agent, which may run as root, to a store that only
     /// the agent may write.
-    @Test func aLinkLeadsTheAgentToNoOtherStore() throws {
+    @Test func refusesALinkToAnotherStore() throws {
         let scene = try Scene(enabled: false)
         let victim = scene.places.scratch("victim.sqlite")
         try run("mv", [Word(scene.store), Word(victim)])
@@ -284,7 +284,7 @@ import Testing
     }
 
     /// The agent makes its child processes open only the file that it granted.
-    @Test func anotherFileThanTheGrantedOneIsRefused() throws {
+    @Test func refusesAFileThatWasNotGranted() throws {
         let scene = try Scene(enabled: false)
         let found = try #require(FileStatus(following: scene.store)?.identity)
         let commands: [[Word]] = [["history", "enable"], ["changes"]]
@@ -299,7 +299,7 @@ import Testing
         }
     }
 
-    @Test func aConfiguredStoreGetsAHistory() throws {
+    @Test func enablesHistoryOfAConfiguredStore() throws {
         let scene = try Scene(enabled: false)
         let agent = try agentOfConfiguredStore(scene)
         // The request queues behind the agent's own task of enabling the history.

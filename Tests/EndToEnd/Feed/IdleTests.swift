@@ -26,7 +26,7 @@ import Testing
 
     /// The parents of the agent's directories may be as busy as `/tmp`.
     @Test(.enabled(if: Programs.canTrace, "strace can't attach here"))
-    func workBesideItsDirectoriesWakesNobody() throws {
+    func ignoresWorkOutsideItsDirectories() throws {
         let places = try Places()
         try makeStore(places.group.appending("Notes.sqlite"), rows: 1)
         try write("something else", to: places.legacy.appending("other"))
@@ -52,8 +52,8 @@ import Testing
         // The agent watches nothing here. A file created beside the agent's directories would be an event for it.
         let place = try TemporaryDirectory()
         var calls: [String] = []
-        for look in 1...3 {
-            calls = try systemCalls(of: agent.process.pid, in: place.path.appending("calls \(look)"))
+        for attempt in 1...3 {
+            calls = try systemCalls(of: agent.process.pid, in: place.path.appending("calls \(attempt)"))
             if calls.isEmpty { break }
         }
         #expect(calls.isEmpty)

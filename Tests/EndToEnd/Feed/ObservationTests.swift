@@ -28,7 +28,7 @@ import Testing
 
     private static let insert = "INSERT INTO note (title) VALUES ('from elsewhere')"
 
-    @Test func anObservationIsRefreshedByAnotherProcess() throws {
+    @Test func anotherProcessRefreshesAnObservation() throws {
         let agent = try agent()
         let app = try observer()
         try expect(0, app)
@@ -36,12 +36,12 @@ import Testing
         try shell.execute(Self.insert)
         try expect(1, app)
         // The shell blocks all writers; the observation doesn't need to write.
-        let log = try Directory(places.group).status("Notes.sqlite-wal")?.size
+        let before = try Directory(places.group).status("Notes.sqlite-wal")?.size
         try shell.execute("\(Self.insert); BEGIN IMMEDIATE")
         try expect(2, app)
         try shell.execute("ROLLBACK")
         let grown = try Directory(places.group).status("Notes.sqlite-wal")?.size
-        #expect((grown ?? 0) - (log ?? 0) < 3 * 4120, "more was written than a transaction of one row")
+        #expect((grown ?? 0) - (before ?? 0) < 3 * 4120, "more was written than a transaction of one row")
         // The schema changes.
         try shell.execute("ALTER TABLE note ADD COLUMN colour TEXT; \(Self.insert)")
         try expect(3, app)
@@ -51,7 +51,7 @@ import Testing
         withExtendedLifetime(agent) {}
     }
 
-    @Test func itGoesOnAfterTheAgentAndTheStoreHaveMoved() throws {
+    @Test func continuesAfterARestartAndAMove() throws {
         try sqlite(legacy, "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT); \(Self.insert)")
         let app = try observer()
         try expect(1, app)

@@ -49,7 +49,7 @@ import Testing
             ("x/y/z/group", "mv x old; mv new x"), ("x/y/z/group", "mv x/y/z old; mv new/y/z x/y/z"),
             ("link/y/z/group", "ln -s new t; mv -T t link"), ("link/y/z/group", "mv x old; mv new x"),
         ], [false, true])
-    func aChangeHigherUpIsAReset(_ way: (group: String, change: String), isOpen: Bool) throws {
+    func reportsAChangeOfAParentAsAReset(_ way: (group: String, change: String), isOpen: Bool) throws {
         let (group, change) = way
         try makeNotes("x/y/z/group", "new/y/z/group")
         try script("ln -s x link")
@@ -67,7 +67,7 @@ import Testing
         try app?.killAtOnce()
     }
 
-    @Test func aLegacyStoreBelowAReplacedDirectoryIsRelocated() throws {
+    @Test func relocatesALegacyStoreInAReplacedDirectory() throws {
         try script("mkdir -p group home/.var/app/data backup/app/data")
         let legacy = path("home/.var/app/data/Notes.sqlite")
         let agent = try agent("group", legacy: ["--legacy", Word(legacy)])
@@ -91,7 +91,7 @@ import Testing
 
     /// `docker run -v FILE:FILE` mounts a file like this. A write raises its events in the directory that the file comes from.
     @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
-    func aStoreThatIsMountedAloneIsFollowed() throws {
+    func followsAStoreMountedByItself() throws {
         try makeNotes("elsewhere")
         try script("mkdir group; touch group/Notes.sqlite")
         let (store, mounted) = (path("elsewhere/Notes.sqlite"), path("group/Notes.sqlite"))
@@ -117,7 +117,7 @@ import Testing
     @Test(
         .enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"),
         arguments: ["group", "."])
-    func aDirectoryThatIsMountedOverItselfHasOtherStores(_ covered: String) throws {
+    func noticesADirectoryMountedOverItself(_ covered: String) throws {
         try makeNotes("group", "elsewhere")
         let (store, other) = (path("group/Notes.sqlite"), path("elsewhere/Notes.sqlite"))
         let place = covered == "." ? root.path : path(covered)
@@ -139,7 +139,7 @@ import Testing
     }
 
     /// The kernel doesn't report changes to an overlay's layers or by other machines. SIGHUP makes the agent check anyway.
-    @Test func hangupLooksAtAllPlaces() throws {
+    @Test func aHangupRechecksAllPaths() throws {
         try makeNotes("group")
         let agent = try agent("group")
         let subscriber = try agent.subscribe("Notes.sqlite")
@@ -150,7 +150,7 @@ import Testing
 
     /// `status` and `doctor` report a store in a directory that can't be watched.
     @Test(.enabled(if: Namespaces.canLimitWatches, "a namespace's watches can't be limited here"))
-    func whatIsNotWatchedIsNotSaidToBeFollowed() throws {
+    func reportsAnUnwatchedStoreAsNotFollowed() throws {
         try makeNotes("group")
         try write(
             """

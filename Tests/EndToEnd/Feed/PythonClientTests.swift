@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: [[], ["--async"]] as [[Word]])
-    func itHearsOfChangesAndComesBackToAnotherAgent(_ form: [Word]) throws {
+    func receivesChangesAndReconnects(_ form: [Word]) throws {
         var agent = try agent()
         let client = try client(agent.socket, form)
         #expect(try next(client, "Reset").string("reason") == "subscribed")
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(arguments: [[], ["--async"]] as [[Word]])
-    func itGoesOnFromAToken(_ form: [Word]) throws {
+    func continuesFromAToken(_ form: [Word]) throws {
         let agent = try agent()
         let subscriber = try agent.subscribe("Notes.sqlite")
         try commit()
@@ -91,7 +91,7 @@ import Testing
     }
 
     /// The stopped agent accepts no connections: its backlog is full.
-    @Test func timeOutsHoldBesideAStoppedAgent() throws {
+    @Test func enforcesTimeoutsWithAStoppedAgent() throws {
         let agent = try agent()
         try agent.process.suspend()
         let client = try program(
@@ -120,7 +120,7 @@ import Testing
     }
 
     /// The peer sends answers that no agent would send. Each request ends with a documented error, in time.
-    @Test func whatAnswersAndIsNoAgentIsSaidToBeNone() throws {
+    @Test func reportsAPeerThatIsNoAgent() throws {
         let client = try program(
             #"""
             LIES = [
@@ -169,7 +169,7 @@ import Testing
         #expect(try client.wait().status == 0)
     }
 
-    @Test func aTimedOutWaitEndsNothingAndClosingIsQuiet() throws {
+    @Test func survivesATimedOutWaitAndClosesSilently() throws {
         let agent = try agent()
         let client = try program(
             """
@@ -198,7 +198,7 @@ import Testing
     }
 
     @Test(arguments: [[], ["--async"]] as [[Word]])
-    func itTellsOfTheAgentThatComesFirst(_ form: [Word]) throws {
+    func connectsToAnAgentThatStartsLater(_ form: [Word]) throws {
         let client = try client(places.scratch("agent.sock"), form)
         try next(client, "Disconnected")
         let agent = try agent()
@@ -210,7 +210,7 @@ import Testing
     }
 
     @Test(arguments: [[], ["--async"]] as [[Word]])
-    func aRefusalEndsIt(_ form: [Word]) throws {
+    func aRefusalEndsTheClient(_ form: [Word]) throws {
         let agent = try agent()
         let done = try run(
             Programs.source("Samples/groupstore.py"), form + ["group.nobody/Notes.sqlite"],
@@ -220,7 +220,7 @@ import Testing
     }
 
     /// Closing from another thread, time-outs and cancellation leave nothing open.
-    @Test func itEndsCleanly() throws {
+    @Test func closesEverythingAtItsEnd() throws {
         let agent = try agent()
         let script = """
             import asyncio, os, sys, threading
@@ -267,7 +267,7 @@ import Testing
     }
 
     @Test(arguments: [[], ["--async"]] as [[Word]])
-    func itFiltersByRowsAndItsTokensOutliveTheAgent(_ form: [Word]) throws {
+    func filtersRowsAndKeepsTokensAcrossAgents(_ form: [Word]) throws {
         #expect(try groupstore("history", "enable", Word(store)).status == 0)
         let shell = try sqliteShell(store)
         var agent = try agent()

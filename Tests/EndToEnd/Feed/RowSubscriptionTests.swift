@@ -61,7 +61,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         }
 
         /// Returns all events before a barrier's answer, and that answer's token.
-        func told(_ connection: WireConnection) throws -> (events: [JSONObject], token: String) {
+        func pendingEvents(_ connection: WireConnection) throws -> (events: [JSONObject], token: String) {
             try connection.send(["id": "sync", "op": "sync", "store": .string(Self.name)])
             var events: [JSONObject] = []
             let reply = try connection.next { object in
@@ -72,7 +72,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         }
     }
 
-    @Test func whatIsNotWantedIsLeftOutAndTheTokenMoves() throws {
+    @Test func leavesOutUnwantedRowsAndAdvancesTheToken() throws {
         let scene = try Scene()
         let (others, reply) = try scene.subscribe(["except_authors": ["me"], "rows": true])
         #expect(reply.bool("history") == true)
@@ -80,25 +80,25 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         let (mine, _) = try scene.subscribe(["authors": ["me"]])
         let start = try #require(reply.string("token"))
         try scene.write("INSERT INTO note VALUES (1, 'mine')", by: "me")
-        let quiet = try scene.told(others)
+        let quiet = try scene.pendingEvents(others)
         #expect(quiet.events.isEmpty && quiet.token != start)
-        #expect(try scene.told(deletes).events.isEmpty)
-        #expect(try scene.told(mine).events.map(\.type) == ["change"])
+        #expect(try scene.pendingEvents(deletes).events.isEmpty)
+        #expect(try scene.pendingEvents(mine).events.map(\.type) == ["change"])
         try scene.write("INSERT INTO note VALUES (2, 'theirs')", by: "you")
         let change = try others.next("change")
         let rows = change.objects("rows")
         #expect(rows.count == 1 && rows[0]["key"] == 2 && rows[0].string("author") == "you", "\(change.text)")
         try scene.write("DELETE FROM note WHERE id = 1", by: "me")
-        #expect(try scene.told(others).events.isEmpty)
-        #expect(try scene.told(deletes).events.map(\.type) == ["change"])
+        #expect(try scene.pendingEvents(others).events.isEmpty)
+        #expect(try scene.pendingEvents(deletes).events.map(\.type) == ["change"])
         // A token from a silent period yields only later changes.
         let (again, _) = try scene.subscribe(["since": .string(quiet.token), "except_authors": ["me"]])
         #expect(try again.next("change")["token"] != nil)
-        let (nothing, _) = try scene.subscribe(["since": .string(try scene.told(others).token), "rows": true])
-        #expect(try scene.told(nothing).events.isEmpty)
+        let (nothing, _) = try scene.subscribe(["since": .string(try scene.pendingEvents(others).token), "rows": true])
+        #expect(try scene.pendingEvents(nothing).events.isEmpty)
     }
 
-    @Test func whatNoRowSpeaksForIsTold() throws {
+    @Test func reportsChangesWithoutRecordedRows() throws {
         let scene = try Scene()
         let (subscriber, _) = try scene.subscribe(["authors": ["nobody"], "rows": true])
         // History doesn't know this table, and its writes bypass the triggers.
@@ -110,9 +110,9 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
             let change = try subscriber.next("change", "reset")
             #expect(change.type == "change" && change["rows"] == nil, "\(sql): \(change.text)")
         }
-        #expect(try scene.told(subscriber).events.isEmpty)
+        #expect(try scene.pendingEvents(subscriber).events.isEmpty)
         try scene.write("INSERT INTO note VALUES (2, 'x')")
-        #expect(try scene.told(subscriber).events.isEmpty)
+        #expect(try scene.pendingEvents(subscriber).events.isEmpty)
         // History follows the schema, and reports what it missed.
         #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
         #expect(try subscriber.next("change", "reset")["token"] != nil)
@@ -122,7 +122,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(try subscriber.next { ($0.string("token")?.contains("/") ?? true) == false }.type == "change")
     }
 
-    @Test func withoutAHistoryAllIsTold() throws {
+    @Test func reportsEveryChangeWithoutAHistory() throws {
         let scene = try Scene(history: false)
         let (subscriber, reply) = try scene.subscribe(["authors": ["me"], "operations": ["delete"], "rows": true])
         #expect(reply.bool("history") == false)
@@ -131,7 +131,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(change["tables"] == ["note"] && change["rows"] == nil, "\(change.text)")
     }
 
-    @Test func aMigrationThatNobodySawIsAReset() throws {
+    @Test func reportsAnUnseenMigrationAsAReset() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
         #expect(try groupstore("history", "enable", Word(stores.group)).status == 0)
@@ -158,14 +158,14 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(try again.next("change", "reset").type == "change")
     }
 
-    @Test func aDurableTokenIsGoodWithAnotherAgent() throws {
+    @Test func durableTokensSurviveAnotherAgent() throws {
         let scene = try Scene()
         let (subscriber, _) = try scene.subscribe(["durable": true])
         try scene.write("INSERT INTO note VALUES (1, 'x')", by: "me")
         let token = try #require(try subscriber.next("change").string("token"))
         try scene.restart()
         let (none, _) = try scene.subscribe(["since": .string(token)])
-        #expect(try scene.told(none).events.isEmpty)
+        #expect(try scene.pendingEvents(none).events.isEmpty)
         try scene.agent.process.killAtOnce()
         try scene.write("INSERT INTO note VALUES (2, 'meanwhile')", by: "you")
         try scene.restart()
@@ -173,7 +173,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         let change = try all.next("change", "reset")
         #expect(change.type == "change" && change.objects("rows").map { $0["key"] } == [2], "\(change.text)")
         let (own, _) = try scene.subscribe(["since": .string(token), "authors": ["me"]])
-        #expect(try scene.told(own).events.isEmpty)
+        #expect(try scene.pendingEvents(own).events.isEmpty)
         // `changes` and `ack` accept the same token.
         let known = try #require(change.string("token"))
         try all.send(["id": 7, "op": "changes", "store": .string(Scene.name), "since": .string(known)])
@@ -196,7 +196,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         try #require(token.split(separator: "/").last.map(String.init))
     }
 
-    @Test func aTokenGoesAlongWithARelocatedStore() throws {
+    @Test func tokensSurviveARelocation() throws {
         let places = try Places()
         let legacy = places.legacy.appending("Notes.sqlite")
         try sqlite(legacy, "CREATE TABLE note (id INTEGER PRIMARY KEY, title)")
@@ -219,7 +219,7 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
 
     /// Two authors write at once. The agent reports every row of the other author, and own rows only if it can't tell them
     /// apart.
-    @Test func noRowOfOthersIsMissedWhileManyAreWritten() throws {
+    @Test func missesNoRowOfOtherAuthorsUnderLoad() throws {
         let scene = try Scene()
         let (subscriber, _) = try scene.subscribe(["except_authors": ["me"], "rows": true])
         let (mine, yours) = (try sqliteShell(scene.store), try sqliteShell(scene.store))
@@ -236,11 +236,11 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         for shell in [mine, yours] { try shell.execute("SELECT 1") }
         var seen: Set<Int64> = []
         var isUnsure = false
-        for event in try scene.told(subscriber).events {
+        for event in try scene.pendingEvents(subscriber).events {
             if event["rows"] == nil { isUnsure = true }
             for row in event.objects("rows") {
                 #expect(row.string("author") == "you")
-                #expect(seen.insert(row.integer("key") ?? 0).inserted, "told twice")
+                #expect(seen.insert(row.integer("key") ?? 0).inserted, "reported twice")
             }
         }
         #expect(isUnsure || seen.count == count, "\(seen.count) of \(count)")

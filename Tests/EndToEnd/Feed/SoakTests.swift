@@ -5,7 +5,7 @@ import Testing
 
 /// A bounded sample of `script/soak feed`. `$GROUPSTORE_SEED` selects the actions and their times; a failure prints the seed.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct SoakTests {
-    @Test func everyCommitIsToldToEverySubscriber() throws {
+    @Test func everySubscriberReceivesEveryCommit() throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
         let client = FilePath("\(Programs.source("Samples/groupstore.py"))").removingLastComponent()
         let done = try run(

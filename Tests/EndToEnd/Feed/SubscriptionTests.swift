@@ -40,7 +40,7 @@ import Testing
         while try subscribers(connection) != count {}
     }
 
-    @Test func itComesBackToAnotherAgentAndMissesNothingInSilence() async throws {
+    @Test func reconnectsAndReportsMissedChanges() async throws {
         var agent = try agent()
         let (seen, list) = AsyncStream.makeStream(of: StoreChange.self)
         let changes = try changes()
@@ -66,7 +66,7 @@ import Testing
         guard case .reset? = try await late.next() else { throw Unexpected("no reset") }
     }
 
-    @Test func ownRowsAreLeftOutAndOthersAreNamed() async throws {
+    @Test func leavesOutOwnRowsAndNamesOthers() async throws {
         #expect(try groupstore("history", "enable", Word(store)).status == 0)
         let shell = try sqliteShell(store)
         let agent = try agent()
@@ -89,7 +89,7 @@ import Testing
         withExtendedLifetime(watcher) {}
     }
 
-    @Test func itGoesOnFromAToken() async throws {
+    @Test func continuesFromAToken() async throws {
         let agent = try agent()
         let subscriber = try agent.subscribe("Notes.sqlite")
         try commit()
@@ -121,7 +121,7 @@ import Testing
         }
     }
 
-    @Test func whatIsCancelledLeavesNoConnectionAndNoThread() async throws {
+    @Test func cancellationLeavesNoConnectionOrThread() async throws {
         let agent = try agent()
         let changes = try changes()
         let others = try listeningThreads()
@@ -134,7 +134,7 @@ import Testing
         try awaitSubscribers(0, agent)
         try awaitEnd(of: threads, agent)
         // This task is cancelled between two changes.
-        let one = Task {
+        let task = Task {
             var iterator = changes.makeAsyncIterator()
             return (try await iterator.next(), try await iterator.next())
         }
@@ -142,7 +142,7 @@ import Testing
         let last = try listeningThreads().subtracting(others)
         #expect(!last.isEmpty)
         try commit()
-        #expect(try await one.value.1 != nil)
+        #expect(try await task.value.1 != nil)
         try awaitSubscribers(0, agent)
         try awaitEnd(of: last, agent)
     }

@@ -32,14 +32,14 @@ import Testing
     }
 
     /// Writes through the link happen in another directory.
-    @Test func aLinkAtTheStoresNameIsSaidNotToBeFollowed() throws {
+    @Test func reportsALinkAtTheStoresName() throws {
         let scene = try Scene()
         try run("mv", [Word(scene.store), Word(scene.places.scratch("Elsewhere.sqlite"))])
         try run("ln", ["-s", Word(scene.places.scratch("Elsewhere.sqlite")), Word(scene.store)])
         let (connection, reply) = try scene.subscribe()
         #expect(reply["ok"] == true)
-        let told = try connection.next { $0["reason"] == "unreadable" }
-        #expect(told.type == "reset")
+        let reset = try connection.next { $0["reason"] == "unreadable" }
+        #expect(reset.type == "reset")
         try run("rm", [Word(scene.store)])
         try run("mv", [Word(scene.places.scratch("Elsewhere.sqlite")), Word(scene.store)])
         let event = try connection.next { $0.type == "reset" && !["unreadable", "vanished"].contains($0["reason"]) }
@@ -47,7 +47,7 @@ import Testing
     }
 
     /// Random transactions run on stores with random schemas. An oracle compares the tables' contents.
-    @Test func noTableIsMissingFromACompleteChange() throws {
+    @Test func aCompleteChangeNamesEveryTable() throws {
         let soak = try run(
             "python3",
             [
@@ -59,7 +59,7 @@ import Testing
     }
 
     /// The answer waits for the survey, but not forever. On a busy machine one successful attempt of five is enough.
-    @Test func theFirstChangeAfterTheAnswerSaysWhichTables() throws {
+    @Test func theFirstChangeAfterTheAnswerNamesItsTables() throws {
         for attempt in 1...5 {
             let scene = try Scene()
             let shell = try sqliteShell(scene.store)
@@ -84,7 +84,7 @@ import Testing
         #expect(change["tables"] == nil && change.bool("complete") == false, "\(change.text)")
     }
 
-    @Test func aFilterLeavesOutOtherTablesAndMovesOn() throws {
+    @Test func aFilterLeavesOutOtherTablesAndAdvances() throws {
         // On a busy machine a change may not name its tables. It then passes the filter, and another attempt tests the rest.
         for _ in 1...10 where try leavesOutOtherTables() { return }
         Issue.record("some change of each try didn't say its tables")
@@ -98,28 +98,28 @@ import Testing
         // The agent knows the tables from this change on. Earlier changes come without that guarantee.
         let known = try firstComplete(all) { try shell.execute("INSERT INTO ZNOTE VALUES ('\($0)')") }
         let (some, _) = try scene.subscribe(["tables": ["ztag"]])
-        var told: [JSONObject] = []
+        var received: [JSONObject] = []
         for number in 1...20 {
             try shell.execute("INSERT INTO ZNOTE VALUES (\(number))")
-            told.append(try all.next("change"))
+            received.append(try all.next("change"))
         }
         try shell.execute("INSERT INTO ZTAG VALUES ('x')")
         let last = try all.next("change")
-        for admitted in told.filter({ $0.bool("complete") == false }) + [last] {
+        for admitted in received.filter({ $0.bool("complete") == false }) + [last] {
             let change = try some.next("change")
             #expect(change == admitted, "\(change.text)")
         }
         // A returning subscriber receives the tables changed since its token, or nothing if its filter matches none of them.
         try shell.execute("INSERT INTO ZNOTE VALUES ('y')")
         let newest = try all.next("change")
-        guard (told + [last, newest]).allSatisfy({ $0.bool("complete") == true }) else { return false }
+        guard (received + [last, newest]).allSatisfy({ $0.bool("complete") == true }) else { return false }
         let token = try #require(last["token"])
         let (_, quiet) = try scene.subscribe(["since": token, "tables": ["ZTAG"]])
         #expect(quiet["token"] == newest["token"], "\(quiet.text)")
         let (again, _) = try scene.subscribe(["since": token])
         #expect(try again.next("change")["tables"] == ["ZNOTE"])
-        let (whole, _) = try scene.subscribe(["since": try #require(known["token"])])
-        let since = try whole.next("change")
+        let (unfiltered, _) = try scene.subscribe(["since": try #require(known["token"])])
+        let since = try unfiltered.next("change")
         #expect(since["tables"] == ["ZNOTE", "ZTAG"] && since.bool("complete") == true, "\(since.text)")
         return true
     }
@@ -137,7 +137,7 @@ import Testing
         }
     }
 
-    @Test func aFilterThatIsNoneIsRefused() throws {
+    @Test func refusesAnInvalidFilter() throws {
         let scene = try Scene()
         for wrong: JSONValue in [[], "ZNOTE", [1], [""]] {
             #expect(try scene.subscribe(["tables": wrong]).reply.object("error")?.string("code") == "bad_request")
@@ -155,8 +155,8 @@ import Testing
             environment: scene.agent.environment)
         try filtered.line { JSONObject(line: $0)?.type == "subscribed" }
         try shell.execute("INSERT INTO ZNOTE VALUES ('x')")
-        let told = try plain.wait()
-        #expect(told.status == 0 && told.output.contains("  ZNOTE  "), "\(told.output)\(told.errors)")
+        let finished = try plain.wait()
+        #expect(finished.status == 0 && finished.output.contains("  ZNOTE  "), "\(finished.output)\(finished.errors)")
         try shell.execute("INSERT INTO ZTAG VALUES ('x')")
         let done = try filtered.wait()
         let changes = done.objects.filter { $0.type == "change" }

@@ -42,13 +42,13 @@ import Testing
         #expect(done.summary.type == "summary")
     }
 
-    @Test func aTimeoutEndsWithSeventyFive() throws {
+    @Test func exitsWith75AfterATimeout() throws {
         let scene = try Scene()
         let done = try scene.watch("--once", "--timeout", "0.2").wait()
         #expect(done.status == 75, "\(done.errors)")
     }
 
-    @Test(arguments: [SIGINT, SIGTERM]) func aSignalEndsItWithASummary(_ number: CInt) throws {
+    @Test(arguments: [SIGINT, SIGTERM]) func printsASummaryAfterASignal(_ number: CInt) throws {
         let scene = try Scene()
         let watch = try scene.watch()
         try scene.commit()
@@ -62,12 +62,12 @@ import Testing
 
     @Test func execRunsACommandForAChange() throws {
         let scene = try Scene()
-        let mark = scene.places.scratch("mark")
-        let watch = try scene.watch("--once", "--exec", "echo $GROUPSTORE_EVENT > '\(mark)'")
+        let file = scene.places.scratch("file")
+        let watch = try scene.watch("--once", "--exec", "echo $GROUPSTORE_EVENT > '\(file)'")
         try scene.commit()
         let done = try watch.wait()
         #expect(done.status == 0, "\(done.errors)")
-        #expect(try run("cat", [Word(mark)]).output == "change\n")
+        #expect(try run("cat", [Word(file)]).output == "change\n")
     }
 
     /// Returns a command that prints its event, then waits for its exit status from a pipe.
@@ -88,7 +88,7 @@ import Testing
         return line.split(separator: " ").dropFirst().map { $0 }
     }
 
-    @Test func whatComesDuringARunIsOneMoreRun() throws {
+    @Test func changesDuringARunCauseOneMoreRun() throws {
         let scene = try Scene()
         let (command, gate) = try gated(scene)
         let watch = try scene.watch("--exec", Word(command))
@@ -112,7 +112,7 @@ import Testing
         try watch.killAtOnce(group: true)
     }
 
-    @Test func aRunThatFailsIsRepeatedWithWhatCameMeanwhile() throws {
+    @Test func repeatsAFailedRunWithLaterChanges() throws {
         let scene = try Scene()
         let (command, gate) = try gated(scene)
         let tokens = scene.places.scratch("token")
@@ -136,7 +136,7 @@ import Testing
     }
 
     /// A watch that is killed during a run runs the command again for the same event.
-    @Test func whatWasNotDoneIsDoneByTheNextWatch() throws {
+    @Test func repeatsAnUnfinishedRunInTheNextWatch() throws {
         let scene = try Scene()
         let (command, _) = try gated(scene)
         let tokens = scene.places.scratch("token")
@@ -144,16 +144,16 @@ import Testing
         try scene.commit()
         let first = try nextRun(killed)
         try killed.killAtOnce(group: true)
-        let mark = scene.places.scratch("mark")
+        let file = scene.places.scratch("file")
         let done = try scene.watch(
-            "--once", "--exec", "echo $GROUPSTORE_TOKEN > '\(mark)'", "--token-file", Word(tokens)
+            "--once", "--exec", "echo $GROUPSTORE_TOKEN > '\(file)'", "--token-file", Word(tokens)
         ).wait()
         #expect(done.status == 0, "\(done.errors)")
-        #expect(try run("cat", [Word(mark)]).output == "\(first[2])\n")
+        #expect(try run("cat", [Word(file)]).output == "\(first[2])\n")
         #expect(try run("cat", [Word(tokens)]).output == "\(first[2])\n")
     }
 
-    @Test func onceSaysThatItsCommandFailed() throws {
+    @Test func onceReportsAFailedCommand() throws {
         let scene = try Scene()
         let watch = try scene.watch("--once", "--exec", "exit 9")
         try scene.commit()
@@ -162,7 +162,7 @@ import Testing
         #expect(done.summary.object("error")?.string("code") == "command_failed")
     }
 
-    @Test func aFileThatHoldsNoTokenIsRefused() throws {
+    @Test func refusesAFileWithoutAToken() throws {
         let scene = try Scene()
         let file = scene.places.scratch("token")
         try write("no token at all", to: file)
@@ -173,7 +173,7 @@ import Testing
         #expect(try run("cat", [Word(file)]).output == "no token at all")
     }
 
-    @Test func aPathNamesTheStoreToo() throws {
+    @Test func acceptsAPathToTheStore() throws {
         let scene = try Scene()
         let watch = try RunningProcess(
             Programs.groupstore, ["watch", Word(scene.store), "--once"], environment: scene.agent.environment)
@@ -184,7 +184,7 @@ import Testing
         #expect(done.output.contains("change"))
     }
 
-    @Test func sinceBringsWhatHappenedMeanwhile() throws {
+    @Test func sinceReportsMissedChanges() throws {
         let scene = try Scene()
         let subscriber = try scene.agent.subscribe("Notes.sqlite")
         try scene.commit()
@@ -199,7 +199,7 @@ import Testing
         #expect(done.objects.contains { $0.type == "change" && $0.string("token") != token })
     }
 
-    @Test func aSignalEndsItWithOneHundredAndThirty() throws {
+    @Test func exitsWith130AfterASignal() throws {
         let scene = try Scene()
         let watch = try scene.watch()
         watch.signal(SIGINT)
@@ -207,7 +207,7 @@ import Testing
     }
 
     /// Output that can't be written is repeated for a client that passes the token.
-    @Test func whatCantBePrintedIsNotDone() throws {
+    @Test func repeatsUnprintedEvents() throws {
         let scene = try Scene()
         let file = scene.places.scratch("token")
         let command =
@@ -221,7 +221,7 @@ import Testing
         #expect(try run("cat", [Word(file)]).output == token)
     }
 
-    @Test func rowsAreFilteredAndATokenFileOutlivesTheAgent() throws {
+    @Test func filtersRowsAndKeepsATokenFileAcrossAgents() throws {
         let scene = try Scene()
         try sqlite(scene.store, "PRAGMA journal_mode = WAL")
         #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)

@@ -15,7 +15,7 @@ import Testing
 
     private static let examples = (try? WireExample.all(in: document)) ?? []
 
-    @Test(arguments: examples) func anExampleHoldsTrue(_ example: WireExample) throws {
+    @Test(arguments: examples) func everyExampleHolds(_ example: WireExample) throws {
         if example.setting.contains("stranger"), geteuid() != 0 { return print("skipped: only root can be a stranger") }
         let stage = try WireStage(example.setting)
         for step in example.steps { try stage.play(step) }
@@ -41,7 +41,7 @@ import Testing
         Self.examples.flatMap(\.steps).compactMap { isWanted($0.action) }
     }
 
-    @Test func everythingHasAnExample() throws {
+    @Test func everyOperationAndEventHasAnExample() throws {
         let sent = lines { if case .send(let text) = $0 { text } else { nil } }
         let received = lines { if case .receive(let text) = $0 { text } else { nil } }
         #expect(sent.count > 40 && received.count > 60)
@@ -73,7 +73,7 @@ import Testing
 private final class WireStage {
     private let places: Places
     let agent: AgentProcess
-    private let isStranger: Bool
+    private let isUnauthorized: Bool
     private var clients: [Int: any WireClient] = [:]
     private var placeholders: Placeholders
     /// Keeps the legacy store open.
@@ -101,20 +101,20 @@ private final class WireStage {
             // No file system accepts a name of this length.
             group = places.scratch(String(repeating: "a", count: 300))
         }
-        isStranger = setting.contains("stranger")
+        isUnauthorized = setting.contains("stranger")
         let modelKey = setting.contains("model") ? ", model: '\(try Self.bundle(places))'" : ""
         let limit = setting.compactMap { $0.wholeMatch(of: /connections-per-user=([0-9]+)/)?.1 }.first
         let configuration = places.scratch("config.yaml")
         try write(
             """
-            socket: { connections-per-user: \(limit ?? "100")\(isStranger ? ", allow-uids: [65533]" : "") }
+            socket: { connections-per-user: \(limit ?? "100")\(isUnauthorized ? ", allow-uids: [65533]" : "") }
             groups:
               - id: group.com.example.notes
                 directory: \(group)
                 stores: [{ name: Notes.sqlite, legacy: [\(places.legacy)/Notes.sqlite], settle: 1ms\(modelKey) }]
 
             """, to: configuration)
-        if isStranger { try TestSupport.run("chmod", ["755", Word(places.scratch("."))]) }
+        if isUnauthorized { try TestSupport.run("chmod", ["755", Word(places.scratch("."))]) }
         placeholders = Placeholders([
             "group": .string(places.group.string), "legacy": .string(places.legacy.string),
         ])
@@ -158,7 +158,8 @@ private final class WireStage {
 
     private func client(_ step: WireExample.Step, showsGreeting: Bool = false) throws -> any WireClient {
         if let known = clients[step.client] { return known }
-        let client: any WireClient = try isStranger ? StrangeClient(agent.socket, places) : PlainClient(agent.socket)
+        let client: any WireClient =
+            try isUnauthorized ? UnauthorizedClient(agent.socket, places) : PlainClient(agent.socket)
         clients[step.client] = client
         if !showsGreeting { _ = try client.next() }
         return client
@@ -282,7 +283,7 @@ private final class PlainClient: WireClient {
 }
 
 /// A client of another user that only listens.
-private final class StrangeClient: WireClient {
+private final class UnauthorizedClient: WireClient {
     private let process: RunningProcess
 
     init(_ socket: FilePath, _ places: Places) throws {

@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test(arguments: Places.FileSystem.allCases)
-    func theyAreKept(_ fileSystem: Places.FileSystem) throws {
+    func keepsAllAttributes(_ fileSystem: Places.FileSystem) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
         let blob: FilePath = "_EXTERNAL_DATA/1F2E"
@@ -60,7 +60,7 @@ import Testing
     /// A group directory's default ACL (acl(5), "default ACL") is for new files, and doesn't apply to a store that arrives
     /// there. Otherwise the users that it names could read what they couldn't read before.
     @Test(arguments: Places.FileSystem.allCases, ["archive", "symlink", "delete"])
-    func aDirectorysDefaultListIsNotInherited(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
+    func doesNotInheritADirectorysDefaultACL(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
         for directory in [places.group, places.legacy] {

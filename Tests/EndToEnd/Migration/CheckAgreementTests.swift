@@ -34,7 +34,7 @@ import Testing
         "<relationship name='\(name)' optional='YES' toMany='YES' ordered='\(isOrdered ? "YES" : "NO")' destinationEntity='A' "
             + "inverseName='\(inverse)' inverseEntity='A'/>"
     }
-    private static func one(_ optional: String) -> String {
+    private static func toOne(_ optional: String) -> String {
         "<relationship name='b' optional='\(optional)' maxCount='1' destinationEntity='B'/>"
     }
     private static let history = """
@@ -112,27 +112,27 @@ import Testing
             rows: "INSERT INTO ZA VALUES (1, 1, 1, 5)", code: 134110, words: "differ only in case"),
         Case(
             testDescription: "a mandatory relationship to an object that goes",
-            old: entity("A", one("YES")) + entity("B", "") + entity("C", ""),
-            new: entity("A", one("NO")) + entity("B", ""),
+            old: entity("A", toOne("YES")) + entity("B", "") + entity("C", ""),
+            new: entity("A", toOne("NO")) + entity("B", ""),
             rows: "INSERT INTO ZA VALUES (1, 1, 1, NULL)", code: 134110, words: "A.b, in 1 objects"),
         Case(
             testDescription: "history of another entity", old: entity("A", value) + entity("B"),
             new: entity("A", value), rows: history, code: nil, words: ""),
     ]
 
-    @Test(arguments: cases) func checkAndMigrateAgree(_ one: Case) throws {
+    @Test(arguments: cases) func checkAndMigrateAgree(_ testCase: Case) throws {
         let directory = try TemporaryDirectory()
-        let model = try ModelTests.bundle(directory, [("Notes", one.old), ("Notes 2", one.new)])
+        let model = try ModelTests.bundle(directory, [("Notes", testCase.old), ("Notes 2", testCase.new)])
         let store = directory.path.appending("Notes.sqlite")
         #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes").status == 0)
-        try sqlite(store, one.rows)
-        let status: CInt = one.code == nil ? 0 : 65
+        try sqlite(store, testCase.rows)
+        let status: CInt = testCase.code == nil ? 0 : 65
         let check = try groupstore("model", "check", Word(store), Word(model), "--json")
         #expect(check.status == status, "\(check.output)")
         let errors = check.objects.filter { $0.string("severity") == "error" }
-        if let code = one.code {
+        if let code = testCase.code {
             #expect(check.objects[0].integer("code") == code && errors.map { $0.integer("code") } == [code])
-            #expect(errors[0].string("message")?.contains(one.words) == true, "\(check.output)")
+            #expect(errors[0].string("message")?.contains(testCase.words) == true, "\(check.output)")
         } else {
             #expect(errors.isEmpty)
         }
@@ -140,13 +140,13 @@ import Testing
         #expect(dry.status == status, "\(dry.errors)")
         let done = try groupstore("migrate", Word(store), "--model", Word(model), "--json")
         #expect(done.status == status, "\(done.errors)")
-        if let code = one.code {
+        if let code = testCase.code {
             #expect(done.summary.object("error")?.string("code") == "core_data_\(code)", "\(done.output)")
         }
     }
 
     /// The dry run reports foreign indexes, triggers and views, and external files exactly as the run does.
-    @Test(arguments: ["relocate", "migrate"]) func aDryRunTellsWhatTheRunTells(_ command: String) throws {
+    @Test(arguments: ["relocate", "migrate"]) func aDryRunReportsTheSameNotes(_ command: String) throws {
         let directory = try TemporaryDirectory()
         let image =
             "<attribute name='image' optional='YES' attributeType='Binary' allowsExternalBinaryDataStorage='YES'/>"
@@ -192,7 +192,7 @@ import Testing
     }
 
     /// Only the store's own program has this function. The dry run can't create its index, and doesn't fail for that.
-    @Test func aDryRunPassesOverWhatItCannotMake() throws {
+    @Test func aDryRunIgnoresAnIndexItCannotCreate() throws {
         let directory = try TemporaryDirectory()
         let model = try ModelTests.bundle(
             directory, [("Notes", Self.entity("A")), ("Notes 2", Self.entity("A", Self.value))])
@@ -212,7 +212,7 @@ import Testing
     }
 
     /// The command may lose the history if an option allows it.
-    @Test func whatIsAllowedIsNotRefused() throws {
+    @Test func acceptsAnAllowedLossOfHistory() throws {
         let directory = try TemporaryDirectory()
         let model = try ModelTests.bundle(
             directory, [("Notes", Self.entity("A") + Self.entity("B")), ("Notes 2", Self.entity("B"))])
@@ -223,13 +223,13 @@ import Testing
             "migrate", Word(store), "--model", Word(model), "--allow-partial-history", "--dry-run")
         let done = try groupstore("migrate", Word(store), "--model", Word(model), "--allow-partial-history")
         #expect(done.status == 0, "\(done.errors)")
-        for said in [planned, done] {
-            #expect(said.output.contains("persistent history loses 1 changes of removed entities"))
+        for run in [planned, done] {
+            #expect(run.output.contains("persistent history loses 1 changes of removed entities"))
         }
     }
 
     /// `--all` excludes versions after the current one. Both commands refuse stores of such a version.
-    @Test func newerVersionsAreNotOlderOnes() throws {
+    @Test func refusesStoresOfNewerVersions() throws {
         let directory = try TemporaryDirectory()
         let model = try ModelTests.bundle(
             directory, [("Notes 2", Self.entity("A", Self.value)), ("Notes", Self.entity("A"))])
@@ -250,7 +250,7 @@ import Testing
     }
 
     /// None of the several versions has the store's hashes.
-    @Test func anUnknownVersionIsRefusedByBoth() throws {
+    @Test func bothRefuseAnUnknownVersion() throws {
         let directory = try TemporaryDirectory()
         let other = try ModelTests.bundle(directory, named: "Other", [("Other", Self.entity("A"))])
         let model = try ModelTests.bundle(
@@ -268,7 +268,7 @@ import Testing
 
     /// Each of the two files maps one entity, and lies beside the bundle. Both apply even if the target is a single version of
     /// the bundle.
-    @Test func mappingModelsBesideTheBundleCountForOneVersionToo() throws {
+    @Test func usesMappingModelsBesideTheBundleForASingleVersion() throws {
         let directory = try TemporaryDirectory()
         let old = Self.entity("A", Self.text) + Self.entity("B", Self.text)
         let model = try ModelTests.bundle(
@@ -297,7 +297,7 @@ import Testing
     }
 
     /// Two versions have the same hashes. Both commands use the store's cache to identify the version.
-    @Test func bothTakeAStoreForTheSameVersion() throws {
+    @Test func bothIdentifyTheSameVersion() throws {
         let directory = try TemporaryDirectory()
         let first = Self.entity("A", Self.text)
         let tied = first.replacing("<entity", with: "<entity elementID='Other'")

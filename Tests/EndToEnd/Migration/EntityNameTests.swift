@@ -41,7 +41,7 @@ import Testing
         return store
     }
 
-    @Test func inspectAndChangesTellTheModelsName() throws {
+    @Test func inspectAndChangesUseTheModelsName() throws {
         let places = try Places()
         let store = try migrated(places)
         let entities = try groupstore("inspect", Word(store), "--json").objects.filter { $0.type == "entity" }
@@ -55,7 +55,7 @@ import Testing
         #expect(try changes("Car").isEmpty)
     }
 
-    @Test func aFilterByTheModelsNameIsTold() throws {
+    @Test func filtersByTheModelsName() throws {
         let places = try Places()
         let store = try migrated(places)
         try sqlite(store, "PRAGMA journal_mode = WAL")
@@ -67,16 +67,16 @@ import Testing
             "id": 1, "op": "subscribe", "store": .string(name), "entities": ["Truck"], "rows": true,
         ])
         #expect(try connection.next { $0["id"] == 1 }.bool("history") == true)
-        var told: [JSONObject] = []
+        var changes: [JSONObject] = []
         for number in 2...4 {
             try writer.execute(Self.insertion(number))
             try connection.send(["id": .integer(Int64(number)), "op": "sync", "store": .string(name)])
             _ = try connection.next { object in
-                if object.type == "change" { told += object.objects("rows") }
+                if object.type == "change" { changes += object.objects("rows") }
                 return object["id"] == .integer(Int64(number))
             }
         }
-        #expect(told.contains { $0["key"] == 4 && $0.string("entity") == "Truck" }, "\(told.map(\.text))")
+        #expect(changes.contains { $0["key"] == 4 && $0.string("entity") == "Truck" }, "\(changes.map(\.text))")
         try connection.send(["id": 9, "op": "changes", "store": .string(name), "entities": ["Truck"]])
         #expect(try connection.next { $0["id"] == 9 && $0.bool("ok") != nil }.integer("changes") == 4)
     }

@@ -8,7 +8,7 @@ import Testing
     private static func entity(_ content: String) -> String { "<entity name='A'>\(content)</entity>" }
 
     /// Core Data would have refused. The migration takes two steps, and the second one finds two objects with the same default.
-    @Test(arguments: [false, true]) func theStoreIsNamed(_ isElsewhere: Bool) throws {
+    @Test(arguments: [false, true]) func namesTheStore(_ isElsewhere: Bool) throws {
         let directory = try TemporaryDirectory()
         let filled = "<attribute name='y' attributeType='Integer 16' defaultValueString='7'/>"
         let unique =
@@ -40,7 +40,7 @@ import Testing
     }
 
     /// A mapping model creates a new store. External data that should move into it is missing.
-    @Test func aFileThatIsMissingIsTheStores() throws {
+    @Test func namesTheMissingFileInTheStoresFolder() throws {
         let directory = try TemporaryDirectory()
         let data = "<attribute name='d' optional='YES' attributeType='Binary'/>"
         let external = data.replacing("/>", with: " allowsExternalBinaryDataStorage='YES'/>")

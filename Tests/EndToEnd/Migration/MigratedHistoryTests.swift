@@ -63,7 +63,7 @@ import Testing
         #expect(try groupstore("history", "show", Word(store), "--json").summary.bool("outdated") != true)
     }
 
-    @Test func anInferredMigrationIsAGapAndTheHistoryGoesOn() throws {
+    @Test func recordsAGapForAnInferredMigration() throws {
         let token = try #require(try changes().summary.string("token"))
         let migrated = try groupstore("migrate", Word(store), "--model", Word(model), "--json")
         #expect(migrated.status == 0, "\(migrated.errors)")
@@ -78,7 +78,7 @@ import Testing
     }
 
     /// A migration doesn't touch a foreign table, so that table's changes have no gap.
-    @Test func aForeignTableHasNoGap() throws {
+    @Test func recordsNoGapForAForeignTable() throws {
         #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 0)
         let gaps = try sqlite(
             store,
@@ -87,7 +87,7 @@ import Testing
         #expect(gaps.contains("ZNOTE") && gaps.contains("Z_METADATA") && !gaps.contains("mine"), "\(gaps)")
     }
 
-    @Test func aMappingModelBeginsANewHistory() throws {
+    @Test func startsANewHistoryAfterAMappingModel() throws {
         let token = try #require(try changes().summary.string("token"))
         let mapping = directory.path.appending("mapping.yaml")
         try write(

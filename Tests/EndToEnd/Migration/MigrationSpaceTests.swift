@@ -15,11 +15,11 @@ struct MigrationSpaceTests {
     /// Migrates in place and during a relocation, by inference and by a mapping model. Without enough room, the command refuses
     /// with a disk error, sets nothing aside and leaves the store unchanged. With room again, it migrates the store.
     @Test(arguments: [true, false], [true, false])
-    func aMigrationNeedsRoomAndSaysSo(_ isMapped: Bool, _ isInPlace: Bool) throws {
+    func reportsAFullDisk(_ isMapped: Bool, _ isInPlace: Bool) throws {
         let stores = try ModelStores()
         let pristine = try stores.makeOld(stores.places.scratch("Pristine.sqlite"), title: "x", notes: Self.notes)
         let mapping = stores.places.scratch("loud.yaml")
-        try write(ModelRelocationTests.loud, to: mapping)
+        try write(ModelRelocationTests.appendingMapping, to: mapping)
         let disk = try SmallDisk(Self.size)
         let legacy = isInPlace ? disk.path.appending("Notes.sqlite") : stores.legacy
         let words: [Word] =

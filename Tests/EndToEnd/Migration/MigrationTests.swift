@@ -48,17 +48,18 @@ import Testing
         return try StoreReader.read(location) { try $0.text(query) }
     }
 
-    fileprivate let whole = "SELECT count(*) || ' ' || min(ZNAME) || ' ' || sum(ZSTARS) || ' ' || max(Z_ENT) FROM ZNOTE"
+    fileprivate let summaryQuery =
+        "SELECT count(*) || ' ' || min(ZNAME) || ' ' || sum(ZSTARS) || ' ' || max(Z_ENT) FROM ZNOTE"
 
-    @Test func whoIsWaitedForIsSaidOnce() throws {
+    @Test func namesAHolderOnce() throws {
         try fill(1)
         var holder: StoreWriter? = try StoreWriter(store)
         let count = try holder?.integer("SELECT count(*) FROM ZNOTE")
         #expect(count == 1)
         let migration = try RunningProcess(
             Programs.groupstore, ["migrate", Word(store), "--model", Word(model), "--deadline", "60"])
-        let said = try migration.line(.errors) { $0.hasPrefix("waiting for") }
-        #expect(said.contains("(pid \(getpid()))"))
+        let line = try migration.line(.errors) { $0.hasPrefix("waiting for") }
+        #expect(line.contains("(pid \(getpid()))"))
         // This leaves time for several retries, a few milliseconds apart.
         #expect(try !migration.hasEnded(within: .milliseconds(500)))
         holder = nil
@@ -67,7 +68,7 @@ import Testing
         #expect(done.errors.split(separator: "\n").filter { $0.hasPrefix("waiting for") }.count == 1, "\(done.errors)")
     }
 
-    @Test func aStoreIsMigratedAtItsPlace() throws {
+    @Test func migratesAStoreInPlace() throws {
         try fill(500)
         let planned = try groupstore("migrate", Word(store), "--model", Word(model), "--dry-run", "--json")
         #expect(planned.summary.string("outcome") == "would_migrate")
@@ -79,7 +80,7 @@ import Testing
         #expect(done.summary.string("from_model") == "Notes")
         #expect(done.summary.string("to_model") == "Notes 2")
         #expect(done.objects.contains { $0.type == "progress" })
-        #expect(try sum(store, whole) == "500 note 1 1500 2")
+        #expect(try sum(store, summaryQuery) == "500 note 1 1500 2")
         let inspected = try groupstore("inspect", Word(store), "--model", Word(model))
         #expect(inspected.output.contains("this store is version Notes 2"))
 
@@ -88,21 +89,21 @@ import Testing
         #expect(again.summary.string("outcome") == "nothing_to_do")
     }
 
-    @Test func theStoreStaysWhenTheNewOneHasAnotherName() throws {
+    @Test func keepsTheOriginalIfTheDestinationHasAnotherName() throws {
         try fill(10)
         let before = try groupstore("model", "hash", Word(store)).output
         let other = directory.path.appending("New.sqlite")
         let trace = directory.path.appending("trace")
         let words = ["migrate", Word(store), "--model", Word(model), "--to", Word(other), "--trace-sql", Word(trace)]
         #expect(try run(Programs.groupstore, words).status == 0)
-        #expect(try sum(other, whole) == "10 note 1 30 2")
+        #expect(try sum(other, summaryQuery) == "10 note 1 30 2")
         #expect(try groupstore("model", "hash", Word(store)).output == before)
         #expect(try run("grep", ["-c", "INSERT INTO .*ZNOTE", Word(trace)]).output == "1\n")
         let taken = try run(Programs.groupstore, words)
         #expect(taken.status == 73)
     }
 
-    @Test func aStoreOfTheVersionIsCopiedToItsOtherName() throws {
+    @Test func copiesACurrentStoreToAnotherName() throws {
         #expect(try groupstore("create", Word(store), "--model", Word(model)).status == 0)
         try sqlite(store, "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZNAME, ZSTARS) VALUES (1, 2, 1, 'note 1', 3)")
         let other = directory.path.appending("New.sqlite")
@@ -113,12 +114,12 @@ import Testing
         #expect(FileStatus(following: other) == nil)
         let copied = try migrate()
         #expect(copied.status == 0 && copied.summary.string("outcome") == "copied", "\(copied.errors)")
-        #expect(try sum(other, whole) == "1 note 1 3 2")
+        #expect(try sum(other, summaryQuery) == "1 note 1 3 2")
         #expect(try migrate().status == 73)
     }
 
     /// The command can't take along files that are missing beside the store. It names them.
-    @Test func missingExternalFilesAreNamed() throws {
+    @Test func namesMissingExternalFiles() throws {
         let photo =
             "<attribute name='photo' optional='YES' attributeType='Binary' allowsExternalBinaryDataStorage='YES'/>"
         let model = try ModelTests.bundle(
@@ -131,21 +132,21 @@ import Testing
                 ),
             ])
         #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Photos").status == 0)
-        let there = "0F8FAD5B-D9CB-469F-A165-70867728950E"
-        let gone = "1F8FAD5B-D9CB-469F-A165-70867728950E"
+        let present = "0F8FAD5B-D9CB-469F-A165-70867728950E"
+        let absent = "1F8FAD5B-D9CB-469F-A165-70867728950E"
         let row = { (key: Int, name: String) in "(\(key), 1, 1, CAST(char(2) || '\(name)' || char(0) AS BLOB))" }
-        try sqlite(store, "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT, ZPHOTO) VALUES \(row(1, there)), \(row(2, gone))")
+        try sqlite(store, "INSERT INTO ZP (Z_PK, Z_ENT, Z_OPT, ZPHOTO) VALUES \(row(1, present)), \(row(2, absent))")
         let support = store.removingLastComponent().appending(".Notes_SUPPORT/_EXTERNAL_DATA")
         try run("mkdir", ["-p", Word(support)])
-        try write("data", to: support.appending(there))
+        try write("data", to: support.appending(present))
         let done = try groupstore("migrate", Word(store), "--model", Word(model), "--json")
         let notes = done.objects.filter { $0.type == "note" }.compactMap { $0.string("text") }
         #expect(done.status == 0 && notes.count == 1, "\(done.output)")
-        #expect(notes.first?.contains("P.photo") == true && notes.first?.contains(gone) == true, "\(notes)")
+        #expect(notes.first?.contains("P.photo") == true && notes.first?.contains(absent) == true, "\(notes)")
     }
 
     /// A store that keeps its name keeps its support folder. Data that moves into the store is read from there.
-    @Test func dataMovesIntoTheStoreAtItsPlace() throws {
+    @Test func movesExternalDataIntoTheStoreInPlace() throws {
         func photo(_ more: String) -> String {
             "<entity name='P'><attribute name='photo' optional='YES' attributeType='Binary' \(more)/></entity>"
         }
@@ -169,7 +170,7 @@ import Testing
     }
 
     /// With a cache, the next migration needs no older version of the model.
-    @Test func aStoreWithoutItsModelGetsOne() throws {
+    @Test func addsAMissingModelCache() throws {
         try fill(3)
         try sqlite(store, "DROP TABLE Z_MODELCACHE")
         #expect(try groupstore("migrate", Word(store), "--model", Word(model)).status == 0)
@@ -180,7 +181,7 @@ import Testing
 
     /// Two many-to-many relationships whose names differ only in case would share one table. `create`, `migrate` and `model
     /// check` report that before they write anything.
-    @Test func aModelThatNoStoreCanHaveIsRefused() throws {
+    @Test func refusesAnImpossibleModel() throws {
         func entity(_ name: String, _ other: String, _ names: [(String, String)]) -> String {
             let relationships = names.map {
                 "<relationship name='\($0)' optional='YES' toMany='YES' deletionRule='Nullify' "
@@ -188,10 +189,10 @@ import Testing
             }
             return "<entity name='\(name)'>\(relationships.joined())</entity>"
         }
-        let one = entity("A", "B", [("bs", "as")]) + entity("B", "A", [("as", "bs")])
-        let two =
+        let first = entity("A", "B", [("bs", "as")]) + entity("B", "A", [("as", "bs")])
+        let second =
             entity("A", "B", [("bs", "as"), ("Bs", "others")]) + entity("B", "A", [("as", "bs"), ("others", "Bs")])
-        let bundle = try ModelTests.bundle(directory, named: "Case", [("Case", one), ("Case 2", two)])
+        let bundle = try ModelTests.bundle(directory, named: "Case", [("Case", first), ("Case 2", second)])
         let path = directory.path.appending("Case.sqlite")
         let refused = try groupstore("create", Word(path), "--model", Word(bundle), "--json")
         #expect(refused.status == 65)
@@ -208,7 +209,7 @@ import Testing
     }
 
     /// A migration never goes backwards.
-    @Test func aNewerStoreIsRefused() throws {
+    @Test func refusesANewerStore() throws {
         #expect(try groupstore("create", Word(store), "--model", Word(model)).status == 0)
         let refused = try groupstore("migrate", Word(store), "--model", Word(model), "--version", "Notes", "--json")
         #expect(refused.status == 65)
@@ -219,20 +220,20 @@ import Testing
         #expect(try Directory(store.removingLastComponent()).names() == ["Notes.sqlite"])
     }
 
-    @Test func aStoreIsMigratedWhenItIsRelocated() throws {
+    @Test func migratesAStoreDuringItsRelocation() throws {
         try fill(100)
         let group = directory.path.appending("group")
         try run("mkdir", [Word(group)])
         let done = try groupstore("relocate", Word(store), Word(group), "--model", Word(model), "--json")
         #expect(done.status == 0, "\(done.errors)")
         #expect(done.summary.string("method") == "migrate")
-        #expect(try sum(group.appending("Notes.sqlite"), whole) == "100 note 1 300 2")
+        #expect(try sum(group.appending("Notes.sqlite"), summaryQuery) == "100 note 1 300 2")
         #expect(try Directory(store.removingLastComponent()).names().isEmpty)
     }
 
     /// After kill -9 at moments spread over the migration, the store is unchanged or migrated. The next run completes the
     /// migration.
-    @Test func aKilledMigrationIsUndoneOrFinished() throws {
+    @Test func undoesOrCompletesAKilledMigration() throws {
         try fill(20_000)
         let pristine = directory.path.appending("pristine.sqlite")
         try run("cp", [Word(store), Word(pristine)])
@@ -250,7 +251,7 @@ import Testing
             }
             let again = try run(Programs.groupstore, words)
             #expect(again.status == 0, "kill \(kill): \(again.errors)")
-            #expect(try sum(store, whole) == "20000 note 1 60000 2", "kill \(kill)")
+            #expect(try sum(store, summaryQuery) == "20000 note 1 60000 2", "kill \(kill)")
             #expect(try sum(store, "PRAGMA integrity_check") == "ok")
             #expect(
                 Set(try Directory(store.removingLastComponent()).names().map(\.string)) == [
@@ -263,7 +264,7 @@ import Testing
 
 extension MigrationTests {
     /// The sample creates the store, and migrates it once there is a newer version.
-    @Test func theSampleMakesAStoreReady() throws {
+    @Test func theSampleCreatesAndMigratesItsStore() throws {
         let words = [Word(store), Word(model)]
         let made = try run(Programs.notesUpgrade, words)
         #expect(made.output == "created an empty store of version Notes 2\n", "\(made.errors)")
@@ -271,6 +272,6 @@ extension MigrationTests {
         try fill(5)
         let migrated = try run(Programs.notesUpgrade, words)
         #expect(migrated.output.contains("\nmigrated to Notes 2\n"), "\(migrated.errors)")
-        #expect(try sum(store, whole) == "5 note 1 15 2")
+        #expect(try sum(store, summaryQuery) == "5 note 1 15 2")
     }
 }

@@ -7,7 +7,7 @@ import Testing
 /// Relocations with a model: by the command, beside an agent and by the agent.
 @Suite(.ownThreads) struct ModelRelocationTests {
     @Test(arguments: Places.FileSystem.allCases, ["wal", "delete"])
-    func theStoreArrivesInTheJournalModeAskedFor(_ fileSystem: Places.FileSystem, _ mode: String) throws {
+    func setsTheRequestedJournalMode(_ fileSystem: Places.FileSystem, _ mode: String) throws {
         for (model, hadWAL) in [(false, false), (false, true), (true, true), (true, false)] {
             let stores = try ModelStores(fileSystem)
             try stores.makeOld(stores.legacy)
@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func aMigratedStoreGetsTheJournalModeAskedFor() throws {
+    @Test func setsTheRequestedJournalModeAfterAMigration() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
         let other = stores.places.scratch("Other.sqlite")
@@ -39,7 +39,7 @@ import Testing
     }
 
     /// The configuration has no legacy store and no directory for one.
-    @Test func theGroupsOwnStoreIsMigrated() throws {
+    @Test func migratesTheGroupsOwnStore() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
         let words: [Word] = ["--model", Word(stores.model), "--json"]
@@ -54,7 +54,7 @@ import Testing
 
     /// `--rename` supplies the renaming identifiers that the model lacks. Without them the migration would lose the rows of
     /// `ZTAG`.
-    @Test(arguments: [true, false]) func namesAreChangedOnTheWay(_ isRenamed: Bool) throws {
+    @Test(arguments: [true, false]) func appliesRenamingsDuringARelocation(_ isRenamed: Bool) throws {
         let stores = try ModelStores()
         let scratch = try TemporaryDirectory()
         let new = ModelStores.old.replacing("\"title\"", with: "\"caption\"").replacing("\"Tag\"", with: "\"Label\"")
@@ -81,7 +81,7 @@ import Testing
         #expect(words == (isRenamed ? "word" : ""))
     }
 
-    @Test func valuesAreTracedAtLevelThree() throws {
+    @Test func logsValuesAtLevelThree() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.legacy)
         let trace = stores.places.scratch("trace")
@@ -99,7 +99,7 @@ import Testing
         #expect(try stores.relocate("--trace-sql", "-", "--trace-level", "4").status == 64)
     }
 
-    @Test func inspectTellsEntitiesObjectsAndRelationships() throws {
+    @Test func inspectReportsEntitiesObjectsAndRelationships() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.legacy, notes: 3)
         let text = try groupstore("inspect", Word(stores.legacy), "--model", Word(stores.model)).output
@@ -139,7 +139,7 @@ import Testing
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
         let mapping = stores.places.scratch("loud.yaml")
-        try write(Self.loud, to: mapping)
+        try write(Self.appendingMapping, to: mapping)
         let agent = try stores.agent()
         let subscriber = try agent.subscribe("Notes.sqlite")
         let traced = try stores.relocate("--trace-sql", "-", environment: agent.environment)
@@ -155,7 +155,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    static let loud = """
+    static let appendingMapping = """
         mapping: 1
         source: Notes
         destination: Notes 2
@@ -169,10 +169,10 @@ import Testing
 
         """
 
-    @Test func theConfigurationsMappingModelsAreUsed() throws {
+    @Test func usesTheConfiguredMappingModels() throws {
         let stores = try ModelStores()
         let mapping = stores.places.scratch("loud.yaml")
-        try write(Self.loud, to: mapping)
+        try write(Self.appendingMapping, to: mapping)
         try stores.makeOld(stores.legacy)
         let agent = try stores.agent(
             "legacy: [\(stores.legacy)]", "model: \(stores.model)", "mappings: [\(mapping)]")
@@ -184,7 +184,7 @@ import Testing
     }
 
     /// There is no legacy store. The agent migrates the group's own store once no program has it open.
-    @Test func theAgentMigratesTheGroupsStoreWhenItIsFree() throws {
+    @Test func theAgentMigratesAnIdleGroupStore() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
         let shell = try sqliteShell(stores.group)
@@ -202,7 +202,7 @@ import Testing
         #expect(try stores.captions(stores.group) == "old late new")
     }
 
-    @Test func aPresenterLetsGoForTheMigrationOfTheGroupsStore() throws {
+    @Test func aPresenterRelinquishesForTheMigrationOfTheGroupStore() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
         let first = try stores.agent()
@@ -227,7 +227,7 @@ import Testing
 
     /// A presenter states its model by the version's name, identifier or checksum. A presenter that states none can open all
     /// versions.
-    @Test func noMigrationLocksAPresenterOut() throws {
+    @Test func doesNotMigrateBeyondAPresentersVersions() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)
         let hashes = try groupstore("model", "hash", Word(stores.model), "--json").objects

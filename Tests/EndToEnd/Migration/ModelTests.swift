@@ -36,7 +36,7 @@ import Testing
         return bundle
     }
 
-    @Test func hashesOfEachVersion() throws {
+    @Test func printsTheHashesOfEachVersion() throws {
         let directory = try TemporaryDirectory()
         let bundle = try Self.bundle(
             directory, [("Notes", Self.note), ("Notes 10", "<entity name='A'/>"), ("Notes 9", "<entity name='B'/>")])
@@ -53,11 +53,11 @@ import Testing
         #expect(versions[0].string("checksum") == "Nh0EdoDUFZaRhLw8Zk7+7Mu0NiiaPgoeQPPL6I0tBNE=")
         let text = try groupstore("model", "hash", Word(bundle))
         #expect(text.output.contains("Notes 9 (current)\n"))
-        let one = try groupstore("model", "hash", Word(bundle.appending("Notes.xcdatamodel")), "--json")
-        #expect(one.objects.first?.object("entities") == versions[0].object("entities"))
+        let single = try groupstore("model", "hash", Word(bundle.appending("Notes.xcdatamodel")), "--json")
+        #expect(single.objects.first?.object("entities") == versions[0].object("entities"))
     }
 
-    @Test func mergedModels() throws {
+    @Test func printsTheHashesOfMergedModels() throws {
         let directory = try TemporaryDirectory()
         let bundle = try Self.bundle(directory, [("Notes", Self.note)])
         let other = try Self.bundle(directory, named: "Other", [("Other", "<entity name='Tag'/>")])
@@ -74,7 +74,7 @@ import Testing
         ("<entity name='A'>\n<attribute", "contents:5:"),
         ("<entity name='A'/></model><model>", "contents:"),
     ])
-    func aModelThatIsNone(_ content: String, _ place: String) throws {
+    func refusesAnInvalidModel(_ content: String, _ place: String) throws {
         let directory = try TemporaryDirectory()
         let bundle = try Self.bundle(directory, [("Notes", content)])
         let done = try groupstore("model", "hash", Word(bundle))
@@ -83,7 +83,7 @@ import Testing
         #expect(done.errors.contains("("), "no remedy: \(done.errors)")
     }
 
-    @Test func whatIsNotThere() throws {
+    @Test func refusesAMissingModelAndAPlainStore() throws {
         let done = try groupstore("model", "hash", "/nonexistent/Notes.xcdatamodeld")
         #expect(done.status == 74)
         let store = try TemporaryDirectory()
@@ -106,7 +106,7 @@ import Testing
         #expect(try groupstore("model", "show", Word(bundle), "--version", "Notes 7").status == 65)
     }
 
-    @Test func tellsADifference() throws {
+    @Test func showsADifference() throws {
         let directory = try TemporaryDirectory()
         let renamed = Self.note.replacing("\"title\"", with: "\"heading\"")
         let bundle = try Self.bundle(directory, [("Notes", Self.note), ("Notes 2", renamed)])

@@ -11,7 +11,7 @@ import Testing
 
 /// A file coordinator in this process asks presenters in other processes through the agent.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct CoordinationTests {
-    @Test func aPresenterInAnotherProcessIsAsked() async throws {
+    @Test func asksAPresenterInAnotherProcess() async throws {
         var apps = try PresenterTests.Apps()
         let agent = try AgentProcess(apps.places, legacy: [])
         try apps.start(rows: 300, rate: 100)
@@ -30,7 +30,7 @@ import Testing
         try apps.finish(at: legacy)
     }
 
-    @Test func aStoppedPresenterInAnotherProcessIsNamed() async throws {
+    @Test func namesAStoppedPresenterInAnotherProcess() async throws {
         var apps = try PresenterTests.Apps()
         let agent = try AgentProcess(apps.places, legacy: [])
         try apps.start(rows: 200, rate: 100)

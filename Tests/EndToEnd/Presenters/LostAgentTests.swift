@@ -28,8 +28,8 @@ import Testing
     }
 
     /// Writes the item, logs it, and continues once `log` has `go on`. With `moving`, the item then gets another name.
-    private func access(_ seats: RegisteredPresenters, _ log: Log, moving: Bool = false) -> Task<Void, any Error> {
-        let coordinator = FileCoordinator(in: container, presenters: seats)
+    private func access(_ presenters: RegisteredPresenters, _ log: Log, moving: Bool = false) -> Task<Void, any Error> {
+        let coordinator = FileCoordinator(in: container, presenters: presenters)
         return Task { [item, moved] in
             try await coordinator.coordinate(
                 with: [.writingIntent(with: item, options: moving ? .forMoving : [])], deadline: .ample
@@ -44,12 +44,12 @@ import Testing
 
     /// The agent dies during an access, or before it learns of the access's end. The claimant's process notifies its own
     /// presenters of the move. Presenters in other processes learn that the item may have changed.
-    @Test(arguments: [false, true]) func whatTheAgentDidNotHearOfIsTold(_ diesLate: Bool) async throws {
+    @Test(arguments: [false, true]) func notifiesPresentersOfUnreportedChanges(_ diesLate: Bool) async throws {
         let agent = try AgentProcess(places, legacy: [])
         let (here, there) = (RegisteredPresenters(registry: registry()), RegisteredPresenters(registry: registry()))
-        let (neighbour, stranger) = (NotingPresenter(item), NotingPresenter(item))
-        _ = try await here.add(neighbour, in: container)
-        _ = try await there.add(stranger, in: container)
+        let (local, remote) = (LoggingPresenter(item), LoggingPresenter(item))
+        _ = try await here.add(local, in: container)
+        _ = try await there.add(remote, in: container)
         let log = Log()
         let access = access(here, log, moving: true)
         await log.has("writes")
@@ -57,46 +57,46 @@ import Testing
             try agent.process.suspend()
         } else {
             try agent.process.killAtOnce()
-            await neighbour.log.has("waiting")
+            await local.log.has("waiting")
         }
         log.note("go on")
         try await access.value
         if diesLate { try agent.process.killAtOnce() }
-        for presenter in [neighbour, stranger] { await presenter.log.has("reacquires") }
-        await neighbour.log.has("is now Moved.sqlite")
-        #expect(neighbour.log.entries.contains("changed"))
-        #expect(stranger.log.entries == ["to writer", "waiting", "changed", "reacquires"])
+        for presenter in [local, remote] { await presenter.log.has("reacquires") }
+        await local.log.has("is now Moved.sqlite")
+        #expect(local.log.entries.contains("changed"))
+        #expect(remote.log.entries == ["to writer", "waiting", "changed", "reacquires"])
     }
 
     /// The presenter waits regardless of how long the writer takes.
-    @Test func anItemIsNotTakenBackBeforeItIsFree() async throws {
+    @Test func doesNotReacquireBeforeTheWriterEnds() async throws {
         let agent = try AgentProcess(places, legacy: [])
         let (here, there) = (RegisteredPresenters(registry: registry()), RegisteredPresenters(registry: registry()))
-        let stranger = NotingPresenter(item)
-        _ = try await there.add(stranger, in: container)
+        let remote = LoggingPresenter(item)
+        _ = try await there.add(remote, in: container)
         let log = Log()
         let access = access(here, log)
         await log.has("writes")
         try agent.process.killAtOnce()
-        await stranger.log.has("waiting")
+        await remote.log.has("waiting")
         // The presenter has queued, and let other claims pass, several times.
         var seen: Set<String> = []
         while seen.count < 4 {
             for record in container.claimRecords() where !record.isGranted { seen.insert(record.id.rawValue) }
             await Task.yield()
         }
-        #expect(!stranger.log.entries.contains("reacquires"))
+        #expect(!remote.log.entries.contains("reacquires"))
         log.note("go on")
         try await access.value
-        await stranger.log.has("reacquires")
+        await remote.log.has("reacquires")
     }
 
     /// A claim by another process ends for a presenter that follows its item elsewhere: the agent registers it as a new
     /// presenter.
-    @Test func aPresenterThatGoesElsewhereTakesItsItemBack() async throws {
+    @Test func aPresenterThatFollowsAMoveReacquires() async throws {
         let own = registry()
         let (here, there) = (RegisteredPresenters(registry: own), RegisteredPresenters(registry: registry()))
-        let presenter = NotingPresenter(item)
+        let presenter = LoggingPresenter(item)
         _ = try await here.add(presenter, in: container)
         let log = Log()
         // The access starts without an agent, so no process reports the move to the agent.
@@ -118,10 +118,10 @@ import Testing
     }
 
     /// A claim that the agent refuses leaves nothing behind.
-    @Test func aRefusedClaimIsForgotten() async throws {
+    @Test func aRefusedClaimLeavesNothing() async throws {
         let agent = try AgentProcess(places, legacy: [])
         let (here, there) = (registry(), RegisteredPresenters(registry: registry()))
-        let presenter = NotingPresenter(item)
+        let presenter = LoggingPresenter(item)
         presenter.refuse()
         _ = try await there.add(presenter, in: container)
         let error = await #expect(throws: FileCoordinationError.self) {

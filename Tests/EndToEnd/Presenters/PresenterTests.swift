@@ -82,7 +82,7 @@ import Testing
         return try AgentProcess(["--config", Word(configuration)], socket: apps.socket)
     }
 
-    @Test func anAppIsRelocatedUnderWhileItWrites() throws {
+    @Test func relocatesAStoreWhileItsAppWrites() throws {
         var apps = try Apps()
         // Until the app presents the store, a program that doesn't know presenters keeps the agent waiting.
         let shell = try sqliteShell(apps.store.path)
@@ -98,7 +98,7 @@ import Testing
         #expect(try !Directory(apps.places.legacy).names().contains("Notes.sqlite"))
     }
 
-    @Test func manyAppsAreRelocatedUnderTogether() throws {
+    @Test func relocatesAStoreWhileManyAppsWrite() throws {
         var apps = try Apps()
         for _ in 0..<8 { try apps.start(rows: 150, rate: 30) }
         let agent = try agent(apps)
@@ -108,7 +108,7 @@ import Testing
     }
 
     /// The command asks the agent, and names a presenter that doesn't answer. Nothing changes.
-    @Test func aStoppedPresenterIsNamed() throws {
+    @Test func namesAStoppedPresenter() throws {
         var apps = try Apps()
         let agent = try agent(apps, legacy: false)
         try apps.start(rows: 400, rate: 100)
@@ -142,7 +142,7 @@ import Testing
 
     /// The app continues at the store's current place, whatever the agent had done to the store when it was killed.
     /// `GROUPSTORE_KILLS` sets the number of kills; the external check uses 100.
-    @Test func anAgentKilledAnywhereLosesNothing() throws {
+    @Test func losesNoRowsIfTheAgentIsKilled() throws {
         let kills = ProcessInfo.processInfo.environment["GROUPSTORE_KILLS"].flatMap { Int($0) } ?? 6
         var found: [String: Int] = [:]
         for round in 0..<kills {
@@ -181,7 +181,7 @@ import Testing
         return ["intended", "withdrawn", "committing"].first { text.contains("\"\($0)\" :") } ?? text
     }
 
-    @Test func anOldProgramPresentsItsStoreInAFewLines() throws {
+    @Test func theLegacyPresenterSampleReleasesItsStore() throws {
         let apps = try Apps()
         // The group's directory is found by its identifier.
         let containers = apps.places.scratch("containers")
@@ -203,7 +203,7 @@ import Testing
         #expect(try sqlite(group.appending("Notes.sqlite"), "SELECT title FROM note WHERE id > 3") == "first\nsecond\n")
     }
 
-    @Test func aWidgetHearsOfWhatItDoesNotPresent() throws {
+    @Test func aWidgetReceivesChangesWithoutPresenting() throws {
         let apps = try Apps()
         let containers = apps.places.scratch("containers")
         let group = containers.appending(AgentProcess.group)
@@ -217,20 +217,20 @@ import Testing
             socket: apps.socket)
         try widget.line { $0.hasPrefix("relocated") }
         let published = group.appending("Notes.sqlite")
-        try sqlite(published, "INSERT INTO note (title) VALUES ('heard')")
+        try sqlite(published, "INSERT INTO note (title) VALUES ('first')")
         try widget.line { $0.hasPrefix("changed") }
         // Another agent is another epoch: the widget is notified, and continues.
         #expect(try agent.stop().status == 0)
         try widget.line { $0.hasPrefix("no agent") }
         let heir = try AgentProcess(["--group", "\(AgentProcess.group)=" + Word(group)], socket: apps.socket)
         try widget.line { $0.hasPrefix("reset (epoch)") }
-        try sqlite(published, "INSERT INTO note (title) VALUES ('heard again')")
+        try sqlite(published, "INSERT INTO note (title) VALUES ('second')")
         try widget.line { $0.hasPrefix("changed") }
         #expect(try heir.stop().status == 0)
     }
 
     /// A program that only listens must not link a database engine, a network library or a command-line parser.
-    @Test func theClientLibraryLinksNothingItDoesNotNeed() throws {
+    @Test func theClientLibraryLinksNoUnneededLibrary() throws {
         let libraries = try run("ldd", [Programs.notesWidget]).output
         #expect(libraries.contains("libc.so"))
         for unwanted in ["libsqlite3", "libinotifytools"] { #expect(!libraries.contains(unwanted), "\(libraries)") }

@@ -24,12 +24,12 @@ import Testing
     }
 
     /// Returns the presenters' registration as another process would have it.
-    private func seats() -> RegisteredPresenters {
+    private func registeredPresenters() -> RegisteredPresenters {
         RegisteredPresenters(registry: RemoteRegistry(container, socket: socket))
     }
 
     private func access(_ url: URL? = nil, deadline: Duration = .ample) async throws {
-        try await FileCoordinator(in: container, presenters: seats()).coordinate(
+        try await FileCoordinator(in: container, presenters: registeredPresenters()).coordinate(
             with: [.writingIntent(with: url ?? item)], deadline: deadline
         ) { _ in }
     }
@@ -52,11 +52,13 @@ import Testing
         agent.process.signal(SIGHUP)
     }
 
-    @Test func aPresenterIsRegisteredWhenItsGroupIsServed() async throws {
+    @Test func registersAPresenterOnceItsGroupIsServed() async throws {
         let agent = try otherAgent()
-        let (presenter, seats) = (NotingPresenter(item), seats())
-        let seat = try await seats.add(presenter, in: container)
-        guard case .waiting(let reason) = seat.registration else { throw Unexpected("\(seat.registration)") }
+        let (presenter, registeredPresenters) = (LoggingPresenter(item), registeredPresenters())
+        let registered = try await registeredPresenters.add(presenter, in: container)
+        guard case .waiting(let reason) = registered.registration else {
+            throw Unexpected("\(registered.registration)")
+        }
         #expect(reason.contains(AgentProcess.group))
         // The access works as it does without an agent, and no process could ask the presenter.
         try await access()
@@ -72,12 +74,12 @@ import Testing
 
     /// An access that began without an agent waits for an item that a presenter holds. The access asks an agent that starts
     /// meanwhile.
-    @Test func anAgentThatComesWhileAnAccessWaitsIsAsked() async throws {
-        let presenter = NotingPresenter(item)
-        let seats = seats()
-        let seat = try await seats.add(presenter, in: container)
-        guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
-        let held = try PresentedClaim(seat.item, in: container, of: presenter, ClaimWait(Deadline(after: .ample)))
+    @Test func asksAnAgentThatStartsDuringAWait() async throws {
+        let presenter = LoggingPresenter(item)
+        let registeredPresenters = registeredPresenters()
+        let registered = try await registeredPresenters.add(presenter, in: container)
+        guard case .waiting = registered.registration else { throw Unexpected("\(registered.registration)") }
+        let held = try PresentedClaim(registered.item, in: container, of: presenter, ClaimWait(Deadline(after: .ample)))
         presenter.hold(held)
         let waiting = Task { try await access() }
         while !container.claimRecords().contains(where: { $0.accesses.contains(where: \.writes) }) {
@@ -91,20 +93,21 @@ import Testing
     }
 
     /// A coordinator's own presenter isn't asked, even by an agent that has only just learnt of it.
-    @Test func anOwnPresenterIsNotAskedByAnAgentThatJustCame() async throws {
-        let (presenter, seats) = (NotingPresenter(item), seats())
-        _ = try await seats.add(presenter, in: container)
+    @Test func aNewAgentDoesNotAskTheCoordinatorsOwnPresenter() async throws {
+        let (presenter, registeredPresenters) = (LoggingPresenter(item), registeredPresenters())
+        _ = try await registeredPresenters.add(presenter, in: container)
         for _ in 1...5 {
             let agent = try AgentProcess(places, legacy: [])
-            try await FileCoordinator(in: container, presenters: seats, filePresenter: presenter).coordinate(
-                with: [.writingIntent(with: item)], deadline: .ample
-            ) { _ in }
+            try await FileCoordinator(in: container, presenters: registeredPresenters, filePresenter: presenter)
+                .coordinate(
+                    with: [.writingIntent(with: item)], deadline: .ample
+                ) { _ in }
             #expect(try agent.stop().status == 0)
         }
         #expect(!presenter.log.entries.contains("to writer"))
     }
 
-    @Test func aSubscriptionBeginsWhenItsGroupIsServed() async throws {
+    @Test func subscribesOnceTheGroupIsServed() async throws {
         let agent = try otherAgent()
         let store = try SharedStore("Notes.sqlite", in: container)
         let reader = ChangeReader(.init(store.address), socket: socket)
@@ -115,12 +118,12 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    @Test func aMovedPresenterComesBackAsWhatItIsNow() async throws {
+    @Test func registersAMovedPresenterUnderItsNewPath() async throws {
         var agent = try AgentProcess(places, legacy: [])
-        let (presenter, seats) = (NotingPresenter(item), seats())
-        _ = try await seats.add(presenter, in: container)
+        let (presenter, registeredPresenters) = (LoggingPresenter(item), registeredPresenters())
+        _ = try await registeredPresenters.add(presenter, in: container)
         let moved = URL(path: places.group.appending("Moved.sqlite"))
-        let coordinator = FileCoordinator(in: container, presenters: self.seats())
+        let coordinator = FileCoordinator(in: container, presenters: self.registeredPresenters())
         try await coordinator.coordinate(with: [.writingIntent(with: item, options: .forMoving)], deadline: .ample) {
             [item = item] _ in
             coordinator.item(at: item, didMoveTo: moved)
@@ -141,16 +144,16 @@ import Testing
 
     /// An agent that doesn't answer may know presenters that must be asked. The deadline holds, and the access doesn't take
     /// place. A presenter continues, and is registered later.
-    @Test func deadlinesHoldBesideAStoppedAgent() async throws {
+    @Test func enforcesDeadlinesWithAStoppedAgent() async throws {
         let agent = try AgentProcess(places, legacy: [])
         try agent.process.suspend()
         let error = await #expect(throws: FileCoordinationError.self) { try await access(deadline: .milliseconds(300)) }
         #expect(error?.code == .busy)
         #expect(error?.message.contains("did not answer") == true)
-        let (presenter, seats) = (NotingPresenter(item), seats())
-        let seat = try await seats.add(presenter, in: container)
+        let (presenter, registeredPresenters) = (LoggingPresenter(item), registeredPresenters())
+        let registered = try await registeredPresenters.add(presenter, in: container)
         // Both calls have returned while the agent is stopped.
-        guard case .waiting = seat.registration else { throw Unexpected("\(seat.registration)") }
+        guard case .waiting = registered.registration else { throw Unexpected("\(registered.registration)") }
         agent.process.signal(SIGCONT)
         await presenter.log.has("registered")
         try await access()
@@ -158,13 +161,13 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    @Test func hundredsOfPresentersAreServed() async throws {
+    @Test func servesHundredsOfPresenters() async throws {
         let agent = try AgentProcess(places, legacy: [])
-        let seats = seats()
-        var presenters: [NotingPresenter] = []
+        let registeredPresenters = registeredPresenters()
+        var presenters: [LoggingPresenter] = []
         for number in 1...300 {
-            let presenter = NotingPresenter(URL(path: places.group.appending("Notes \(number)")))
-            #expect(try await seats.add(presenter, in: container).registration == .registered)
+            let presenter = LoggingPresenter(URL(path: places.group.appending("Notes \(number)")))
+            #expect(try await registeredPresenters.add(presenter, in: container).registration == .registered)
             presenters.append(presenter)
         }
         try await access(URL(path: places.group.appending("Notes 300")))
@@ -173,15 +176,15 @@ import Testing
     }
 
     /// A registry closes its own connection to the agent when its last user releases it.
-    @Test func aRegistryEndsWithItsLastUser() async throws {
+    @Test func closesARegistryAfterItsLastUser() async throws {
         let agent = try AgentProcess(places, legacy: [])
         weak var registry: RemoteRegistry?
         do {
             let made = RemoteRegistry(container, socket: socket)
             registry = made
-            let (presenter, seats) = (NotingPresenter(item), RegisteredPresenters(registry: made))
-            _ = try await seats.add(presenter, in: container)
-            seats.remove(presenter)
+            let (presenter, registeredPresenters) = (LoggingPresenter(item), RegisteredPresenters(registry: made))
+            _ = try await registeredPresenters.add(presenter, in: container)
+            registeredPresenters.remove(presenter)
         }
         while registry != nil { await Task.yield() }
         #expect(try agent.stop().status == 0)
@@ -189,7 +192,7 @@ import Testing
 }
 
 /// A presenter that logs its callbacks.
-final class NotingPresenter: FilePresenter {
+final class LoggingPresenter: FilePresenter {
     private let url: Mutex<URL>
     private let held = Mutex<PresentedClaim?>(nil)
     private let refuses = Mutex(false)

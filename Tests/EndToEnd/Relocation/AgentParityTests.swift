@@ -15,7 +15,7 @@ import Testing
         store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
     }
 
-    @Test func aDryRunSaysWhatWouldBe() throws {
+    @Test func aDryRunPredictsTheOutcome() throws {
         let agent = try AgentProcess(places, legacy: [])
         for environment in [agent.environment, [:]] {
             let dry = try groupstore(
@@ -29,7 +29,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    @Test func whoIsWaitedForIsNamed() throws {
+    @Test func namesTheAwaitedHolder() throws {
         let agent = try AgentProcess(places, legacy: [])
         let shell = try sqliteShell(store.path)
         for environment in [agent.environment, ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"]] {
@@ -44,7 +44,7 @@ import Testing
         try shell.wait()
     }
 
-    @Test func aPresenterThatIsWaitedForIsNamed() throws {
+    @Test func namesTheAwaitedPresenter() throws {
         let agent = try AgentProcess(places, legacy: [])
         let presenter = try agent.connect()
         try presenter.send(["id": 1, "op": "present", "store": .string("\(AgentProcess.group)/Notes.sqlite")])
@@ -58,7 +58,7 @@ import Testing
         #expect(try command.wait().status == 0)
     }
 
-    @Test func aRelocationIsTakenBack() throws {
+    @Test func undoesARelocation() throws {
         let agent = try AgentProcess(places, legacy: [])
         let subscriber = try agent.subscribe("Notes.sqlite")
         try groupstore("relocate", Word(store.path), Word(places.group), environment: agent.environment)
@@ -74,7 +74,7 @@ import Testing
     }
 
     /// The reason names the configured place.
-    @Test func whatWouldBeRelocatedAgainIsNot() throws {
+    @Test func doesNotUndoAConfiguredRelocation() throws {
         let agent = try AgentProcess(places, legacy: [store.path])
         _ = try agent.legacyRow { $0 == "relocated" }
         let refused = try groupstore(
@@ -86,7 +86,7 @@ import Testing
             message.contains("\(store.path)") && message.contains("\(AgentProcess.group)/Notes.sqlite"), "\(message)")
     }
 
-    @Test func aConflictIsAProblemOfStatusAndDoctor() throws {
+    @Test func statusAndDoctorReportAConflict() throws {
         try makeStore(places.group.appending("Notes.sqlite"), rows: 2)
         let agent = try AgentProcess(places, legacy: [store.path])
         let row = try agent.legacyRow { $0 == "conflict" }
@@ -95,7 +95,7 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    @Test func aRefusalIsAProblemOfStatusAndDoctor() throws {
+    @Test func statusAndDoctorReportARefusal() throws {
         try run("rm", ["-r", Word(places.legacy)])
         try run("mkdir", [Word(places.legacy)])
         try write(String(repeating: "x", count: 100), to: places.legacy.appending("Notes.sqlite-wal"))
@@ -108,7 +108,7 @@ import Testing
         #expect(try groupstore("status", environment: agent.environment).status == 0)
     }
 
-    @Test func aConfigurationThatCannotBeReadIsAProblemOfStatusAndDoctor() throws {
+    @Test func statusAndDoctorReportAnUnreadableConfiguration() throws {
         let file = places.scratch("config.yaml")
         let good = "groups: [{ id: \(AgentProcess.group), directory: \(places.group) }]\n"
         try write(good, to: file)

@@ -8,29 +8,29 @@ import Testing
 /// Tests of each line of the case table: by the command alone, by the command through an agent, and by the agent alone.
 @Suite(.ownThreads) struct CaseTableTests {
     @Test(arguments: CaseTable.lines, Places.FileSystem.allCases)
-    func theCommand(_ line: CaseTableLine, _ fileSystem: Places.FileSystem) throws {
+    func theCommandAlone(_ line: CaseTableLine, _ fileSystem: Places.FileSystem) throws {
         guard line.fileSystems.contains(fileSystem) else { return }
         try whenArranged(line, fileSystem) { places in
             let done = try groupstore(
                 "relocate", Word(places.legacyStore), Word(places.group), "--json", "--deadline", "5",
                 options: line.options)
-            try expectSaid(line, done)
+            try expectOutput(line, done)
         }
     }
 
     @Test(arguments: CaseTable.lines)
-    func theCommandThatAsksAnAgent(_ line: CaseTableLine) throws {
+    func theCommandThroughAnAgent(_ line: CaseTableLine) throws {
         try whenArranged(line) { places in
             let agent = try AgentProcess(places, legacy: [])
             let done = try groupstore(
                 "relocate", Word(places.legacyStore), Word(places.group), "--json", "--deadline", "5",
                 options: line.options, environment: agent.environment)
-            try expectSaid(line, done)
+            try expectOutput(line, done)
             #expect(try agent.stop().status == 0)
         }
     }
 
-    @Test(arguments: CaseTable.lines.filter { $0.state != nil }) func theAgent(_ line: CaseTableLine) throws {
+    @Test(arguments: CaseTable.lines.filter { $0.state != nil }) func theAgentAlone(_ line: CaseTableLine) throws {
         try whenArranged(line) { places in
             let policy = line.options.count == 2 ? line.options[1].description : "refuse"
             let file = places.scratch("config.yaml")
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    private func expectSaid(_ line: CaseTableLine, _ done: FinishedProcess) throws {
+    private func expectOutput(_ line: CaseTableLine, _ done: FinishedProcess) throws {
         #expect(done.status == line.status, "\(done.errors)\(done.output)")
         #expect(done.outcome == line.outcome, "\(done.output)")
         let error = done.summary.object("error")

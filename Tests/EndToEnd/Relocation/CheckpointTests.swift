@@ -9,7 +9,7 @@ import Testing
 @Suite(.ownThreads) struct CheckpointTests {
     /// Each command and the agent run beside a writer. The script checks their writes, truncations, removals and locks.
     @Test(.enabled(if: Programs.canTrace, "strace can't trace here"))
-    func nothingIsCheckpointedThatOthersMayBeWriting() throws {
+    func neverCheckpointsAStoreInUse() throws {
         let done = try run("python3", [Programs.source("Tests/Soak/checkpoints.py"), Programs.groupstore])
         #expect(done.status == 0, "\(done.output)\(done.errors)")
         #expect(done.output.contains("soak: checkpoints: "))

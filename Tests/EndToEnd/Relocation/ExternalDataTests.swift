@@ -6,7 +6,7 @@ import Testing
 /// Tests that a store's external files move or stay with it, and never vanish with a redundant database.
 @Suite(.ownThreads) struct ExternalDataTests {
     /// The group loses the files, and a backup returns to the store's old place. The copy's receipt identifies the backup.
-    @Test func aStoreThatComesBackIsKeptWhereTheGroupHasLostItsFiles() throws {
+    @Test func keepsARestoredStoreIfTheGroupLostItsFiles() throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let backup = places.scratch("backup")
@@ -30,7 +30,7 @@ import Testing
 
     /// Commands that inspect or move the store report external files that objects name but that don't exist. They
     /// refuse nothing.
-    @Test func missingFilesAreToldOf() throws {
+    @Test func reportsMissingFiles() throws {
         let places = try Places(.same)
         let scratch = try TemporaryDirectory()
         let photo =

@@ -20,7 +20,7 @@ struct MountedPartTests {
     @Test(
         arguments: Places.FileSystem.allCases,
         ["/.Notes_SUPPORT", "/.Notes_SUPPORT/_EXTERNAL_DATA", "/.Notes_SUPPORT/deep/er", "/.Notes_SUPPORT/file"])
-    func isRefusedBeforeAnythingIsTouched(_ fileSystem: Places.FileSystem, _ place: String) throws {
+    func refusesAMountBeforeAnyChange(_ fileSystem: Places.FileSystem, _ place: String) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5, unflushed: true)
         let victim = places.scratch("victim")
@@ -41,7 +41,7 @@ struct MountedPartTests {
     }
 
     /// The group's store may also contain a mount, and it must make room.
-    @Test func neitherIsWhatMakesRoom() throws {
+    @Test func refusesAMountInTheStoreToArchive() throws {
         let places = try Places()
         try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
         try sqlite(places.group.appending("Notes.sqlite"), "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)")
@@ -54,7 +54,7 @@ struct MountedPartTests {
     }
 
     /// An unfinished relocation of one store must not block the group's other stores.
-    @Test func anUnfinishedRelocationKeepsNoOtherStoreFromMoving() throws {
+    @Test func anUnfinishedRelocationBlocksNoOtherStore() throws {
         let places = try Places(.another)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
         let other = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 3)

@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test(arguments: Places.FileSystem.allCases)
-    func theCommandRelocatesThem(_ fileSystem: Places.FileSystem) throws {
+    func theCommandRelocatesAnyName(_ fileSystem: Places.FileSystem) throws {
         for name in Self.names {
             let places = try Places(fileSystem)
             let legacy = try makeOddStore(name, places)
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test func theCommandGivesThemAnotherName() throws {
+    @Test func theCommandRenamesAnyName() throws {
         for name in Self.names {
             let places = try Places()
             let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func theAgentRelocatesThemAndTellsOfTheirChanges() throws {
+    @Test func theAgentRelocatesAndFollowsAnyName() throws {
         for name in Self.names {
             let places = try Places()
             let legacy = try makeOddStore(name, places)
@@ -75,8 +75,8 @@ import Testing
 
             try sqlite(published.path, "INSERT INTO note (text) VALUES ('later')")
             // The relocation may end this late, and its event then covers the commit.
-            let told = try subscriber.next("change", "relocated")
-            #expect(told.path("store") == Array("\(AgentProcess.group)/".utf8) + name.bytes)
+            let received = try subscriber.next("change", "relocated")
+            #expect(received.path("store") == Array("\(AgentProcess.group)/".utf8) + name.bytes)
 
             let watch = try RunningProcess(
                 Programs.groupstore, ["watch", "\(AgentProcess.group)/" + name, "--json", "--once", "--timeout", "60"],

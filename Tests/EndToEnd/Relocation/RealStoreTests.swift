@@ -43,7 +43,7 @@ struct RealStoreTests {
     }
 
     @Test(arguments: Places.FileSystem.allCases)
-    func theCommandRelocatesEachWhole(_ fileSystem: Places.FileSystem) throws {
+    func theCommandRelocatesEveryStore(_ fileSystem: Places.FileSystem) throws {
         let stores = try RealStores.all()
         try #require(!stores.isEmpty)
         for original in stores {
@@ -67,7 +67,7 @@ struct RealStoreTests {
     }
 
     @Test(arguments: Places.FileSystem.allCases)
-    func theAgentRelocatesEachWhole(_ fileSystem: Places.FileSystem) throws {
+    func theAgentRelocatesEveryStore(_ fileSystem: Places.FileSystem) throws {
         let stores = try RealStores.all()
         try #require(!stores.isEmpty)
         for original in stores {
@@ -95,8 +95,8 @@ func awaitRetirement(of legacy: StoreFiles, _ agent: AgentProcess) throws {
     while try !legacy.parts().isEmpty {
         guard try !agent.process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
             agent.process.signal(SIGTERM)
-            let said = try agent.process.wait().errors
-            throw Unexpected("the legacy store is still there: \(try legacy.parts()); the agent: \(said)")
+            let message = try agent.process.wait().errors
+            throw Unexpected("the legacy store is still there: \(try legacy.parts()); the agent: \(message)")
         }
     }
 }

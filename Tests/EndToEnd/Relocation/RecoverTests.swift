@@ -20,7 +20,7 @@ import Testing
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
     }
 
-    @Test func nothingToRecoverIsNoFailure() throws {
+    @Test func succeedsWithNothingToRecover() throws {
         let places = try Places()
         let done = try groupstore("recover", Word(places.group), "--json")
         #expect(done.status == 0)
@@ -31,21 +31,21 @@ import Testing
 
     /// At every interruption point, a dry run changes nothing, and recovery leaves one store and no journal.
     @Test(arguments: [65, 80, 95, 110])
-    func itIsShownAndBroughtToItsEnd(_ count: Int) throws {
+    func showsAndFinishesAnInterruptedRelocation(_ count: Int) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
         try interrupt(store.path, places, before: count)
         let before = [try DirectorySnapshot(places.legacy), try DirectorySnapshot(places.group)]
-        let looked = try groupstore("recover", Word(places.group), "--dry-run", "--json")
-        #expect(looked.status == 0, "\(looked.errors)")
+        let dryRun = try groupstore("recover", Word(places.group), "--dry-run", "--json")
+        #expect(dryRun.status == 0, "\(dryRun.errors)")
         #expect([try DirectorySnapshot(places.legacy), try DirectorySnapshot(places.group)] == before)
-        let shown = try #require(looked.objects.first { $0.type == "interrupted" }, "\(looked.output)")
+        let shown = try #require(dryRun.objects.first { $0.type == "interrupted" }, "\(dryRun.output)")
         #expect(shown.string("purpose") == "relocate")
         #expect(shown.path("from") == store.path.bytes)
 
         let done = try groupstore("recover", Word(places.group), "--json")
         #expect(done.status == 0, "\(done.errors)")
-        #expect(done.outcome == looked.outcome)
+        #expect(done.outcome == dryRun.outcome)
         #expect(done.outcome == (shown.string("will") == "finish" ? "finished" : "undone"))
         let place = done.outcome == "finished" ? places.group.appending("Notes.sqlite") : store.path
         #expect(try noteCount(place) == 20)

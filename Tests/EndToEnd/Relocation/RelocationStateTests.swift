@@ -24,7 +24,7 @@ import Testing
         return done.objects.first { $0.type == "store" }?.object("relocation")
     }
 
-    @Test func whoeverJoinsIsToldWhoIsWaitedFor() throws {
+    @Test func newSubscribersLearnOfTheAwaitedHolder() throws {
         let first = try sqliteShell(store.path)
         let second = try sqliteShell(store.path)
         let agent = try AgentProcess(places, legacy: [store.path])
@@ -57,7 +57,7 @@ import Testing
 
     /// The agent makes no attempt while the holder stays, although programs keep opening, writing and closing the
     /// group's store.
-    @Test func whoHasTheGroupsStoreOpenIsWaitedForInSilence() throws {
+    @Test func waitsForAHolderOfTheGroupStoreWithoutRetrying() throws {
         let group = places.group.appending("Notes.sqlite")
         try makeStore(group, rows: 5)
         let file = places.scratch("config.yaml")
@@ -87,7 +87,7 @@ import Testing
     }
 
     /// The first store is gone, and its replacement waits. The agent abandons nothing.
-    @Test func aStoreThatAnotherOneReplacesIsWaitedForStill() throws {
+    @Test func keepsWaitingIfTheStoreIsReplaced() throws {
         let legacy = places.legacy.appending("Diary.sqlite")
         let other = places.scratch("Other.sqlite")
         for path in [legacy, other] { try sqlite(path, "CREATE TABLE note (text)") }
@@ -106,7 +106,7 @@ import Testing
         try subscriber.next("relocated")
     }
 
-    @Test func aStoreThatIsTakenAwayAbandonsIt() throws {
+    @Test func abandonsTheRelocationOfARemovedStore() throws {
         let shell = try sqliteShell(store.path)
         let agent = try AgentProcess(places, legacy: [store.path])
         let subscriber = try agent.subscribe("Notes.sqlite")
@@ -120,7 +120,7 @@ import Testing
     }
 
     /// The agent stops following a store that leaves its group, and notifies the subscribers.
-    @Test func aStoreMayLeaveItsGroup() throws {
+    @Test func reportsAStoreThatLeavesItsGroup() throws {
         let agent = try AgentProcess(places, legacy: [store.path])
         let subscriber = try agent.subscribe("Notes.sqlite")
         if try Directory(places.legacy).status("Notes.sqlite") != nil { try subscriber.next("relocated") }
@@ -131,16 +131,16 @@ import Testing
             environment: agent.environment)
         #expect(done.outcome == "relocated", "\(done.output)")
         try subscriber.next { $0.type == "reset" && $0.string("reason") == "vanished" }
-        let back = try groupstore(
+        let returned = try groupstore(
             "relocate", Word(elsewhere.appending("Notes.sqlite")), Word(places.group), "--json",
             environment: agent.environment)
-        #expect(back.outcome == "relocated", "\(back.output)")
+        #expect(returned.outcome == "relocated", "\(returned.output)")
         try subscriber.next("relocated")
         try sqlite(places.group.appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('here again')")
         try subscriber.next("change")
     }
 
-    @Test func aConflictAbandonsIt() throws {
+    @Test func abandonsTheRelocationAfterAConflict() throws {
         let shell = try sqliteShell(store.path)
         let agent = try AgentProcess(places, legacy: [store.path])
         let subscriber = try agent.subscribe("Notes.sqlite")

@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test(arguments: ["delete", "archive", "symlink"], Places.FileSystem.allCases)
-    func aRelocationKeepsTheStoreAsItWas(_ retire: String, _ fileSystem: Places.FileSystem) throws {
+    func aRelocationArchivesTheOriginal(_ retire: String, _ fileSystem: Places.FileSystem) throws {
         let places = try Places(fileSystem)
         let legacy = places.legacy.appending("Notes.sqlite")
         let group = places.group.appending("Notes.sqlite")
@@ -86,7 +86,7 @@ import Testing
         #expect(again.status == 0 && again.summary["removes"] == nil, "\(again.output)")
     }
 
-    @Test func whatRemovesNothingArchivesNothing() throws {
+    @Test func archivesNothingIfNothingIsRemoved() throws {
         let legacy = places.legacy.appending("Notes.sqlite")
         try make(legacy)
         try sqlite(legacy, "DELETE FROM ZTAG; UPDATE ZNOTE SET ZIMAGE = NULL")
@@ -95,7 +95,7 @@ import Testing
         #expect(FileStatus(following: places.group.appending(".groupstore/archive")) == nil)
     }
 
-    @Test func aMigrationInPlaceKeepsTheStoreAsItWas() throws {
+    @Test func aMigrationInPlaceArchivesTheOriginal() throws {
         let store = places.group.appending("Notes.sqlite")
         try make(store)
         let words: [Word] = ["migrate", Word(store), "--model", Word(model), "--json"]
@@ -113,7 +113,7 @@ import Testing
     }
 
     /// The original store stays, so the command archives nothing.
-    @Test func aMigrationToAnotherFileSaysWhatTheNewOneLacks() throws {
+    @Test func reportsRemovedContentInAnotherFile() throws {
         let store = places.group.appending("Notes.sqlite")
         try make(store)
         let new = places.scratch("New.sqlite")
@@ -124,7 +124,7 @@ import Testing
         #expect(FileStatus(following: places.group.appending(".groupstore/archive")) == nil)
     }
 
-    @Test func anAgentKeepsTheStoreAsItWas() throws {
+    @Test func theAgentArchivesTheOriginal() throws {
         let stores = try ModelStores()
         try make(stores.legacy)
         let agent = try stores.agent()

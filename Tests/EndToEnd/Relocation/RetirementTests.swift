@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test(arguments: Situation.allCases, [Places.FileSystem.same, .another])
-    func aLinkTakesTheOldPlace(_ situation: Situation, _ fileSystem: Places.FileSystem) throws {
+    func replacesTheLegacyStoreByALink(_ situation: Situation, _ fileSystem: Places.FileSystem) throws {
         let places = try Places(fileSystem)
         let legacy = try prepare(situation, places)
         let published = places.group.appending("Notes.sqlite")
@@ -37,7 +37,7 @@ import Testing
         #expect(try relocate(legacy, places.group, options).outcome == "already_relocated")
     }
 
-    @Test func aCopyOfWhatTheGroupHasIsArchived() throws {
+    @Test func archivesARedundantCopy() throws {
         let places = try Places()
         let legacy = try prepare(.sameContent, places)
         #expect(try relocate(legacy, places.group, ["--retire", "archive"]).outcome == "already_relocated")

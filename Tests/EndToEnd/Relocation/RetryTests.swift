@@ -4,7 +4,7 @@ import Testing
 
 /// Tests of retries. An obstacle may vanish without a change to the stores, so the agent gets no event.
 @Suite(.ownThreads) struct RetryTests {
-    @Test func theAgentTriesAgainByItself() throws {
+    @Test func theAgentRetriesByItself() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let bookkeeping = places.group.appending(".groupstore")

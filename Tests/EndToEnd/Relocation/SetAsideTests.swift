@@ -6,7 +6,7 @@ import Testing
 
 /// Tests of stores that can't be migrated: groupstore refuses them or sets them aside for another store.
 @Suite(.ownThreads) struct SetAsideTests {
-    @Test func withoutBeingAskedForNothingIsSetAside() throws {
+    @Test func setsNothingAsideByDefault() throws {
         let stores = try ModelStores()
         try stores.makeAlien(stores.legacy)
         let before = try DirectorySnapshot(stores.places.legacy)
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test(arguments: Places.FileSystem.allCases)
-    func theLegacyStoreIsSetAside(_ fileSystem: Places.FileSystem) throws {
+    func setsTheLegacyStoreAside(_ fileSystem: Places.FileSystem) throws {
         let stores = try ModelStores(fileSystem)
         let legacy = try stores.makeAlien(stores.legacy)
         try run("chmod", ["0640", Word(legacy.path)])
@@ -57,7 +57,7 @@ import Testing
     }
 
     /// The default store is read-only, of the older version, and has its last row in its log.
-    @Test func theGroupsStoreGivesItsPlaceToTheDefaultOne() throws {
+    @Test func replacesTheGroupStoreByTheDefaultStore() throws {
         let stores = try ModelStores()
         try stores.makeAlien(stores.group)
         let shared = stores.places.scratch("share")
@@ -84,7 +84,7 @@ import Testing
         try run("chmod", ["-R", "u+w", Word(shared)])
     }
 
-    @Test func aDefaultStoreThatWontDoChangesNothing() throws {
+    @Test func anUnusableDefaultStoreChangesNothing() throws {
         let stores = try ModelStores()
         try stores.makeAlien(stores.group)
         let other = try stores.makeAlien(stores.places.scratch("Default.sqlite"))
@@ -99,7 +99,7 @@ import Testing
     }
 
     /// Two notes have the same title, which the newer version forbids. The migration finds that when it creates the index.
-    @Test func whatIsFoundWhileRowsAreMigratedIsReasonEnough() throws {
+    @Test func setsAStoreAsideAfterALateViolation() throws {
         let stores = try ModelStores()
         let scratch = try TemporaryDirectory()
         let unique =
@@ -133,7 +133,7 @@ import Testing
         #expect(try Directory(stores.places.legacy).names().isEmpty)
     }
 
-    @Test func whatMeansNothingIsWrongUsage() throws {
+    @Test func refusesInvalidOptions() throws {
         let stores = try ModelStores()
         try stores.makeAlien(stores.legacy)
         let words: [[Word]] = [
@@ -148,7 +148,7 @@ import Testing
 
     /// SIGKILL at various moments leaves the old place intact, or the archive and the new store. The next run completes it.
     @Test(arguments: [true, false])
-    func aKilledReplacementIsUndoneOrFinished(_ isInPlace: Bool) throws {
+    func undoesOrCompletesAKilledReplacement(_ isInPlace: Bool) throws {
         let options: [Word] = ["--on-incompatible", "set-aside"]
         var span = Duration.milliseconds(400)
         var interrupted = 0
@@ -183,7 +183,7 @@ import Testing
         #expect(interrupted > 0)
     }
 
-    @Test func theAgentSetsAsideWhereItIsConfiguredTo() throws {
+    @Test func theAgentSetsAsideIfConfigured() throws {
         let stores = try ModelStores()
         let fallback = try stores.makeOld(stores.places.scratch("Default.sqlite"), title: "welcome")
         let agent = try stores.agent(

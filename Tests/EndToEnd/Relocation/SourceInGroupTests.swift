@@ -17,7 +17,7 @@ import Testing
     private func link(_ path: FilePath, to target: FilePath) throws { try run("ln", ["-s", Word(target), Word(path)]) }
 
     /// Returns paths to the group's store: with a link at the end, in the middle or in a chain, or without a link.
-    private func ways() throws -> [FilePath] {
+    private func sources() throws -> [FilePath] {
         let directory = places.scratch("way")
         try run("mkdir", ["-p", Word(directory.appending("deep"))])
         try link(places.legacy.appending("old.db"), to: store.path)
@@ -34,44 +34,44 @@ import Testing
         ]
     }
 
-    @Test func isRefusedUnderAnotherNameAndDoneUnderItsOwn() throws {
-        let ways = try ways()
+    @Test func acceptsOnlyTheStoresOwnName() throws {
+        let sources = try sources()
         let before = try (DirectorySnapshot(places.group), DirectorySnapshot(places.legacy))
-        for way in ways {
-            for words: [Word] in [["--name", "Other.sqlite"], way == store.path ? ["--name", "x.db"] : []] {
+        for source in sources {
+            for words: [Word] in [["--name", "Other.sqlite"], source == store.path ? ["--name", "x.db"] : []] {
                 // A path through a directory's link ends in the store's own name.
-                guard way.lastComponent != "Notes.sqlite" || !words.isEmpty else { continue }
+                guard source.lastComponent != "Notes.sqlite" || !words.isEmpty else { continue }
                 for options: [Word] in [[], ["--dry-run"], ["--retire", "symlink"]] {
                     let refused = try groupstore(
-                        "relocate", Word(way), Word(places.group), "--json", options: words + options)
-                    #expect(refused.status == 65 && refused.outcome == "refused", "\(way): \(refused.output)")
+                        "relocate", Word(source), Word(places.group), "--json", options: words + options)
+                    #expect(refused.status == 65 && refused.outcome == "refused", "\(source): \(refused.output)")
                     #expect(refused.summary.object("error")?.string("code") == "in_group", "\(refused.output)")
                 }
             }
             let done = try groupstore(
-                "relocate", Word(way), Word(places.group), "--name", "Notes.sqlite", "--json")
-            #expect(done.status == 0 && done.outcome == "already_relocated", "\(way): \(done.output)")
+                "relocate", Word(source), Word(places.group), "--name", "Notes.sqlite", "--json")
+            #expect(done.status == 0 && done.outcome == "already_relocated", "\(source): \(done.output)")
         }
         #expect(try (DirectorySnapshot(places.group), DirectorySnapshot(places.legacy)) == before)
     }
 
-    @Test func theAgentLeavesItToo() throws {
-        let ways = try ways()
-        let agent = try AgentProcess(places, legacy: [ways[0]])
-        for way in ways.dropFirst() where way.lastComponent != "Notes.sqlite" {
+    @Test func theAgentLeavesTheStoreInPlace() throws {
+        let sources = try sources()
+        let agent = try AgentProcess(places, legacy: [sources[0]])
+        for source in sources.dropFirst() where source.lastComponent != "Notes.sqlite" {
             let refused = try groupstore(
-                "relocate", Word(way), Word(places.group), "--json", environment: agent.environment)
+                "relocate", Word(source), Word(places.group), "--json", environment: agent.environment)
             #expect(refused.summary.object("error")?.string("code") == "in_group", "\(refused.output)")
         }
         let row = try agent.legacyRow { $0 != "arriving" && $0 != "relocating" }
         #expect(row.string("state") == "refused" && row.string("code") == "in_group", "\(row.text)")
         #expect(try noteCount(store.path) == 5)
-        #expect(FileStatus(following: ways[0]) != nil)
+        #expect(FileStatus(following: sources[0]) != nil)
         #expect(try agent.stop().status == 0)
     }
 
     /// An archived store may be the only copy of its content.
-    @Test func whatIsInTheArchiveStaysThere() throws {
+    @Test func refusesAnArchivedStore() throws {
         try sqlite(places.legacy.appending("Notes.sqlite"), "CREATE TABLE note (id)")
         try groupstore("relocate", Word(places.legacy.appending("Notes.sqlite")), Word(places.group))
         let archived = try run(

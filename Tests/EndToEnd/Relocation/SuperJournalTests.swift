@@ -8,7 +8,7 @@ import Testing
 @Suite(.ownThreads) struct SuperJournalTests {
     /// The program is killed as it removes the super-journal, which commits the transaction, or a later journal.
     @Test(.enabled(if: Programs.canTrace, "strace can't attach here"), arguments: 1...3, Places.FileSystem.allCases)
-    func aTransactionOverTwoStoresIsWholeOrNot(removal: Int, fileSystem: Places.FileSystem) throws {
+    func aTransactionOverTwoStoresIsAtomic(removal: Int, fileSystem: Places.FileSystem) throws {
         let places = try Places(fileSystem)
         let notes = places.legacy.appending("Notes.sqlite")
         let tags = places.legacy.appending("Tags.sqlite")
@@ -25,7 +25,7 @@ import Testing
 
     /// The journals got their super-journal's path in a container. The volume has a different path on the host.
     @Test(.enabled(if: Programs.canTrace, "strace can't attach here"))
-    func aSuperJournalThatCantBeLookedForIsNotTakenForGone() throws {
+    func refusesAStoreWhoseSuperJournalIsUnreachable() throws {
         let places = try Places()
         let notes = places.legacy.appending("Notes.sqlite")
         let tags = places.legacy.appending("Tags.sqlite")

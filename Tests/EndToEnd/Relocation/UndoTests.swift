@@ -19,7 +19,7 @@ import Testing
     }
 
     @Test(arguments: Places.FileSystem.allCases, ["delete", "archive", "symlink"])
-    func theStoreIsWhereItWas(_ fileSystem: Places.FileSystem, _ retirement: Word) throws {
+    func returnsTheStoreToItsOldLocation(_ fileSystem: Places.FileSystem, _ retirement: Word) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20, unflushed: true)
         let content = try store.dump()
@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test(arguments: ["WAL", "DELETE"])
-    func notOnceSomebodyHasWrittenToIt(_ mode: String) throws {
+    func refusesAStoreWrittenSince(_ mode: String) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20, unflushed: mode == "WAL")
         try relocate(store.path, places)
@@ -56,7 +56,7 @@ import Testing
         #expect(try Directory(places.legacy).names().isEmpty)
     }
 
-    @Test func notOverAStoreThatIsThereAgain() throws {
+    @Test func refusesToReplaceANewLegacyStore() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
         try relocate(store.path, places)
@@ -67,7 +67,7 @@ import Testing
         #expect(try noteCount(places.group.appending("Notes.sqlite")) == 20)
     }
 
-    @Test func notWhileSomebodyHasItOpenOrWithoutAReceipt() throws {
+    @Test func refusesAnOpenStoreAndAMissingReceipt() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
         #expect(try undo(store.path, places).summary.object("error")?.string("code") == "no_receipt")
@@ -79,7 +79,7 @@ import Testing
         #expect(try undo(store.path, places).status == 0)
     }
 
-    @Test func anAgentsStoreStays() throws {
+    @Test func refusesAStoreThatAnAgentWouldRelocateAgain() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
         try relocate(store.path, places)

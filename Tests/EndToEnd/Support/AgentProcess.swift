@@ -33,8 +33,8 @@ final class AgentProcess {
         let deadline = Deadline(after: .ample)
         while (try? UnixSocket.connect(to: socket)) == nil {
             guard try !process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
-                let said = try process.hasEnded(within: .zero) ? process.wait().errors : "no socket in time"
-                throw Unexpected("agent: \(said)")
+                let message = try process.hasEnded(within: .zero) ? process.wait().errors : "no socket in time"
+                throw Unexpected("agent: \(message)")
             }
         }
     }

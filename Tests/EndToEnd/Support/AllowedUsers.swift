@@ -76,7 +76,7 @@ final class AllowedUsers {
     }
 
     /// Sends requests one after another and prints all lines. `pass` names a file whose descriptor goes along.
-    private static let talk = """
+    private static let clientScript = """
         import json, os, socket, sys
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(sys.argv[1])
@@ -103,14 +103,14 @@ final class AllowedUsers {
     private func words(_ requests: [JSONObject], _ more: [Word] = [], as user: String) -> [Word] {
         let text = "[" + requests.map(\.text).joined(separator: ",") + "]"
         let become = ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"].map { Word($0) }
-        return become + ["/usr/bin/python3", "-c", Word(Self.talk), Word(socket), Word(text)] + more
+        return become + ["/usr/bin/python3", "-c", Word(Self.clientScript), Word(socket), Word(text)] + more
     }
 
     /// Returns the answer that the user gets to each request.
     func ask(_ requests: JSONObject..., as user: String = AllowedUsers.user) throws -> [JSONObject] {
-        let said = try run("setpriv", words(requests, as: user))
-        guard said.status == 0 else { throw Unexpected(said.errors) }
-        return said.objects.filter { $0["ok"] != nil }
+        let done = try run("setpriv", words(requests, as: user))
+        guard done.status == 0 else { throw Unexpected(done.errors) }
+        return done.objects.filter { $0["ok"] != nil }
     }
 
     /// Returns all lines that the user receives.

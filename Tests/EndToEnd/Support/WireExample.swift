@@ -115,7 +115,7 @@ struct Placeholders {
             return true
         case (.array(let expected), .array(let found)):
             guard expected.count == found.count else { return false }
-            for (one, other) in zip(expected, found) where !match(one, other) { return false }
+            for (left, right) in zip(expected, found) where !match(left, right) { return false }
             return true
         case (.object(let expected), .object(let found)):
             guard Set(expected.members.map(\.key)) == Set(found.members.map(\.key)) else { return false }

@@ -29,7 +29,7 @@ import Testing
         #expect(arrival.isWhole(at: after(700)))
     }
 
-    @Test func storeMovedInWaitsForItsLog() {
+    @Test func storeMovedInWaitsForItsWAL() {
         var arrival = arrival()
         arrival.record(.database, .movedIn, at: start, isOpen: { false })
         arrival.record(.wal, .movedIn, at: after(900), isOpen: { false })

@@ -110,7 +110,7 @@ import Testing
     }
 
     /// A new subscriber is told at once of a running relocation and of its present holders.
-    @Test func newSubscriberIsToldOfARunningRelocation() throws {
+    @Test func newSubscriberReceivesARunningRelocation() throws {
         let holder = StoreEvent.Holder(pid: 7, program: "old")
         let first = try subscriber(1)
         publisher.publish(.relocating(waitingFor: [holder]), of: store)
@@ -134,7 +134,7 @@ import Testing
     }
 
     /// A relocation that began before the store was followed.
-    @Test func firstSubscriberIsToldOfARunningRelocation() throws {
+    @Test func firstSubscriberReceivesARunningRelocation() throws {
         publisher.publish(.relocating(waitingFor: []), of: store)
         let first = try subscriber(1)
         #expect(try first.received().last?.string("type") == "relocating")

@@ -7,7 +7,7 @@ import Testing
 
 /// Tests of relocations that are interrupted.
 @Suite(.ownThreads) struct InterruptionTests {
-    @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalPutsEverythingBack(_ number: CInt) throws {
+    @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalRollsBack(_ number: CInt) throws {
         let places = try Places()
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let holder = try RunningProcess("sqlite3", ["-init", "/dev/null", Word(legacy.path)])
@@ -29,7 +29,7 @@ import Testing
     }
 
     /// The relocation waits for another one of the same store. It ends with the same summary as one that has begun.
-    @Test func whatIsCancelledBeforeItBeginsHasASummary() throws {
+    @Test func aRelocationCancelledBeforeItsStartPrintsASummary() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
         let holder = try sqliteShell(store.path)
@@ -59,7 +59,7 @@ import Testing
 
     /// The signal arrives during the copy of the database or of its external data.
     @Test(arguments: [SIGINT, SIGTERM], [false, true])
-    func aCopyStops(_ number: CInt, isFolder: Bool) throws {
+    func aSignalStopsACopy(_ number: CInt, isFolder: Bool) throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         // A hole takes no space, but its copy does.
@@ -88,7 +88,7 @@ import Testing
     }
 
     /// An agent that relocates for a client also ends at once.
-    @Test func anAgentThatWaitsForAHolderEnds() throws {
+    @Test func anAgentThatWaitsForAHolderStops() throws {
         let places = try Places()
         let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
@@ -107,7 +107,7 @@ import Testing
     }
 
     /// The agent copies. The command that requested the copy ends only after the agent has rolled it back.
-    @Test(arguments: [SIGINT, SIGTERM]) func aCopyOfTheAgentIsPutBackFirst(_ number: CInt) throws {
+    @Test(arguments: [SIGINT, SIGTERM]) func theCommandEndsAfterTheAgentRolledBack(_ number: CInt) throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
         try run("truncate", ["--size=1G", Word(places.legacy.pushing(".Diary_SUPPORT/big"))])
@@ -128,7 +128,7 @@ import Testing
     }
 
     /// The requesting client is gone, so nobody waits for the relocation any more.
-    @Test(arguments: [SIGINT, SIGKILL]) func aClientThatGoesTakesItsRelocationAlong(_ number: CInt) throws {
+    @Test(arguments: [SIGINT, SIGKILL]) func aDisconnectedClientCancelsItsRelocation(_ number: CInt) throws {
         let places = try Places()
         let legacy = try makeStore(places.legacy.appending("Diary.sqlite"), rows: 10)
         let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
@@ -148,7 +148,7 @@ import Testing
     }
 
     /// The next file to be opened would get a closed standard descriptor's number, and output would go into that file.
-    @Test func nothingIsPrintedIntoAStoreOrALock() throws {
+    @Test func neverPrintsIntoAnotherFile() throws {
         let places = try Places()
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let command = "'\(Programs.groupstore)' relocate '\(legacy.path)' '\(places.group)' <&- >&- 2>&-"

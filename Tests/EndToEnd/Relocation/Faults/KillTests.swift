@@ -24,7 +24,7 @@ import Testing
         return (places, legacy)
     }
 
-    @Test func theCommandIsFinishedOrUndoneAtItsNextStart() throws {
+    @Test func theCommandRecoversAtItsNextStart() throws {
         var moments = SeededGenerator(seed: Self.seed)
         var span = Duration.milliseconds(300)
         var interrupted = 0
@@ -49,7 +49,7 @@ import Testing
         #expect(interrupted > 0)
     }
 
-    @Test func theAgentFinishesOrUndoesAtItsNextStart() throws {
+    @Test func theAgentRecoversAtItsNextStart() throws {
         var moments = SeededGenerator(seed: ~Self.seed)
         for kill in 0..<Self.kills {
             let (places, legacy) = try places(kill)

@@ -6,7 +6,7 @@ import Testing
 /// Tests of stores that are removed because another is kept. Removal must never destroy the last copy of their content.
 @Suite(.ownThreads) struct LastCopyTests {
     /// The group's store is lost and recreated, and a backup returns to the old place.
-    @Test func aBackupOfWhatTheGroupNoLongerHasIsAConflict() throws {
+    @Test func aBackupOfLostContentIsAConflict() throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let backup = places.scratch("backup")
@@ -27,7 +27,7 @@ import Testing
 
     /// A fresh copy exists in memory only, and the power may fail right after the other copy is removed.
     @Test(.enabled(if: canTrace, "strace can't trace here"))
-    func whatIsKeptIsOnTheDiskBeforeItsDoubleGoes() throws {
+    func syncsTheKeptCopyBeforeRemovingTheOther() throws {
         let places = try Places()
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try run("cp", ["-a", Word(places.legacy.pushing(".")), Word(places.group)])
@@ -50,28 +50,30 @@ import Testing
     }
 
     /// Each relocation removes the store that the other one keeps.
-    @Test(arguments: ["refuse", "keep-group", "keep-legacy"]) func twoThatCrossLeaveAStore(_ policy: String) throws {
+    @Test(arguments: ["refuse", "keep-group", "keep-legacy"]) func crossingRelocationsLeaveAStore(_ policy: String)
+        throws
+    {
         for round in 1...12 {
             let places = try Places()
-            let one = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
+            let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
             let other = places.group.appending("Notes.sqlite")
             if policy == "refuse" {
                 try run("cp", ["-a", Word(places.legacy.pushing(".")), Word(places.group)])
             } else {
                 try makeStore(other, rows: 20)
             }
-            let there = try start(one.path, places.group, Word(policy))
-            let back = try start(other, places.legacy, Word(policy))
-            try there.wait()
-            try back.wait()
-            let left = [one.path, other].filter { FileStatus(following: $0)?.kind == .regular }
+            let forward = try start(legacy.path, places.group, Word(policy))
+            let backward = try start(other, places.legacy, Word(policy))
+            try forward.wait()
+            try backward.wait()
+            let left = [legacy.path, other].filter { FileStatus(following: $0)?.kind == .regular }
             #expect(!left.isEmpty, "round \(round)")
             for store in left { #expect(try [10, 20].contains(noteCount(store)), "round \(round)") }
         }
     }
 
     /// A latecomer finds nothing to do and doesn't wait for it.
-    @Test func ofSeveralGroupsOneGetsTheStore() throws {
+    @Test func onlyOneOfSeveralGroupsGetsTheStore() throws {
         for round in 1...5 {
             let places = try Places()
             let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)

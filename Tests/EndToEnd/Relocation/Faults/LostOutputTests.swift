@@ -4,7 +4,7 @@ import Testing
 
 /// Tests with a standard output that accepts no writes.
 @Suite(.ownThreads) struct LostOutputTests {
-    @Test func aCommandThatHasChangedSomethingSaysSoAndIsNoFailure() throws {
+    @Test func aCommandThatChangedSomethingWarnsAndSucceeds() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let commands: [[Word]] = [

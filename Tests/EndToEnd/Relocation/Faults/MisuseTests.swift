@@ -10,9 +10,9 @@ import Testing
     /// Expects one line on stderr that starts with `groupstore:` and ends with a remedy in parentheses.
     private func expectClear(_ done: FinishedProcess, status: Int32, _ words: String...) {
         #expect(done.status == status, "\(done.errors)\(done.output)")
-        let said = done.errors.split(separator: "\n").filter { $0.hasPrefix("groupstore: ") }
-        #expect(said.count == 1, "\(done.errors)")
-        #expect(said.first?.hasSuffix(")") == true, "no remedy: \(done.errors)")
+        let messages = done.errors.split(separator: "\n").filter { $0.hasPrefix("groupstore: ") }
+        #expect(messages.count == 1, "\(done.errors)")
+        #expect(messages.first?.hasSuffix(")") == true, "no remedy: \(done.errors)")
         for word in words { #expect(done.errors.contains(word), "“\(word)” is not in: \(done.errors)") }
     }
 
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test func aFileThatIsNoDatabase() throws {
+    @Test func refusesAFileThatIsNoDatabase() throws {
         for text in ["not a database at all", "<?xml version=\"1.0\"?><database/>", "SQLite format 3\0truncated"] {
             let places = try Places()
             let file = places.legacy.appending("Notes.sqlite")
@@ -42,7 +42,7 @@ import Testing
     }
 
     /// SQLite silently reads the missing bytes as zeros.
-    @Test func aDatabaseThatIsCutOffInItsLastPage() throws {
+    @Test func refusesATruncatedDatabase() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try sqlite(store.path, "PRAGMA journal_mode = DELETE")
@@ -50,7 +50,7 @@ import Testing
         try expectRefusal(places, store.path, status: 65, outcome: "refused", "100 bytes")
     }
 
-    @Test func aGroupsOwnRecordsAreNoGroup() throws {
+    @Test func refusesTheRecordsDirectoryAsAGroup() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         #expect(try groupstore("relocate", Word(store.path), Word(places.group)).status == 0)
@@ -63,7 +63,7 @@ import Testing
     }
 
     /// SQLite would remove such a file as soon as a program opens the other database.
-    @Test(arguments: ["-wal", "-shm", "-journal"]) func aNameOfAnotherStoresSideFile(_ suffix: String) throws {
+    @Test(arguments: ["-wal", "-shm", "-journal"]) func refusesTheNameOfASideFile(_ suffix: String) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try makeStore(places.group.appending("Other.sqlite"), rows: 20)
@@ -76,7 +76,7 @@ import Testing
     }
 
     /// A script with an unset variable passes an empty path.
-    @Test func anEmptyPath() throws {
+    @Test func refusesAnEmptyPath() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         for arguments in [[Word(store.path), ""], ["", Word(places.group)]] as [[Word]] {
@@ -86,14 +86,14 @@ import Testing
         #expect(try noteCount(store.path) == 10)
     }
 
-    @Test func halfAStore() throws {
+    @Test func refusesHalfAStore() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
         try run("rm", [Word(store.path)])
         try expectRefusal(places, store.path, status: 65, outcome: "refused", "Notes.sqlite", "-wal")
     }
 
-    @Test func aConflict() throws {
+    @Test func reportsAConflict() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try makeStore(places.group.appending("Notes.sqlite"), rows: 20)
@@ -113,14 +113,14 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    @Test func aHardLink() throws {
+    @Test func refusesAHardLink() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try run("ln", [Word(store.path), Word(places.legacy.appending("Other.sqlite"))])
         try expectRefusal(places, store.path, status: 65, outcome: "refused", "link")
     }
 
-    @Test func aGroupDirectoryThatIsNotThere() throws {
+    @Test func refusesAMissingGroupDirectory() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let before = try DirectorySnapshot(places.legacy)
@@ -131,7 +131,7 @@ import Testing
     }
 
     @Test(.enabled(if: geteuid() == 0, "only root can become somebody else"))
-    func noPermission() throws {
+    func reportsAMissingPermission() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try run("chmod", ["755", Word(places.scratch(".")), Word(places.legacy), Word(places.group)])
@@ -149,7 +149,7 @@ import Testing
         #expect(try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group)) == before)
     }
 
-    @Test func noAgent() throws {
+    @Test func reportsAMissingAgent() throws {
         let places = try Places()
         let socket = places.scratch("no.sock")
         let done = try groupstore("watch", "group.example/Notes.sqlite", environment: AgentProcess.environment(socket))
@@ -184,7 +184,7 @@ import Testing
             """, "/tmp/old/A.sqlite"
         ),
     ])
-    func aBadConfiguration(_ text: String, _ word: String) throws {
+    func refusesAnInvalidConfiguration(_ text: String, _ word: String) throws {
         let places = try Places()
         let file = places.scratch("config.yaml")
         try write(text, to: file)
@@ -193,7 +193,7 @@ import Testing
         expectClear(done, status: 78, file.string, word)
     }
 
-    @Test func aConfigurationThatIsNotThere() throws {
+    @Test func refusesAMissingConfiguration() throws {
         let places = try Places()
         let file = places.scratch("config.yaml")
         let done = try groupstore(
@@ -205,7 +205,7 @@ import Testing
         ["relocate"], ["relocate", "/a", "/b", "--deadline", "soon"], ["relocate", "/a", "/b", "--retire", "burn"],
         ["watch"], ["frobnicate"], ["watch", "group.example/Notes.sqlite", "--timeout", "soon"],
     ])
-    func aUsageError(_ words: [String]) throws {
+    func reportsAUsageError(_ words: [String]) throws {
         let done = try run(Programs.groupstore, words.map { Word($0) })
         #expect(done.status == 64, "\(done.errors)")
         #expect(done.errors.contains("Usage:"))
@@ -225,7 +225,7 @@ import Testing
         }
     }
 
-    @Test func nothingToDo() throws {
+    @Test func reportsNothingToDo() throws {
         let places = try Places()
         let done = try groupstore(
             "relocate", Word(places.legacy.appending("Notes.sqlite")), Word(places.group), "--json")

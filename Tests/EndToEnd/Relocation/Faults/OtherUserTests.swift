@@ -35,7 +35,7 @@ struct OtherUserTests {
     }
 
     @Test(arguments: Places.FileSystem.allCases, [true, false])
-    func aStoreIsRelocatedByItsOwner(_ fileSystem: Places.FileSystem, unflushed: Bool) throws {
+    func theOwnerRelocatesAStore(_ fileSystem: Places.FileSystem, unflushed: Bool) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: unflushed)
         let support = try store.supportSnapshot()
@@ -48,7 +48,7 @@ struct OtherUserTests {
     }
 
     /// The store has rows in its log. SQLite would fail midway and leave an index behind.
-    @Test(arguments: ["", "-wal"]) func aFileThatCantBeWrittenToIsNamed(_ suffix: String) throws {
+    @Test(arguments: ["", "-wal"]) func namesAnUnwritableFile(_ suffix: String) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
         try run("chmod", ["0444", Word(store.path.string + suffix)])
@@ -64,7 +64,7 @@ struct OtherUserTests {
     /// rename(2) of a directory into another one requires write permission on the moved directory. Removing a copied
     /// directory's contents also requires it.
     @Test(arguments: Places.FileSystem.allCases, ["delete", "archive", "symlink"])
-    func aFolderThatIsClosedToItsOwnerKeepsItsMode(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
+    func keepsTheModeOfAnUnwritableFolder(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
         let blob = store.support.pushing("_EXTERNAL_DATA/1F2E")
@@ -93,7 +93,7 @@ struct OtherUserTests {
     /// The store migrates in place or on its way to a group. A non-root user has fewer rights to the directory that
     /// temporarily holds the old name, and to a read-only folder.
     @Test(arguments: ["migrate", "relocate"], [(false, "755"), (false, "555"), (true, "755"), (true, "555")])
-    func aStoreIsMigratedByItsOwner(_ command: String, _ way: (isMapped: Bool, mode: String)) throws {
+    func theOwnerMigratesAStore(_ command: String, _ way: (isMapped: Bool, mode: String)) throws {
         let places = try Places()
         let scratch = try TemporaryDirectory()
         let photo =
@@ -124,11 +124,12 @@ struct OtherUserTests {
         try run("chmod", [Word(way.mode)] + folders.map { Word(places.legacy.pushing($0)) })
         try own(places)
 
-        let how = ["--model", Word(model)] + (way.isMapped ? ["--mapping", Word(mapping)] : [])
+        let mappingOptions = ["--model", Word(model)] + (way.isMapped ? ["--mapping", Word(mapping)] : [])
         let isRelocated = command == "relocate"
         let done =
             try isRelocated
-            ? relocateAgain(store, places, how) : asThatUser(places, ["migrate", Word(store), "--json"] + how)
+            ? relocateAgain(store, places, mappingOptions)
+            : asThatUser(places, ["migrate", Word(store), "--json"] + mappingOptions)
         #expect(done.status == 0, "\(done.output)\(done.errors)")
         let place = isRelocated ? places.group : places.legacy
         #expect(
@@ -141,7 +142,7 @@ struct OtherUserTests {
     }
 
     /// A program may install its default store in a directory that only root can write to.
-    @Test func aDefaultStoreThatCanOnlyBeReadIsCopied() throws {
+    @Test func copiesAReadOnlyDefaultStore() throws {
         let stores = try ModelStores()
         try stores.makeAlien(stores.group)
         try run("chmod", ["-R", "a+rX", Word(stores.model.removingLastComponent())])
@@ -162,7 +163,7 @@ struct OtherUserTests {
     }
 
     /// The relocation also moves the folder that makes room for the store.
-    @Test(arguments: [true, false]) func aClosedFolderThatIsInTheWayIsArchived(ofAStore: Bool) throws {
+    @Test(arguments: [true, false]) func archivesAnUnwritableFolder(ofAStore: Bool) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let other = try makeStore(places.group.appending("Notes.sqlite"), rows: 3)
@@ -178,7 +179,7 @@ struct OtherUserTests {
 
     /// The user can't open the folder, or can't restore its mode afterwards.
     @Test(arguments: Places.FileSystem.allCases, [["chown", "1234"], ["chgrp", "4321"], ["chmod", "0300"]])
-    func aFolderThatCantBeOpenedIsNamed(_ fileSystem: Places.FileSystem, _ change: [String]) throws {
+    func namesAFolderThatCannotBeOpened(_ fileSystem: Places.FileSystem, _ change: [String]) throws {
         let places = try Places(fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try own(places)
@@ -197,7 +198,7 @@ struct OtherUserTests {
 
     /// Returns the folder's metadata: modes, owners and extended attributes.
     private func attributes(_ store: StoreFiles) throws -> String {
-        let look = """
+        let script = """
             import os, sys
             for top, folders, files in os.walk(sys.argv[1]):
                 folders.sort()
@@ -206,10 +207,10 @@ struct OtherUserTests {
                     names = [(name, os.getxattr(path, name)) for name in os.listxattr(path)]
                     print(os.path.relpath(path, sys.argv[1]), oct(status.st_mode), status.st_uid, status.st_gid, sorted(names))
             """
-        return try run("python3", ["-c", Word(look), Word(store.support)]).output
+        return try run("python3", ["-c", Word(script), Word(store.support)]).output
     }
 
-    @Test func aHolderThatCantBeSeenHoldsItOff() throws {
+    @Test func waitsForAnUnidentifiedHolder() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let shell = try sqliteShell(store.path)

@@ -23,7 +23,7 @@ struct OthersDirectoryTests {
 
     /// A package's script runs as root. The group's owner must own the records and the lock that it creates.
     @Test(arguments: Places.FileSystem.allCases, ["delete", "archive", "symlink"])
-    func whatRootMakesBelongsToTheDirectorysOwner(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
+    func filesThatRootCreatesBelongToTheDirectorysOwner(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
         let places = try Places(fileSystem)
         for name in ["a", "b"] { try makeStore(places.legacy.appending("\(name).sqlite"), rows: 3) }
         try makeStore(places.group.appending("a.sqlite"), rows: 2)
@@ -51,7 +51,7 @@ struct OthersDirectoryTests {
     }
 
     /// Root doesn't change the owner of a file that already exists.
-    @Test func rootGivesAwayOnlyWhatItMakes() throws {
+    @Test func rootKeepsTheOwnerOfExistingFiles() throws {
         let places = try Places()
         try run("chown", [Word(Self.owner), Word(places.group)])
         let directory = try Directory(places.group)

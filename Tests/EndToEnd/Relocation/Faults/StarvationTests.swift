@@ -15,7 +15,7 @@ import Testing
     }
 
     /// Both stores belong to the same group.
-    @Test func aPresenterThatDoesNotAnswerHoldsUpItsOwnStoreOnly() throws {
+    @Test func anUnresponsivePresenterDelaysOnlyItsOwnStore() throws {
         let places = try Places()
         let (frozen, free) = (places.legacy.appending("Notes.sqlite"), places.legacy.appending("Diary.sqlite"))
         let agent = try AgentProcess(places, legacy: [frozen, free])
@@ -34,7 +34,7 @@ import Testing
         #expect(try noteCount(places.group.appending("Diary.sqlite")) == 3)
     }
 
-    @Test func aClientsRelocationOfABusyStoreHoldsUpNoOther() throws {
+    @Test func aWaitingClientDelaysNoOtherStore() throws {
         let places = try Places()
         let notes = places.legacy.appending("Notes.sqlite")
         let agent = try AgentProcess(places, legacy: [notes])
@@ -59,7 +59,7 @@ import Testing
     }
 
     /// A command without an agent also releases the group's lock while it waits for a program.
-    @Test func aCommandThatWaitsKeepsNoOtherFromMoving() throws {
+    @Test func aWaitingCommandDelaysNoOtherStore() throws {
         let places = try Places()
         let busy = try makeStore(places.legacy.appending("Busy.sqlite"), rows: 5, unflushed: true)
         let free = try makeStore(places.legacy.appending("Free.sqlite"), rows: 4)

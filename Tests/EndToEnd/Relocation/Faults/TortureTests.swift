@@ -11,7 +11,7 @@ import Testing
         "plant",
         "swap",
     ])
-    func nothingIsLost(_ part: String) throws {
+    func losesNothing(_ part: String) throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
         let done = try run(
             "python3",

@@ -22,7 +22,7 @@ struct UnprivilegedTests {
     }
 
     @Test(arguments: cases)
-    func theCommandRelocates(_ example: Case) throws {
+    func relocatesWithoutRoot(_ example: Case) throws {
         let places = try Places(example.fileSystem)
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 50, unflushed: true)
         let support = try store.supportSnapshot()
@@ -40,7 +40,7 @@ struct UnprivilegedTests {
     }
 
     /// The group's store has other rows, and the relocation archives it.
-    @Test func theCommandArchivesTheOtherStore() throws {
+    @Test func archivesTheOtherStoreWithoutRoot() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 50)
         try makeStore(places.group.appending("Notes.sqlite"), rows: 7)

@@ -5,9 +5,9 @@ import TestSupport
 import Testing
 
 /// A program that doesn't know groupstore has the legacy store open.
-@Suite(.ownThreads) struct HoldOffTests {
+@Suite(.ownThreads) struct OpenStoreTests {
     @Test(arguments: ["WAL", "DELETE"])
-    func anOpenShellMakesTheCommandGiveUp(_ mode: String) throws {
+    func theCommandGivesUpIfAShellStaysOpen(_ mode: String) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let shell = try sqliteShell(store.path)
@@ -38,7 +38,7 @@ import Testing
     /// The command sets the group's empty store aside for the legacy store before it finds that a program has the legacy store
     /// open.
     @Test(arguments: ["WAL", "DELETE"])
-    func whatWasPutAsideForNothingIsBackInItsPlace(_ mode: String) throws {
+    func restoresAnEmptyStoreAfterAFailure(_ mode: String) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let empty = places.group.appending("Notes.sqlite")
@@ -60,7 +60,7 @@ import Testing
     }
 
     /// An app that has opened the group's still empty store is about to write to that file, so the command doesn't displace it.
-    @Test func aFileThatIsAboutToBeAStoreKeepsItsName() throws {
+    @Test func doesNotDisplaceAnOpenEmptyFile() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let empty = places.group.appending("Notes.sqlite")
@@ -120,7 +120,7 @@ import Testing
     }
 
     /// SQLite writes a new store's journal to disk before the store's first page.
-    @Test func aStoreThatIsJustMadeIsNoHalf() throws {
+    @Test func acceptsAStoreInCreation() throws {
         let places = try Places()
         let store = places.legacy.appending("Notes.sqlite")
         let shell = try RunningProcess("sqlite3", ["-batch", "-init", "/dev/null", Word(store)])

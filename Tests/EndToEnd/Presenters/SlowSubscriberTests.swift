@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Subscribers that don't read.
-@Suite(.ownThreads, .timeLimit(.minutes(60))) struct LaggardTests {
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct SlowSubscriberTests {
     private static let writer = """
         import sqlite3, sys
         connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=600)
@@ -33,7 +33,7 @@ import Testing
 
     /// A stopped process costs a bounded amount of memory regardless of the number of commits. It delays no other client,
     /// `status` names it, and it catches up once it continues.
-    @Test func aStoppedSubscriberCostsNothingMore() throws {
+    @Test func aStoppedSubscriberUsesBoundedMemory() throws {
         let places = try Places()
         let store = places.group.appending("Notes.sqlite")
         try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE entry (number INTEGER)")

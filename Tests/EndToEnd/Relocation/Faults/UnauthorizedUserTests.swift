@@ -6,9 +6,9 @@ import TestSupport
 import Testing
 
 /// Tests that a second user of the machine gets no access.
-@Suite(.ownThreads) struct StrangerTests {
+@Suite(.ownThreads) struct UnauthorizedUserTests {
     /// Sends every request of the protocol and an invalid line, and prints the agent's answers.
-    private static let talk = """
+    private static let clientScript = """
         import json, socket, sys
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(sys.argv[1])
@@ -29,7 +29,7 @@ import Testing
         """
 
     @Test(.enabled(if: geteuid() == 0, "only root can become somebody else"))
-    func theSocketRefusesThem() throws {
+    func theSocketRefusesOtherUsers() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let agent = try AgentProcess(places, legacy: [store.path])
@@ -40,17 +40,17 @@ import Testing
         try run("chmod", ["666", Word(agent.socket)])
         let before = try DirectorySnapshot(places.group)
 
-        let told = try run(
+        let reply = try run(
             "setpriv",
             [
-                "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", Word(Self.talk),
+                "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", Word(Self.clientScript),
                 Word(agent.socket), "\(AgentProcess.group)/Notes.sqlite",
             ])
-        #expect(told.status == 0, "\(told.errors)")
-        #expect(told.lines.count == 1, "\(told.output)")
-        #expect(told.objects.first?.bool("ok") == false)
-        #expect(told.objects.first?.object("error")?.string("hint")?.isEmpty == false)
-        #expect(!told.output.contains("Notes.sqlite"))
+        #expect(reply.status == 0, "\(reply.errors)")
+        #expect(reply.lines.count == 1, "\(reply.output)")
+        #expect(reply.objects.first?.bool("ok") == false)
+        #expect(reply.objects.first?.object("error")?.string("hint")?.isEmpty == false)
+        #expect(!reply.output.contains("Notes.sqlite"))
         #expect(try DirectorySnapshot(places.group) == before)
 
         try sqlite(places.group.appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('later')")
@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test(arguments: ["700", "750", "2770", "2775"], ["000", "077"])
-    func nothingIsWiderThanTheGroupDirectory(_ mode: String, _ umask: String) throws {
+    func noFileHasMorePermissionsThanTheGroupDirectory(_ mode: String, _ umask: String) throws {
         for fileSystem in Places.FileSystem.allCases {
             let places = try Places(fileSystem)
             let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: true)
