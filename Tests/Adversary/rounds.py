@@ -106,7 +106,7 @@ class Tester:
             for name, only in wanted:
                 if self.rounds >= self.options.rounds or time.monotonic() >= end:
                     return
-                self.tell(name, *self.play_counted(name, int(only) if only else number))
+                self.report(name, *self.play_counted(name, int(only) if only else number))
             number += 1
             if all(only for _, only in wanted):
                 return
@@ -138,7 +138,7 @@ class Tester:
             print(f"{name}:{number} [{round.title}] {getattr(round, 'outcome', '')} {took}", flush=True)
         return round, [each for each in round.problems if self.ignored.isdisjoint([each[0], f"{name}/{each[0]}"])]
 
-    def tell(self, name, round, number, problems):
+    def report(self, name, round, number, problems):
         for kind in dict.fromkeys(kind for kind, _ in problems):
             self.counts[f"{name}/{kind}"] += 1
             if self.counts[f"{name}/{kind}"] <= SHOWN:

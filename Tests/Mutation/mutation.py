@@ -154,7 +154,7 @@ def make_stores(groupstore, directory, rounds, seed):
         if status == 0:
             found.append((place, dump(os.path.join(place, "M.sqlite"))))
         elif code == "audit_failed" or number < repeated:
-            print(f"round {number}: refused without a mutant: {said(place)}", flush=True)
+            print(f"round {number}: refused without a mutant: {failures(place)}", flush=True)
     return found
 
 
@@ -172,7 +172,7 @@ def migrate(groupstore, place, mutant):
     return done.returncode, code.group(1) if code else None
 
 
-def said(place):
+def failures(place):
     with open(os.path.join(place, "said")) as file:
         return file.read().strip()[-900:]
 
@@ -255,7 +255,7 @@ def judge(program, stores, number):
     for place, wanted in stores:
         status, code = migrate(program, place, number)
         if code == "audit_failed":
-            caught.append((place, said(place)))
+            caught.append((place, failures(place)))
             if len(caught) >= 3:
                 break
         elif status:

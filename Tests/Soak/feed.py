@@ -236,9 +236,9 @@ class Soak:
         if problem:
             raise SystemExit(f"soak: seed {self.options.seed}: history: {problem}")
         self.checkpoints += 1
-        self.tell()
+        self.print_result()
 
-    def tell(self):
+    def print_result(self):
         """Prints the rate, for people who wait for hours."""
         while self.rows.compared >= self.next_word:
             rate = self.rows.compared / (time.monotonic() - self.started)

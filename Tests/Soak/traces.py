@@ -117,7 +117,7 @@ class Trace:
         kind, start, length = lock.group(1), int(lock.group(2)), int(lock.group(3))
         if path.endswith("-shm"):
             if kind == "F_WRLCK" and (start, length) == _CHECKPOINT_LOCK:
-                self._say("a checkpoint beside other programs", process, line)
+                self._report("a checkpoint beside other programs", process, line)
         elif kind == "F_WRLCK" and (start, length) == _SHARED:
             process.exclusive[path] = descriptor
             self.counts["exclusive locks"] += 1
@@ -142,7 +142,7 @@ class Trace:
         # Closing any descriptor drops all of the process's locks on the file (howtocorrupt.html, 2.2).
         if path in process.exclusive:
             if process.exclusive[path] != descriptor:
-                self._say("a close that drops SQLite's lock", process, line)
+                self._report("a close that drops SQLite's lock", process, line)
             del process.exclusive[path]
 
     def _is_ours(self, process, path):
@@ -167,13 +167,13 @@ class Trace:
             if descriptor in process.leases:
                 return
             if not self._is_alone(process, path):
-                self._say("a database written without lease or exclusive lock", process, line)
+                self._report("a database written without lease or exclusive lock", process, line)
             elif path + "-shm" in process.open.values():
-                self._say("a database written beside a shared index", process, line)
+                self._report("a database written beside a shared index", process, line)
         elif path.endswith("-wal") and name == "ftruncate":
             self.counts["logs truncated"] += 1
             if not self._is_alone(process, self._database_of(path)):
-                self._say("a log truncated without lease or exclusive lock", process, line)
+                self._report("a log truncated without lease or exclusive lock", process, line)
 
     def _name(self, process, name, arguments, line):
         for number, found in enumerate(_NAME.finditer(arguments)):
@@ -184,7 +184,7 @@ class Trace:
                 continue
             self.counts["logs removed or replaced"] += 1
             if not process.leases and not self._is_alone(process, self._database_of(path)):
-                self._say("a log removed without lease or exclusive lock", process, line)
+                self._report("a log removed without lease or exclusive lock", process, line)
 
-    def _say(self, problem, process, line):
+    def _report(self, problem, process, line):
         self.problems.append(f"{problem}: {line.strip()}\n  by {process.name}")

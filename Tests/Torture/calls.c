@@ -133,7 +133,10 @@ void begin_record(struct pending *p, pid_t id, const struct call *call, const ui
         break;
     case SYS_write: p->offset = position(id, (int)a[0]); break;
     case SYS_pwrite64: p->offset = (long long)a[3]; break;
-    case SYS_copy_file_range: p->offset = a[3] ? -1 : position(id, (int)a[2]); break;
+    case SYS_copy_file_range:
+        if (!a[3]) p->offset = position(id, (int)a[2]);
+        else if (!read_bytes(id, a[3], &p->offset, sizeof p->offset)) p->offset = -1;
+        break;
     default: break;
     }
     if (!known_entry) p->kind = 0;

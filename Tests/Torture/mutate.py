@@ -184,11 +184,11 @@ class Run:
             # If the group had a store with rows, a store without may have gone to the archive.
             places = [directory for directory, _, files in os.walk(self.root) if name in files]
             if all(_readable(place, name) != content for place in places):
-                self.found.append(f"its content is not what it was: {self.said[-300:]}")
+                self.found.append(f"its content is not what it was: {self.output[-300:]}")
         if status in (65, 73) and _without_index(stores.tree(legacy)) != _without_index(before):
             now = _without_index(stores.tree(legacy))
             changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-            self.found.append(f"refused, and yet changed: {changed} {self.said[-500:]}")
+            self.found.append(f"refused, and yet changed: {changed} {self.output[-500:]}")
         if os.path.lexists(os.path.join(group, ".groupstore", "journal.json")):
             self.found.append("a journal is left")
 
@@ -204,12 +204,12 @@ class Run:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             output.seek(0)
-            self.said = output.read().decode(errors="replace")
+            self.output = output.read().decode(errors="replace")
         seconds, status = time.monotonic() - started, process.returncode
         self.statuses.append(status)
         self.slowest, self.largest = max(self.slowest, seconds), max(self.largest, usage.ru_maxrss)
         if status not in STATUSES:
-            self.found.append(f"{words[:2]}: status {status}: {self.said[-1500:]}")
+            self.found.append(f"{words[:2]}: status {status}: {self.output[-1500:]}")
         if seconds > limit:
             self.found.append(f"{words[:2]} took {seconds:.1f} s")
         if usage.ru_maxrss > self.limits.kilobytes:

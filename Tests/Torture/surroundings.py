@@ -262,7 +262,7 @@ class Agent:
         self.output.close()
 
     @property
-    def said(self):
+    def errors(self):
         return os.pread(self.output.fileno(), 1 << 20, 0).decode(errors="replace")
 
     def problems(self):
@@ -270,7 +270,7 @@ class Agent:
         status = self.process.poll()
         if status is not None:
             # If a directory became a link to the other, the agent's configuration names one store twice.
-            return [] if status in (*STATUSES, 78) else [f"agent: status {status}: {self.said[-600:]}"]
+            return [] if status in (*STATUSES, 78) else [f"agent: status {status}: {self.errors[-600:]}"]
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
             peak = int(next(line for line in file if line.startswith("VmHWM")).split()[1])
         return [f"agent: {peak} KB"] if peak > KILOBYTES else []
@@ -289,7 +289,7 @@ class Agent:
             try:
                 self.process.wait(SECONDS)
             except subprocess.TimeoutExpired:
-                return [f"agent: did not end: {self.said[-600:]}"]
+                return [f"agent: did not end: {self.errors[-600:]}"]
         return self.problems()
 
 
@@ -365,7 +365,7 @@ def _judged_by_agent(programs, world, path, kind):
         found += agent.end()
         now = stores.content(world.group)
         if now is None or now["rows"] != world.content["rows"]:
-            found.append(f"not whole afterwards: {now and str(now)[:200]} {agent.said[-600:]}")
+            found.append(f"not whole afterwards: {now and str(now)[:200]} {agent.errors[-600:]}")
     return found + world.harm()
 
 

@@ -205,7 +205,7 @@ def torture(programs, options):
         started = time.monotonic()
         if part in WHOLE:
             WHOLE[part](programs, progress, options)
-            say(part, progress, started)
+            print_result(part, progress, started)
             losses += progress.losses
             continue
         # With a time limit, the seed orders the cases, so that every case gets its turn.
@@ -220,12 +220,12 @@ def torture(programs, options):
             with kind(programs, case, options.here, options.other) as world:
                 PARTS[part](world, progress, options)
             done += 1
-        say(part, progress, started, f"{done} of {len(cases)} cases, ")
+        print_result(part, progress, started, f"{done} of {len(cases)} cases, ")
         losses += progress.losses
     return 1 if losses else 0
 
 
-def say(part, progress, started, cases=""):
+def print_result(part, progress, started, cases=""):
     print(
         f"torture: {part}: {cases}{progress.points} points, {progress.losses} losses, "
         f"{time.monotonic() - started:.0f} s", flush=True)

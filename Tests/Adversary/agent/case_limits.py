@@ -6,15 +6,15 @@ import time
 
 import store as stores
 from program import LATE, SOON, quoted, wait_until
-from wire import Closed, is_told
+from wire import Closed, requires_reread
 
 GROUP = "group.limits"
 
 
 def run(round):
-    kind = round.rng.choice(["descriptors", "descriptors", "watches", "subscriptions", "rest"])
+    kind = round.rng.choice(["descriptors", "descriptors", "watches", "subscriptions", "idle"])
     round.title = kind
-    {"descriptors": descriptors, "watches": watches, "subscriptions": subscriptions, "rest": rest}[kind](round)
+    {"descriptors": descriptors, "watches": watches, "subscriptions": subscriptions, "idle": idle}[kind](round)
 
 
 def make_stores(round, count, directories):
@@ -69,22 +69,22 @@ def commit_all(round, agent, made, following, title):
             held.append(connection)
         else:
             connection.close()
-    untold = set(moments)
+    pending = set(moments)
 
-    def told():
-        for store in list(untold):
-            if any(is_told(m) for m in following[store].since(moments[store], store)):
-                untold.discard(store)
-        return not untold
+    def all_received():
+        for store in list(pending):
+            if any(requires_reread(m) for m in following[store].since(moments[store], store)):
+                pending.discard(store)
+        return not pending
 
     began = time.monotonic()
-    wait_until(told, LATE, 0.2)
+    wait_until(all_received, LATE, 0.2)
     took = time.monotonic() - began
     for connection in held:
         connection.close()
-    if untold:
+    if pending:
         rows = {x["store"]: x for x in agent.connect().status()[1] if x.get("type") == "store"}
-        silent = [s for s in untold if not blind(following[s], s, rows.get(s))]
+        silent = [s for s in pending if not blind(following[s], s, rows.get(s))]
         if silent:
             states = sorted({str(rows.get(s, {}).get("state")) for s in silent})
             round.problem(
@@ -224,7 +224,7 @@ def subscriptions(round):
     moment, path = time.monotonic(), made[0][1]
     stores.commit(path, "after all")
     store = made[0][0]
-    if accepted and clients[0].wait_event(lambda m: is_told(m) and m.get("store") == store, moment, LATE) is None:
+    if accepted and clients[0].wait_event(lambda m: requires_reread(m) and m.get("store") == store, moment, LATE) is None:
         round.problem("missed", f"a commit beside {accepted} subscriptions isn't told")
     for client in clients:
         client.close()
@@ -233,10 +233,10 @@ def subscriptions(round):
         round.problem("refused", "all have gone, and a subscription is refused")
 
 
-def rest(round):
+def idle(round):
     r = round.rng
     count, seconds = r.choice([1, 20, 200]), r.choice([10, 20, 40])
-    round.title = f"{count} stores at rest for {seconds} s"
+    round.title = f"{count} idle stores for {seconds} s"
     made, text = make_stores(round, count, r.choice([1, min(5, count)]))
     agent = round.agent(text)
     if not agent.start():
@@ -260,7 +260,7 @@ def rest(round):
         round.problem("processor", round.outcome)
     if woken > 20:
         round.problem("wakeups", round.outcome)
-    commit_all(round, agent, made, following, "after the rest")
+    commit_all(round, agent, made, following, "after the idle time")
 
 
 __all__ = ["run"]

@@ -56,7 +56,7 @@ def group_round(round, tree, user):
             follower.begin()
         at_store = os.path.isfile(path) and not os.path.islink(path) and r.random() < 0.3
         if at_store:
-            follower.let_go()
+            follower.close_connection()
         elif not follower.kept and r.random() < 0.06:
             work_beside(round, agent, tree)
         round.step(at_the_store(round, tree, path) if at_store else tree.happen())
@@ -176,7 +176,7 @@ def relocated(round, tree, follower, legacy, number, user):
         shutil.copyfile(begun, legacy)
         tree.own(legacy)
         round.step("a store is copied to the legacy place")
-    arrived = follower.told(follower.moment, "a legacy store", accept=lambda m: m.get("type") == "relocated")
+    arrived = follower.expect_event(follower.moment, "a legacy store", accept=lambda m: m.get("type") == "relocated")
     if arrived and not wait_until(lambda: stores.has(os.fsdecode(follower.path), text + " 0"), LATE):
         follower.fail("lost", "relocated is told, and the row isn't there")
     return not follower.failed

@@ -8,7 +8,7 @@ import time
 
 import store as stores
 from program import LATE, SOON, quoted
-from wire import Client, Closed, is_told
+from wire import Client, Closed, requires_reread
 
 GROUP = "group.requests"
 OPS = ["subscribe", "unsubscribe", "sync", "changes", "ack", "present", "unpresent", "saved", "relinquished", "accommodated", "claim",
@@ -97,7 +97,7 @@ class Witness:
         if not (reply or {}).get("ok"):
             round.problem("refused", f"the witness' subscription: {reply}")
 
-    def look(self, what):
+    def check(self, what):
         """Returns False if something is wrong."""
         if not self.agent.lives():
             self.round.problem("died", f"{what}: {self.agent.tail()}")
@@ -106,7 +106,7 @@ class Witness:
         try:
             self.client.drain()
             before, _ = stores.commit(self.round.path("group", "W.sqlite"), f"mark {self.marks}")
-            delay = self.client.wait_event(is_told, before, LATE)
+            delay = self.client.wait_event(requires_reread, before, LATE)
             began = time.monotonic()
             status = self.client.ask({"op": "status"}, LATE)
         except Closed:
@@ -147,7 +147,7 @@ def run(round):
         round.step(attack.__name__)
         round.title += (", " if round.title else "") + attack.__name__
         attack(round, agent, witness)
-        if not witness.look("after " + attack.__name__):
+        if not witness.check("after " + attack.__name__):
             return
     peak = agent.memory("VmHWM") - start
     round.outcome = f"peak {peak} KiB more, the witness waited {witness.slowest:.2f} s at most"
@@ -184,7 +184,7 @@ def garbage(round, agent, witness):
                 round.problem("wire", f"an error without a code: {reply}")
                 return
         client.close()
-        if n % 10 == 0 and not witness.look("among garbage"):
+        if n % 10 == 0 and not witness.check("among garbage"):
             return
 
 
@@ -197,7 +197,7 @@ def slow_bytes(round, agent, witness):
     data = b'{"id":"slow","op":"status"}\n'
     for n, byte in enumerate(data):
         slow.send(bytes([byte]))
-        if n % 9 == 0 and not witness.look("among slow bytes"):
+        if n % 9 == 0 and not witness.check("among slow bytes"):
             return
     if slow.reply("slow", LATE) is None:
         round.problem("no-answer", "a request that came byte by byte")
@@ -223,7 +223,7 @@ def connections(round, agent, witness):
             kept.append(client)
         else:
             client.close()
-    if not witness.look(f"beside {len(kept)} connections"):
+    if not witness.check(f"beside {len(kept)} connections"):
         return
     for client in kept:
         client.close()
@@ -244,7 +244,7 @@ def no_reader(round, agent, witness):
             except (BlockingIOError, OSError):
                 pass
         stores.commit(round.path("group", "N.sqlite"), "unread")
-    witness.look(f"beside {len(deaf)} that don't read")
+    witness.check(f"beside {len(deaf)} that don't read")
     for s in deaf:
         s.close()
 
@@ -298,7 +298,7 @@ def one_byte_lines(round, agent, witness):
                 del left[number]
     if left:
         round.problem("no-answer", f"{len(left)} floods of {data[:3]!r} were not read in {LATE:.0f} s")
-    witness.look("after a flood")
+    witness.check("after a flood")
     for c in clients:
         c.close()
 
@@ -316,7 +316,7 @@ def presenters(round, agent, witness):
                 {"op": "relinquished", "claim": f"c{r.randrange(9)}"}, {"op": "release", "claim": f"c{r.randrange(9)}"},
                 {"op": "saved", "claim": "c1", "presenter": "p1"}, {"op": "release", "claim": "c1", "moves": [{"from": store, "to": "x"}]},
             ]))  # fmt: skip
-    witness.look("among presenters")
+    witness.check("among presenters")
     for client in clients:
         client.close()
 

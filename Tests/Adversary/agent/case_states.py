@@ -9,7 +9,7 @@ import time
 
 import store as stores
 from program import quoted, wait_until
-from wire import is_told
+from wire import requires_reread
 
 HOLDER = """
 import sqlite3, sys
@@ -290,5 +290,5 @@ def measure(round, agent, client, places, seconds):
         round.problem("processor", f"{report} of {[p.title for p in places]}")
     if woken > 60 + 20 * len(places):
         round.problem("wakeups", f"{report} of {[p.title for p in places]}")
-    if any(is_told(e) for e in events):
+    if any(requires_reread(e) for e in events):
         round.step(f"told: {events[:3]}")

@@ -10,7 +10,7 @@ import time
 
 import store as stores
 from program import LATE, acting_as, exchange, quoted, wait_until
-from wire import Client, Closed, is_told
+from wire import Client, Closed, requires_reread
 
 OWNER, ASKER = 54324, 54325  # nobody uses these numbers; neither needs an entry anywhere
 OPEN, SHUT, ABSENT, MINE = "group.open", "group.shut", "group.absent", "group.mine"
@@ -39,11 +39,11 @@ def asking(round, agent, groups=()):
     connected = os.read(ready[0], 1)
     os.close(ready[0])
 
-    def gone():
+    def close_and_reap():
         os.close(ends[1])
         os.waitpid(child, 0)
 
-    round.closers.append(gone)
+    round.closers.append(close_and_reap)
     if not connected:
         raise ConnectionError("the socket can't be reached by the other user")
     return Client(None, connection)
@@ -212,7 +212,7 @@ def run(round):
             return
     client = asking(round, agent)
     if role is None:
-        return stranger(round, scene, client)
+        return unnamed_user(round, scene, client)
     may = ["subscribe"] if role == "short" else role
     before = scene.snapshot()
     answers = compared(round, scene, agent, client, attacks(scene, r)[: r.choice([30, 80, 200])])
@@ -230,7 +230,7 @@ def run(round):
         closed_later(round, scene, agent)
 
 
-def stranger(round, scene, client):
+def unnamed_user(round, scene, client):
     try:
         client.send(b'{"id":1,"op":"status"}\n{"id":2,"op":"subscribe","store":"group.open/Public.sqlite"}\n')
     except OSError:
@@ -298,7 +298,7 @@ def granted(round, scene, agent, may):
         for n in range(2):
             client.drain()
             moment, _ = stores.commit(f"{scene.open}/Public.sqlite", f"public {n}")
-            if client.wait_event(is_told, moment, LATE) is None:
+            if client.wait_event(requires_reread, moment, LATE) is None:
                 round.problem("missed", "a commit to what the user may read")
                 return
         stores.commit(f"{scene.shut}/Kept.sqlite", "hidden")
@@ -403,7 +403,7 @@ def closed_later(round, scene, agent):
         stores.commit(path, "closed")
         client.read(0.5)
         for t, message in client.events:
-            if is_told(message) and message.get("type") == "change":
+            if requires_reread(message) and message.get("type") == "change":
                 heard = t - began
         return client.closed
 

@@ -1,4 +1,4 @@
-"""States what a subscriber must be told, whatever has happened to the path of its store."""
+"""States what a subscriber must receive, whatever has happened to the path of its store."""
 
 import os
 import sqlite3
@@ -7,7 +7,7 @@ import time
 
 import store as stores
 from program import LATE, SOON, acting_as, wait_until
-from wire import is_told, store_member
+from wire import requires_reread, store_member
 
 
 def seen_by(user, path):
@@ -37,12 +37,12 @@ class Follower:
         self.path = os.path.join(os.fsencode(directory), name)
         self.marks, self.client, self.soon = 0, agent.connect(), SOON
         self.failed, self.kept = False, None
-        round.closers.append(self.let_go)
+        round.closers.append(self.close_connection)
         reply = self.client.ask({"op": "subscribe", **store_member(self.store)})
         if not reply or not reply.get("ok"):
             self.fail("refused", f"subscribe is answered {reply}")
-        self.look, self.moment = seen_by(user, self.path), time.monotonic()
-        self.known = self.look if self.look[0] == "store" else None  # the subscriber's last reported store
+        self.seen, self.moment = seen_by(user, self.path), time.monotonic()
+        self.known = self.seen if self.seen[0] == "store" else None  # the subscriber's last reported store
 
     def fail(self, kind, text):
         self.failed = True
@@ -54,7 +54,7 @@ class Follower:
         self.client.drain()
         self.moment = time.monotonic()
 
-    def told(self, moment, what, client=None, accept=is_told):
+    def expect_event(self, moment, what, client=None, accept=requires_reread):
         """Waits until the subscriber gets an event for a change made after the moment."""
         client = client or self.client
         delay = client.wait_event(accept, moment, LATE)
@@ -63,7 +63,7 @@ class Follower:
             last = self.client.events[-1][1] if self.client.events else None
             self.fail("missed", f"{what}: nothing in {LATE:.0f} s; status: {row and row.get('state')}; last event: {last}")
         elif delay > self.soon:
-            self.fail("late", f"{what}: told after {delay:.1f} s")
+            self.fail("late", f"{what}: received after {delay:.1f} s")
         else:
             return True
         return False
@@ -73,30 +73,30 @@ class Follower:
 
     def judge(self):
         """Checks where the path leads now, and expects what the documents promise."""
-        before, self.look = self.look, seen_by(self.user, self.path)
-        self.round.step(f"now {self.look[0]}")
-        if self.look[0] in ("closed", "dim"):
-            self.is_followed_or_not()
+        before, self.seen = self.seen, seen_by(self.user, self.path)
+        self.round.step(f"now {self.seen[0]}")
+        if self.seen[0] in ("closed", "dim"):
+            self.expect_following_or_status()
             return
-        if self.look[0] == "store":
-            changed = self.look != self.known or self.thinks_it_gone()
+        if self.seen[0] == "store":
+            changed = self.seen != self.known or self.was_reported_missing()
         else:
-            changed = self.known is not None and not self.thinks_it_gone()
-        if changed and not self.told(self.moment, f"{before[0]} became {'another ' if before[0] == self.look[0] else ''}{self.look[0]}"):
+            changed = self.known is not None and not self.was_reported_missing()
+        if changed and not self.expect_event(self.moment, f"{before[0]} became {'another ' if before[0] == self.seen[0] else ''}{self.seen[0]}"):
             return
-        if self.look[0] != "store":
+        if self.seen[0] != "store":
             self.known = None
-            self.not_said_to_be_followed()
-            if self.failed or self.look[0] != "absent" or not os.path.isdir(os.path.dirname(self.path)):
+            self.expect_not_following()
+            if self.failed or self.seen[0] != "absent" or not os.path.isdir(os.path.dirname(self.path)):
                 return
         self.commits()
 
-    def thinks_it_gone(self):
+    def was_reported_missing(self):
         """Returns whether the subscriber's last event before this reported that there is no readable store."""
-        told = [m for t, m in self.client.events if t < self.moment and is_told(m)]
-        return bool(told) and told[-1].get("reason") in ("vanished", "unreadable")
+        events = [m for t, m in self.client.events if t < self.moment and requires_reread(m)]
+        return bool(events) and events[-1].get("reason") in ("vanished", "unreadable")
 
-    def is_followed_or_not(self):
+    def expect_following_or_status(self):
         """Without a right, the agent may have kept what it needs and report commits; otherwise it says that it can't."""
         if not wait_until(lambda: (self.status() or {}).get("state") != "following", 3, 0.1):
             if not os.path.isfile(self.path):
@@ -105,11 +105,11 @@ class Follower:
             self.marks += 1
             before, _ = stores.commit(self.path, f"mark {self.marks}", None, self.client.drain)
             self.give_files_back()
-            delay = self.client.wait_event(is_told, before, LATE)
+            delay = self.client.wait_event(requires_reread, before, LATE)
             if delay is None:
-                self.fail("status-lies", f"status says following, and a commit isn't told in {LATE:.0f} s; {self.look[0]}")
+                self.fail("status-lies", f"status says following, and a commit isn't reported in {LATE:.0f} s; {self.seen[0]}")
         elif self.known is not None:
-            self.told(self.moment, f"a store became {self.look[0]}, and is no longer said to be followed")
+            self.expect_event(self.moment, f"a store became {self.seen[0]}, and is no longer reported as followed")
             self.known = None
 
     def give_files_back(self):
@@ -121,31 +121,31 @@ class Follower:
     def commits_by_the_kept_connection(self):
         """Commits through a connection that has been open all along; returns False if the commit wasn't reported."""
         if self.kept[1] != seen_by(None, self.path):
-            self.let_go()
+            self.close_connection()
             return True
         self.client.drain()
         moment = time.monotonic()
         try:
             self.kept[0].execute("INSERT INTO mark (text) VALUES ('kept')")
         except sqlite3.Error:  # SQLite resolved the links when it opened the store, and no longer finds its journal's place
-            self.let_go()
+            self.close_connection()
             return True
-        return self.told(moment, "a commit by a program that had it open")
+        return self.expect_event(moment, "a commit by a program that had it open")
 
-    def let_go(self):
+    def close_connection(self):
         if self.kept:
             self.kept[0].close()
             self.kept = None
 
-    def not_said_to_be_followed(self):
+    def expect_not_following(self):
         began = time.monotonic()
 
-        def said():
+        def is_not_following():
             row = self.status()
             return row is None or row.get("state") != "following"
 
-        if not wait_until(said, LATE, 0.1):
-            self.fail("status-lies", f"status says following, and the path leads to nothing that could be: {self.look[0]}")
+        if not wait_until(is_not_following, LATE, 0.1):
+            self.fail("status-lies", f"status says following, and the path leads to nothing that could be: {self.seen[0]}")
         elif time.monotonic() - began > self.soon:
             self.fail("late-status", f"status said following for {time.monotonic() - began:.1f} s")
 
@@ -169,18 +169,18 @@ class Follower:
             before, _ = stores.commit(self.path, f"mark {self.marks}", mode if n == 0 else None, lambda: [c.drain() for c in listening])
             self.give_files_back()
             for client in listening:
-                if not self.told(before, f"commit {n + 1} in mode {mode or 'as before'}", client):
+                if not self.expect_event(before, f"commit {n + 1} in mode {mode or 'as before'}", client):
                     return
         for other in others:
             other.close()
         if not self.kept and self.r.random() < 0.25:
             self.kept = stores.connect(self.path), seen_by(None, self.path)
             self.kept[0].execute("SELECT count(*) FROM mark").fetchall()
-        self.look = seen_by(self.user, self.path)
-        if self.look[0] == "store":
-            self.known = self.look
+        self.seen = seen_by(self.user, self.path)
+        if self.seen[0] == "store":
+            self.known = self.seen
             row = wait_until(lambda: (self.status() or {}).get("state") == "following", self.soon, 0.1)
             if not row:
-                self.fail("given-up", f"a store whose commits are told is not said to be followed: {self.status()}")
+                self.fail("given-up", f"a store whose commits are reported is not reported as followed: {self.status()}")
         if self.client.faults:
             self.fail("wire", self.client.faults[0])

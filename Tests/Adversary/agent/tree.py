@@ -101,17 +101,17 @@ class Tree:
         """Changes one component; returns the change for the record."""
         steps = [s for s in self.steps() if s[1] in ("directory", "link")]
         if self.undo and (not steps or not self.leads() or self.r.random() < 0.3):
-            return self.put_back()
+            return self.undo_last()
         if not steps:
             return self.rebuild()
         place, kind = self.r.choice(steps)
-        events = [self.away, self.away_and_back, self.file_instead, self.made_anew, self.swapped]
+        events = [self.away, self.away_and_back, self.file_instead, self.recreated, self.swapped]
         events += [self.retargeted, self.dangling, self.link_becomes_directory] if kind == "link" else [self.becomes_link, self.removed]
         if kind == "directory" and self.owner is not None:
             events += [self.closed] * 2
         return self.r.choice(events)(place)
 
-    def put_back(self):
+    def undo_last(self):
         name, act = self.undo.pop()
         try:
             act()
@@ -155,12 +155,12 @@ class Tree:
         self.own(to)
         return to
 
-    def made_anew(self, place):
+    def recreated(self, place):
         """Removes a component and gives its name to another with the same content."""
         new = self.copied(place)
         self.clear(place)
         os.rename(new, place)
-        return f"removed and made anew {place!r}"
+        return f"removed and recreated {place!r}"
 
     def swapped(self, place):
         new = self.copied(place)

@@ -197,6 +197,6 @@ def row_store(row):
     return row.get("store", "").encode("utf-8", "surrogateescape")
 
 
-def is_told(message):
+def requires_reread(message):
     """Returns whether the event makes a subscriber read the store again."""
     return message.get("type") in ("change", "reset", "relocated", "migrated")

@@ -100,7 +100,7 @@ class Oracle:
         self.version = None
         self.marks = []
         self.gaps_due = {}
-        self.mark(-1)
+        self.record_state(-1)
 
     def last_number(self):
         return self.connection.execute(
@@ -120,7 +120,7 @@ class Oracle:
                 name = bytes(table).decode("utf-8")
                 self.tables[int(found[1])] = Recorded(self.connection, int(found[1]), name)
 
-    def mark(self, step, vacuumed=False, may_fail=False):
+    def record_state(self, step, vacuumed=False, may_fail=False):
         """Records the state after a step. Discards rolled-back states first."""
         self.describe()
         number = self.last_number()

@@ -140,7 +140,7 @@ class Twins:
                     outcomes.append("rolled back")
         if len(set(outcomes)) > 1:
             raise Problem("outcome differs", self.step, f"COMMIT: {outcomes}")
-        self.oracle.mark(self.step)
+        self.oracle.record_state(self.step)
 
     def run(self, step):
         """Runs one step on both. Steps that begin with `!` are the tester's own."""
@@ -180,7 +180,7 @@ class Twins:
                 raise Problem(f"contents differ after {kind}", self.step, f"{line[:300]} {a[0]} "
                               + first_difference(contents(self.a), contents(self.b)))
         try:
-            self.oracle.mark(self.step, vacuumed=step == "VACUUM", may_fail="OR FAIL" in step)
+            self.oracle.record_state(self.step, vacuumed=step == "VACUUM", may_fail="OR FAIL" in step)
         except sqlite3.DatabaseError as error:
             # Renaming a column can make SQLite write an index into the schema that it can't read again.
             if outcome(self.a, "SELECT count(*) FROM sqlite_schema")[0][0] == "error":
@@ -282,7 +282,7 @@ class ControlTwins(Twins):
     class NoOracle:
         connection = version = None
 
-        def mark(self, *_, **__):
+        def record_state(self, *_, **__):
             pass
 
     def new_oracle(self):

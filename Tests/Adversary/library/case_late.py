@@ -93,20 +93,20 @@ class Scene:
 
     # Expectations
 
-    def must_hear(self, why):
+    def expect_reports(self, why):
         """Checks that the subscription and the observation report a commit, or that it was explicitly refused."""
         self.count += 1
-        marks = self.app.mark()
+        marks = self.app.event_count()
         text = f"commit-{self.count}"
         commit(self.place, text)
-        refused = self.app.wait_for(lambda e: e.get("event") == "heard-end", timeout=0)
-        told = ("changed", "reset")
+        refused = self.app.wait_for(lambda e: e.get("event") == "received-end", timeout=0)
+        kinds = ("changed", "reset")
         if not refused and not self.app.wait_for(
-                lambda e: e.get("event") == "heard" and e["what"].startswith(told), PATIENT, marks):
-            self.round.problem("deaf-watch", f"{why}: the subscription hears nothing of a commit")
+                lambda e: e.get("event") == "received" and e["what"].startswith(kinds), PATIENT, marks):
+            self.round.problem("deaf-watch", f"{why}: the subscription reports no commit")
         error = self.app.must("pool-error", key="o").get("message")
         if not error and not self.app.wait_for(lambda e: e.get("event") == "observed", PATIENT, marks):
-            self.round.problem("deaf-observation", f"{why}: the observation hears nothing of a commit")
+            self.round.problem("deaf-observation", f"{why}: the observation reports no commit")
         return refused, error
 
     def must_be_asked(self, why):
@@ -117,7 +117,7 @@ class Scene:
             if known.count(pid) < 2:
                 self.round.problem("not-registered", f"{why}: the agent's presenters are {known}, not twice {pid}")
                 return
-        marks = self.app.mark()
+        marks = self.app.event_count()
         # A refusal is one of timing only if the presenter was asked.
         answer = self.write_in_turn(may_ask=False)
         if answer and not self.app.wait_for(
@@ -152,11 +152,11 @@ class Scene:
 def late_agent(scene):
     scene.serve()
     scene.begin()
-    if not scene.app.wait_for(lambda e: e.get("event") == "heard" and e["what"] == "disconnected"):
+    if not scene.app.wait_for(lambda e: e.get("event") == "received" and e["what"] == "disconnected"):
         scene.round.problem("deaf-watch", "nobody says that there is no agent")
     scene.write_beside()
     scene.agent.start()
-    scene.must_hear("the agent came late")
+    scene.expect_reports("the agent came late")
     scene.must_be_asked("the agent came late")
     scene.end()
 
@@ -167,11 +167,11 @@ def late_group(scene):
     scene.agent.start()
     scene.begin()
     scene.write_beside()
-    refused = scene.app.wait_for(lambda e: e.get("event") == "heard-end", timeout=1)
+    refused = scene.app.wait_for(lambda e: e.get("event") == "received-end", timeout=1)
     scene.agent.reload(scene.serve())
     if refused and refused.get("ok") is not False:
         scene.round.problem("silent-end", "the subscription to what isn't served ends without an error")
-    scene.must_hear("the group came late")
+    scene.expect_reports("the group came late")
     scene.must_be_asked("the group came late")
     scene.end()
 
@@ -180,7 +180,7 @@ def restart(scene):
     scene.serve()
     scene.agent.start()
     scene.begin()
-    scene.must_hear("at first")
+    scene.expect_reports("at first")
     for _ in range(scene.rng.randint(1, 3)):
         scene.agent.end(scene.rng.choice([signal.SIGKILL, signal.SIGTERM]))
         if scene.rng.random() < 0.5:
@@ -188,7 +188,7 @@ def restart(scene):
         if scene.rng.random() < 0.5:
             commit(scene.place, f"meanwhile-{scene.rng.random()}")
         scene.agent.start()
-        scene.must_hear("after a restart")
+        scene.expect_reports("after a restart")
         scene.must_be_asked("after a restart")
     scene.end()
 
@@ -212,12 +212,12 @@ def regroup(scene):
     ours = scene.serve()
     scene.agent.start()
     scene.begin()
-    scene.must_hear("at first")
+    scene.expect_reports("at first")
     scene.agent.reload(scene.serve(ours=False))
     scene.write_beside()
     scene.serve()
     scene.agent.reload(ours)
-    scene.must_hear("the group came back")
+    scene.expect_reports("the group came back")
     scene.must_be_asked("the group came back")
     scene.end()
 
@@ -225,7 +225,7 @@ def regroup(scene):
 def never(scene):
     scene.begin()
     scene.write_beside()
-    if not scene.app.wait_for(lambda e: e.get("event") == "heard" and e["what"] == "disconnected"):
+    if not scene.app.wait_for(lambda e: e.get("event") == "received" and e["what"] == "disconnected"):
         scene.round.problem("deaf-watch", "nobody says that there is no agent")
     scene.app.must("write", key="p", text="alone")
     scene.end()
@@ -279,7 +279,7 @@ def many(scene):
         path = os.path.join(scene.round.container, f"item{index}")
 
         def is_asked():
-            since = app.mark()
+            since = app.event_count()
             answer = writer.ask(
                 "coordinate", action="none", deadline=10, intents=[{"path": path, "access": "write"}],
                 **scene.round.of_group())
@@ -320,7 +320,7 @@ def moved(scene):
     writer = scene.round.actor(scene.agent)
 
     def is_asked():
-        since = app.mark()
+        since = app.event_count()
         answer = writer.ask(
             "coordinate", action="none", deadline=10, intents=[{"path": new, "access": "write"}], **of_group())
         return bool(answer and answer["ok"] and app.wait_for(

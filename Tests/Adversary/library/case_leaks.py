@@ -12,7 +12,7 @@ MORE_DESCRIPTORS, MORE_THREADS = 8, 10
 
 def run(round):
     rng = round.rng
-    story = rng.choice([made_anew, presented, watched, coordinated, pooled, restarted])
+    story = rng.choice([recreated_group, presented, watched, coordinated, pooled, restarted])
     round.title = story.__name__
     agent = round.agent()
     agent.configure({round.group: (round.container, {})})
@@ -25,15 +25,15 @@ def run(round):
         turns = 12
         for number in range(5):
             story(round, agent, actor, f"warm{number}")
-        before = quiet(actor)
+        before = settled_counts(actor)
         for number in range(turns):
             story(round, agent, actor, f"t{number}")
-        after = quiet(actor)
+        after = settled_counts(actor)
         # Growth after so many turns is measured again after as many more.
         if after[0] > before[0] + MORE_DESCRIPTORS or after[1] > before[1] + MORE_THREADS:
             for number in range(turns):
                 story(round, agent, actor, f"u{number}")
-            later = quiet(actor)
+            later = settled_counts(actor)
             if later[0] > after[0] + 3 and after[0] > before[0] + 3:
                 text = f"{before[0]}, after {turns} turns {after[0]}, then {later[0]}: {sample(actor)}"
                 round.problem("descriptors", text)
@@ -43,15 +43,15 @@ def run(round):
         pass
 
 
-def quiet(actor):
+def settled_counts(actor):
     """Returns the actor's descriptors and threads once they have settled."""
     seen = []
 
-    def is_at_rest():
+    def has_settled():
         seen.append((len(actor.open_files()), actor.threads()))
         return len(seen) > 4 and len(set(seen[-4:])) == 1
 
-    wait(is_at_rest, 8)
+    wait(has_settled, 8)
     return min(descriptors for descriptors, _ in seen[-4:]), min(threads for _, threads in seen[-4:])
 
 
@@ -60,15 +60,15 @@ def sample(actor):
     return Counter(path.partition(":[")[0] for path in actor.open_files()).most_common(3)
 
 
-def anew(round):
+def recreate_group(round):
     shutil.rmtree(round.container)
     os.makedirs(round.container)
 
 
-def made_anew(round, agent, actor, key):
+def recreated_group(round, agent, actor, key):
     """Does everything at once in a group directory that is removed under it."""
     rng, of_group = round.rng, round.of_group
-    anew(round)
+    recreate_group(round)
     path = os.path.join(round.container, "item")
     with open(path, "w"):
         pass
@@ -79,7 +79,7 @@ def made_anew(round, agent, actor, key):
               intents=[{"path": path, "access": "write"}], **of_group())
     is_early = rng.random() < 0.5
     if is_early:
-        anew(round)
+        recreate_group(round)
     actor.ask("remove", key=key + "r", action="forget", **of_group())
     actor.ask("end", key=key + "p")
     actor.must("unwatch", key=key + "w")
@@ -132,10 +132,10 @@ def restarted(round, agent, actor, key):
     """Stops and starts the agent while something is presented and watched."""
     actor.must("present", key=key + "p", **round.of_group(name="Notes.sqlite"))
     actor.must("watch", key=key + "w", **round.of_group(name="Notes.sqlite"))
-    since = actor.mark()
+    since = actor.event_count()
     agent.end()
     agent.start()
     if round.rng.random() < 0.5:
-        actor.wait_for(lambda e: e.get("event") == "heard" and e.get("key") == key + "w", 10, since)
+        actor.wait_for(lambda e: e.get("event") == "received" and e.get("key") == key + "w", 10, since)
     actor.must("end", key=key + "p")
     actor.must("unwatch", key=key + "w")

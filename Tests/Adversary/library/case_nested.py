@@ -113,7 +113,7 @@ def own_presenter(round, agent):
     actor = round.actor(agent)
     actor.must("add", key="r", path=path, **round.of_group())
     actor.must("add", key="s", path=path, **round.of_group())
-    since = actor.mark()
+    since = actor.event_count()
     hold(round, actor, [intent(path)], presenter="r")
     answer = attempt(round, actor, [intent(path)], 5, presenter="r")
     judge(round, answer, True, "another coordinator of the same presenter")
@@ -150,7 +150,7 @@ def twice(round, agent):
             round.problem("not-granted", f"beside a presenter that was added twice: {answer.get('message')}")
     for _ in range(6):
         app.must("remove", key="r", **round.of_group())
-    since = app.mark()
+    since = app.event_count()
     judge(round, attempt(round, app, [intent(path)], 20), True, "an access after the presenter was removed")
     if any(e.get("event") == "asked" and "relinquish" in e.get("what", "") for e in app.events[since:]):
         round.problem("asked-removed", "a presenter that was removed is asked")
@@ -232,7 +232,7 @@ def in_pool(round, agent):
     is_disturbed = agent.process is not None and rng.random() < 0.6
     if is_disturbed and not wait(lambda: actor.pid in agent.presenters(f"{round.group}/{name}"), AMPLE):
         is_disturbed = False
-    since, action = actor.mark(), rng.choice(["write", "read", "with"])
+    since, action = actor.event_count(), rng.choice(["write", "read", "with"])
     start = time.monotonic()
     number = actor.send("pool-nested", key="o", action=action, text="n", milliseconds=rng.choice([300, 1500]))
     access = None

@@ -90,9 +90,9 @@ def judge_store(round, place, columns):
         round.problem("half-made", f"{place}: {error}")
     directory, name = os.path.split(place)
     allowed = {name, name + "-wal", name + "-shm", ".groupstore"}
-    rest = [each for each in os.listdir(directory) if each not in allowed]
-    if rest:
-        round.problem("remains", f"beside the store: {rest}")
+    leftovers = [each for each in os.listdir(directory) if each not in allowed]
+    if leftovers:
+        round.problem("remains", f"beside the store: {leftovers}")
 
 
 def judge_answers(round, answers, done):

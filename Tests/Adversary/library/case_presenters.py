@@ -97,10 +97,10 @@ class Scene:
             "coordinate", key=text, intents=intents, action=action, text=text, deadline=deadline,
             isBlocking=rng.random() < 0.5, milliseconds=rng.choice([0, 0, 5, 40]), **self.round.of_group())
         self.pending.append((actor, number, None if action == "move" else text))
-        threading.Thread(target=self.note, args=(actor, number, text, action, deadline), daemon=True).start()
+        threading.Thread(target=self.check_answer, args=(actor, number, text, action, deadline), daemon=True).start()
         return number
 
-    def note(self, actor, number, text, action, deadline):
+    def check_answer(self, actor, number, text, action, deadline):
         answer = actor.reply(number, AMPLE * 2)
         if answer and answer["ok"] and action != "move":
             self.acknowledge(text)
@@ -244,8 +244,8 @@ def judge_moves(round, actors):
                 after = [each for each in own if each["event"] == "opening" and each["at"] >= move["at"]]
                 was = [each for each in own if each["event"] == "opening" and each["at"] <= move["at"]]
                 had_it = was and was[-1]["path"] == move["paths"][0]
-                let_go = had_it and before and before[-1]["at"] > was[-1]["at"]
-                if not let_go or not after:
+                relinquished = had_it and before and before[-1]["at"] > was[-1]["at"]
+                if not relinquished or not after:
                     continue
                 new = move["paths"][1]
                 for later in moves[index + 1:]:

@@ -35,7 +35,7 @@ def run(round):
     rng = round.rng
     story = rng.choice([
         stopped, full, closed_elsewhere, resumed, many, restarts, async_timeouts, async_aclose, async_many, async_full,
-        refused, none_there, lied_to])
+        refused, without_an_agent, with_a_false_agent])
     round.title = story.__name__
     scene = Scene(round)
     done = threading.Event()
@@ -90,7 +90,7 @@ class Scene:
         if took > limit + SLACK:
             self.round.problem("slow-deadline", f"{what}: {limit} s took {took:.1f} s")
 
-    def must_hear(self, changes, what):
+    def expect_event(self, changes, what):
         """Waits for an event that says to read again."""
         end, heard = time.monotonic() + PATIENT, []
         while time.monotonic() < end:
@@ -114,7 +114,7 @@ def stopped(scene):
     rng, early = scene.rng, scene.changes()
     with_connection = rng.random() < 0.5
     if with_connection:
-        scene.must_hear(early, "the first event")
+        scene.expect_event(early, "the first event")
         scene.drain(early)
     scene.agent.stop()
     for _ in range(3):
@@ -132,7 +132,7 @@ def stopped(scene):
     scene.in_time(start, limit, "ask() beside a stopped agent")
     scene.commit()
     scene.agent.go_on()
-    scene.must_hear(early, "the agent goes on")
+    scene.expect_event(early, "the agent goes on")
     start = time.monotonic()
     early.close()
     scene.in_time(start, 0, "close()")
@@ -158,10 +158,10 @@ def full(scene):
     for connection in scene.held:
         connection.close()
     scene.agent.go_on()
-    scene.must_hear(changes, "the agent goes on")
+    scene.expect_event(changes, "the agent goes on")
     scene.drain(changes)
     scene.commit()
-    scene.must_hear(changes, "a commit after that")
+    scene.expect_event(changes, "a commit after that")
     changes.close()
 
 
@@ -171,7 +171,7 @@ def closed_elsewhere(scene):
     state = rng.choice(["idle", "stopped", "full", "gone"])
     changes, ended, began = scene.changes(), threading.Event(), threading.Event()
     if state == "idle" or rng.random() < 0.5:
-        scene.must_hear(changes, "the first event")
+        scene.expect_event(changes, "the first event")
     if state in ("stopped", "full"):
         scene.agent.stop()
         if state == "full":
@@ -204,9 +204,9 @@ def resumed(scene):
     """Checks that with a token, earlier changes come first, from the same agent or another."""
     rng = scene.rng
     with scene.changes() as changes:
-        event = scene.must_hear(changes, "the first event")
+        event = scene.expect_event(changes, "the first event")
         scene.commit()
-        event = scene.must_hear(changes, "a commit") or event
+        event = scene.expect_event(changes, "a commit") or event
         token = changes.token
     if rng.random() < 0.5:
         scene.commit()
@@ -220,10 +220,10 @@ def resumed(scene):
     with scene.changes(since=token) as changes:
         # Otherwise a reset is possible: nobody followed the store meanwhile.
         if has_news or restarted:
-            scene.must_hear(changes, "what happened since the token")
+            scene.expect_event(changes, "what happened since the token")
         scene.drain(changes)
         scene.commit()
-        scene.must_hear(changes, "a commit after that")
+        scene.expect_event(changes, "a commit after that")
 
 
 def many(scene):
@@ -232,17 +232,17 @@ def many(scene):
     descriptors = len(os.listdir("/proc/self/fd"))
     all_changes = [scene.changes() for _ in range(rng.choice([10, 100, 300]))]
     for changes in all_changes:
-        scene.must_hear(changes, "the first event")
+        scene.expect_event(changes, "the first event")
     if rng.random() < 0.5:
         scene.agent.end()
         scene.agent.start()
         for changes in all_changes:
-            scene.must_hear(changes, "a restart")
+            scene.expect_event(changes, "a restart")
     for changes in rng.sample(all_changes, 5):
         scene.drain(changes)
     scene.commit()
     for changes in all_changes:
-        scene.must_hear(changes, "a commit")
+        scene.expect_event(changes, "a commit")
         changes.close()
     left = len(os.listdir("/proc/self/fd")) - descriptors
     if left > 2:
@@ -252,7 +252,7 @@ def many(scene):
 def restarts(scene):
     """Checks that every commit made while the agent is away is reported."""
     rng, changes = scene.rng, scene.changes()
-    scene.must_hear(changes, "the first event")
+    scene.expect_event(changes, "the first event")
     for _ in range(rng.randint(2, 5)):
         scene.agent.end(rng.choice([signal.SIGKILL, signal.SIGTERM]))
         if rng.random() < 0.7:
@@ -262,10 +262,10 @@ def restarts(scene):
             changes.next(timeout=limit)
             scene.in_time(start, limit, "next() without an agent")
         scene.agent.start()
-        scene.must_hear(changes, "the agent is back")
+        scene.expect_event(changes, "the agent is back")
         scene.drain(changes)
         scene.commit()
-        scene.must_hear(changes, "a commit after that")
+        scene.expect_event(changes, "a commit after that")
     changes.close()
 
 
@@ -292,7 +292,7 @@ def refused(scene):
     run_async(scene, ask())
 
 
-def none_there(scene):
+def without_an_agent(scene):
     """Checks the client without an agent: one `Disconnected`, time-outs that hold, and news as soon as an agent starts."""
     scene.agent.end()
     if scene.rng.random() < 0.5 and os.path.exists(scene.agent.socket):
@@ -305,14 +305,14 @@ def none_there(scene):
         if [event for event in events if event is not None] != [client.Disconnected()]:
             scene.round.problem("wrong-event", f"without an agent: {events}")
         scene.agent.start()
-        scene.must_hear(changes, "the agent came late")
+        scene.expect_event(changes, "the agent came late")
 
 
-def lied_to(scene):
+def with_a_false_agent(scene):
     """Answers as a false agent, or stops within a line: time-outs hold, and no unexpected error is thrown."""
     rng = scene.rng
     scene.agent.end()
-    liar = Liar(scene.agent.socket, rng)
+    false_agent = FalseAgent(scene.agent.socket, rng)
     changes = scene.changes()
     for _ in range(6):
         limit, start = rng.choice([0, 0.05, 0.3]), time.monotonic()
@@ -333,13 +333,13 @@ def lied_to(scene):
         await within(scene, changes.aclose(), 2, "aclose() of what is no agent")
 
     run_async(scene, play())
-    liar.end()
+    false_agent.end()
     os.remove(scene.agent.socket)
     scene.agent.start()
-    scene.must_hear(changes, "there is an agent")
+    scene.expect_event(changes, "there is an agent")
     scene.drain(changes)
     scene.commit()
-    scene.must_hear(changes, "a commit after that")
+    scene.expect_event(changes, "a commit after that")
     changes.close()
 
 
@@ -372,7 +372,7 @@ async def within(scene, awaitable, limit, what):
         scene.in_time(start, limit, what)
 
 
-class Liar:
+class FalseAgent:
     """Listens as an agent does, and answers something else."""
 
     def __init__(self, path, rng):
@@ -411,7 +411,7 @@ class Liar:
             connection.close()
 
 
-async def must_hear_async(scene, changes, what):
+async def expect_event_async(scene, changes, what):
     end, heard = time.monotonic() + PATIENT, []
     while time.monotonic() < end:
         try:
@@ -434,7 +434,7 @@ def async_timeouts(scene):
 
     async def play():
         changes = scene.changes(client.AsyncChanges)
-        await must_hear_async(scene, changes, "the first event")
+        await expect_event_async(scene, changes, "the first event")
         for _ in range(rng.randint(3, 8)):
             what = rng.choice(["nothing", "commit", "commit", "restart", "stop"])
             limit = rng.choice([0, 0.001, 0.005, 0.02, 0.3])
@@ -455,7 +455,7 @@ def async_timeouts(scene):
                     return
             scene.agent.go_on()
             if owed:
-                await must_hear_async(scene, changes, f"what came while time-outs of {limit} s ran out ({what})")
+                await expect_event_async(scene, changes, f"what came while time-outs of {limit} s ran out ({what})")
             while True:
                 try:
                     if await within(scene, changes.__anext__(), 0.4, "__anext__") is None:
@@ -464,7 +464,7 @@ def async_timeouts(scene):
                     scene.round.problem("ended", f"a time-out of {limit} s ends the subscription ({what})")
                     return
             scene.commit()
-            await must_hear_async(scene, changes, f"a commit after time-outs ({what})")
+            await expect_event_async(scene, changes, f"a commit after time-outs ({what})")
         await changes.aclose()
 
     run_async(scene, play())
@@ -478,7 +478,7 @@ def async_aclose(scene):
     async def play():
         changes = scene.changes(client.AsyncChanges)
         if state == "idle" or (state != "new" and rng.random() < 0.5):
-            await must_hear_async(scene, changes, "the first event")
+            await expect_event_async(scene, changes, "the first event")
         if state in ("stopped", "full"):
             scene.agent.stop()
             if state == "full":
@@ -529,7 +529,7 @@ def async_many(scene):
         events = [asyncio.Event() for _ in all_changes]
         tasks = [asyncio.create_task(listen(*pair)) for pair in zip(all_changes, events)]
 
-        async def all_hear(what):
+        async def expect_all_events(what):
             done = await asyncio.wait([asyncio.create_task(event.wait()) for event in events], timeout=PATIENT)
             for task in done[1]:
                 task.cancel()
@@ -539,15 +539,15 @@ def async_many(scene):
             for event in events:
                 event.clear()
 
-        await all_hear("the first event")
+        await expect_all_events("the first event")
         scene.commit()
-        await all_hear("a commit")
+        await expect_all_events("a commit")
         if rng.random() < 0.6:
             scene.agent.end()
             scene.agent.start()
-            await all_hear("a restart")
+            await expect_all_events("a restart")
             scene.commit()
-            await all_hear("a commit after a restart")
+            await expect_all_events("a commit after a restart")
         for task, changes in zip(tasks, all_changes):
             if rng.random() < 0.5:
                 task.cancel()
@@ -603,7 +603,7 @@ def async_full(scene):
         for connection in scene.held:
             connection.close()
         scene.agent.go_on()
-        await must_hear_async(scene, changes, "the agent goes on")
+        await expect_event_async(scene, changes, "the agent goes on")
         await changes.aclose()
 
     run_async(scene, play())

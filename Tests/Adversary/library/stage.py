@@ -98,7 +98,7 @@ class Agent:
         """Sends SIGHUP until the agent serves those groups."""
         self.process.send_signal(signal.SIGHUP)
         if not wait(lambda: self.groups() == set(expected), AMPLE):
-            raise RuntimeError("the agent doesn't read its configuration anew")
+            raise RuntimeError("the agent doesn't reload its configuration")
 
     def stop(self):
         self.is_stopped = True
@@ -221,7 +221,7 @@ class Actor:
                     return None
                 self.news.wait(min(left, 0.5))
 
-    def mark(self):
+    def event_count(self):
         with self.news:
             return len(self.events)
 

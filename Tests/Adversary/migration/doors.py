@@ -55,7 +55,7 @@ def try_doors(
         round.problem("refused-and-made", answer.error[:300])
     elif answer.code == 0 and expected is not None:
         verify(round, target, expected, foreign)
-        _said(round, expected, dry, answer)
+        _check_notes(round, expected, dry, answer)
         _external(round, target)
     if place if place is not None else round.rng.random() < 0.35:
         _in_place(round, model, options, answer, expected, target)
@@ -84,12 +84,12 @@ def _agreement(round, asked, dry, answer, must):
         round.problem("raw-error", f"not a refusal that says why: {brief(answer)}")
 
 
-def _said(round, expected, dry, answer):
+def _check_notes(round, expected, dry, answer):
     """Checks that each loss is named with its number, in the dry run as in the run."""
     # The place of the original depends on the result's place, which differs between the two.
-    told, foretold = ([n for n in one.notes if "kept in" not in n] for one in (answer, dry))
-    if sorted(foretold) != sorted(told):
-        only = [n for n in told if n not in foretold]
+    notes, predicted = ([n for n in one.notes if "kept in" not in n] for one in (answer, dry))
+    if sorted(predicted) != sorted(notes):
+        only = [n for n in notes if n not in predicted]
         round.problem("dry-run-notes", f"the dry run didn't say: {only or dry.notes}")
     for what, name, number in expected.lost:
         naming = [n for n in answer.notes if name in n]

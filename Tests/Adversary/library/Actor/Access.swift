@@ -32,7 +32,7 @@ struct Access: Sendable {
         }
     }
 
-    func tell(_ event: String, _ urls: [URL] = []) {
+    func report(_ event: String, _ urls: [URL] = []) {
         Report(
             id: request.id, event: event, key: request.key, what: request.action,
             paths: urls.map { $0.path(percentEncoded: false) }

@@ -43,8 +43,8 @@ extension Cast {
         let hold = access.hold()
         try await coordinator.coordinate(with: intents, deadline: deadline(request)) { granted in
             let urls = granted.map(\.url)
-            access.tell("granted", urls)
-            defer { access.tell("leaving") }
+            access.report("granted", urls)
+            defer { access.report("leaving") }
             try access.act(on: urls, by: coordinator)
             if let hold { await Self.wait(hold) }
             for inner in request.inner ?? [] {
@@ -58,8 +58,8 @@ extension Cast {
         let intents = try request.need(request.intents, "intents")
         let hold = access.hold()
         let body: ([URL]) throws -> Void = { urls in
-            access.tell("granted", urls)
-            defer { access.tell("leaving") }
+            access.report("granted", urls)
+            defer { access.report("leaving") }
             try access.act(on: urls, by: coordinator)
             hold?.wait()
             for inner in request.inner ?? [] { self.nestedHere(inner) }

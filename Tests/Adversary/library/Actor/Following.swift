@@ -12,11 +12,11 @@ extension Cast {
             Task {
                 do {
                     for try await change in store.changes(since: request.token, tables: request.tables) {
-                        Report(event: "heard", key: key, what: Self.name(change), token: change.token).send()
+                        Report(event: "received", key: key, what: Self.name(change), token: change.token).send()
                     }
-                    Report(event: "heard-end", key: key).send()
+                    Report(event: "received-end", key: key).send()
                 } catch {
-                    Report(event: "heard-end", key: key).with(error).send()
+                    Report(event: "received-end", key: key).with(error).send()
                 }
             }, as: key)
         return Report()

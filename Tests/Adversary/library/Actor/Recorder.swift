@@ -25,12 +25,12 @@ final class Recorder: FilePresenter {
 
     func relinquishPresentedItemToReader() async throws -> Reacquirer? {
         try await asked("relinquish-reader")
-        return { await self.told("reacquire-reader") }
+        return { await self.reportCallback("reacquire-reader") }
     }
 
     func relinquishPresentedItemToWriter() async throws -> Reacquirer? {
         try await asked("relinquish-writer")
-        return { await self.told("reacquire-writer") }
+        return { await self.reportCallback("reacquire-writer") }
     }
 
     func savePresentedItemChanges() async throws { try await asked("save") }
@@ -41,21 +41,21 @@ final class Recorder: FilePresenter {
 
     func presentedItemDidMove(to newURL: URL) async {
         state.withLock { $0.place = newURL }
-        await told("moved", newURL)
+        await reportCallback("moved", newURL)
     }
 
-    func presentedItemDidChange() async { await told("changed") }
+    func presentedItemDidChange() async { await reportCallback("changed") }
 
-    func presentedSubitemDidChange(at url: URL) async { await told("subitem-changed", url) }
+    func presentedSubitemDidChange(at url: URL) async { await reportCallback("subitem-changed", url) }
 
-    func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async { await told("subitem-moved", newURL) }
+    func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async { await reportCallback("subitem-moved", newURL) }
 
     private func asked(_ what: String, _ url: URL? = nil) async throws {
-        await told(what, url)
+        await reportCallback(what, url)
         if fails.contains(what) { throw Complaint(message: "this answer fails on purpose") }
     }
 
-    private func told(_ what: String, _ url: URL? = nil) async {
+    private func reportCallback(_ what: String, _ url: URL? = nil) async {
         let others = state.withLock { state in
             state.callbacks += 1
             return state.callbacks - 1
