@@ -45,9 +45,10 @@ extension FollowedStores {
 
     func scheduleRetry() {
         if !needsRetry {
-            watchRetry = nil
-        } else if watchRetry == nil {
-            watchRetry = (.now.advanced(by: .seconds(1)), .seconds(1))
+            watchRetryAt = nil
+            watchBackoff.reset()
+        } else if watchRetryAt == nil {
+            watchRetryAt = .now.advanced(by: watchBackoff.next())
         }
     }
 
@@ -81,13 +82,11 @@ extension FollowedStores {
 
     /// Retries the failed watches: a limit may be raised, or a permission granted, without an event. The source reports
     /// each directory that it watches again.
-    func retryWatches(_ wait: Duration) {
+    func retryWatches() {
         refreshWatches()
         for address in starved { follow(address, wasSubscribed: true) }
         for store in unwatchableDatabases.keys.compactMap({ stores[$0] }) { watchDatabase(of: store) }
-        guard needsRetry else { return }
-        let longer = min(wait * 2, .seconds(300))
-        watchRetry = (.now.advanced(by: longer), longer)
+        if needsRetry { watchRetryAt = .now.advanced(by: watchBackoff.next()) }
     }
 
     /// Records that there are no descriptors for the store. A configured or subscribed store is retried.

@@ -36,8 +36,9 @@ final class FollowedStores {
     var pendingFastPath: (store: FollowedStore, published: StoreEvent?)?
     var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     private(set) var legacyDirectories: Set<FilePath> = []
-    /// The time to retry the watches that failed, and the delay before it.
-    var watchRetry: (at: ContinuousClock.Instant, wait: Duration)?
+    /// The time to retry the watches that failed.
+    var watchRetryAt: ContinuousClock.Instant?
+    var watchBackoff = Backoff(first: .seconds(1), longest: .seconds(300))
     /// The directories that can't be watched, and why.
     var unwatchable: [FilePath: String] = [:]
     /// The stores whose database has other hard links and can't be watched by itself, and why.
@@ -82,7 +83,7 @@ extension FollowedStores {
     func timeUntilNextPoll() -> Duration? {
         if !unhandled.isEmpty { return .zero }
         var times = pollScheduled.compactMap { stores[$0]?.pollAt } + pendingAnswers.values.map(\.until)
-        if let watchRetry { times.append(watchRetry.at) }
+        if let watchRetryAt { times.append(watchRetryAt) }
         guard let next = times.min() else { return nil }
         return max(.zero, ContinuousClock.now.duration(to: next))
     }
@@ -131,7 +132,7 @@ extension FollowedStores {
             }
         }
         for (address, pending) in pendingAnswers where pending.until <= now { sendPendingAnswers(of: address) }
-        if let watchRetry, watchRetry.at <= now { retryWatches(watchRetry.wait) }
+        if let watchRetryAt, watchRetryAt <= now { retryWatches() }
         busy = touched
     }
 

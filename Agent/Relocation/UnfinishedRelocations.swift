@@ -17,7 +17,7 @@ struct UnfinishedRelocations: Sendable {
     private let logged = LoggedFailures()
     /// The time of the next retry after a failure; nil if there is nothing to retry.
     private(set) var dueAt: ContinuousClock.Instant?
-    private var backoff = Backoff()
+    private var backoff = Backoff(first: .seconds(1), longest: .seconds(300))
     private var runningCount = 0
     private var hasFailed = false
 
@@ -47,8 +47,8 @@ struct UnfinishedRelocations: Sendable {
         runningCount -= 1
         if !isDone { hasFailed = true }
         guard isIdle else { return }
-        if !hasFailed { backoff = Backoff() }
-        dueAt = hasFailed ? backoff.next() : nil
+        if !hasFailed { backoff.reset() }
+        dueAt = hasFailed ? .now.advanced(by: backoff.next()) : nil
     }
 
     /// Recovers one group. Returns false if it must be retried.

@@ -47,9 +47,9 @@ package final class Server {
     private var connectionCounts: [uid_t: Int] = [:]
     private var nextConnection = firstConnectionToken
     private var acceptsConnections = true
-    /// The time to accept connections again even if none is closed, and the delay before it.
-    private var acceptRetry: (at: ContinuousClock.Instant, wait: Duration)?
-    private static let longestAcceptDelay = Duration.seconds(60)
+    /// The time to accept connections again even if none is closed.
+    private var acceptRetryAt: ContinuousClock.Instant?
+    private var acceptBackoff = Backoff(first: .seconds(1), longest: .seconds(60))
     /// The connections with requests that were read but not handled, in the order of their turns.
     private var waiting: [UInt64] = []
     private var buffer = [UInt8](repeating: 0, count: 65_536)
@@ -85,12 +85,12 @@ package final class Server {
         if let signals { try loop.add(signals, token: Self.signalToken) }
         if let mounts { try loop.add(changesOf: mounts, token: Self.mountToken) }
         while try !shouldStop() {
-            let accepting = acceptRetry.map { max(.zero, ContinuousClock.now.duration(to: $0.at)) }
+            let accepting = acceptRetryAt.map { max(.zero, ContinuousClock.now.duration(to: $0)) }
             let deadline = [requests.timeUntilDeadline(), accepting].compactMap { $0 }.min()
             let timeout = waiting.isEmpty ? deadline : .zero
             let events = try loop.wait(timeout: timeout)
             if timeout != nil { requests.expire() }
-            if let acceptRetry, acceptRetry.at <= .now { accept() }
+            if let acceptRetryAt, acceptRetryAt <= .now { accept() }
             for ready in events {
                 switch ready.token {
                 case Self.listenerToken: accept()
@@ -124,13 +124,13 @@ extension Server {
     private func accept() {
         do throws(SystemError) {
             while let socket = try UnixSocket.accept(on: listener) { try admit(socket) }
-            acceptRetry = nil
+            acceptRetryAt = nil
+            acceptBackoff.reset()
             setAccepting(true)
         } catch {
             // Out of descriptors or memory: waiting clients are accepted when a connection closes, or after a delay.
-            if acceptRetry == nil { log.error("not accepting connections for now: \(error.advice)") }
-            let wait = acceptRetry.map { min($0.wait * 2, Self.longestAcceptDelay) } ?? .seconds(1)
-            acceptRetry = (.now.advanced(by: wait), wait)
+            if acceptRetryAt == nil { log.error("not accepting connections for now: \(error.advice)") }
+            acceptRetryAt = .now.advanced(by: acceptBackoff.next())
             setAccepting(false)
         }
     }

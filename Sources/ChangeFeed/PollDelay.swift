@@ -1,28 +1,22 @@
+import LinuxSystem
+
 /// The delay until the next poll for an expected commit: 50 µs, doubling up to 20 ms, then a quarter of the time since
 /// the last event. A transaction that stays open for hours costs next to nothing.
 struct PollDelay {
-    private var step: Duration
-    private let longestStep: Duration
-    private let longest: Duration
+    private static let longestStep = Duration.milliseconds(20)
+    private static let longest = Duration.seconds(15)
+
+    private var steps = Backoff(first: .microseconds(50), longest: longestStep)
     private var total = Duration.zero
     /// The time waited since the last event.
     private var sinceLastEvent = Duration.zero
-
-    /// Creates a delay that doubles up to `longestStep`.
-    init(
-        first: Duration = .microseconds(50), longestStep: Duration = .milliseconds(20), longest: Duration = .seconds(15)
-    ) {
-        step = first
-        self.longestStep = longestStep
-        self.longest = longest
-    }
 
     /// True if nothing has been waited for yet.
     var isFresh: Bool { total == .zero }
 
     mutating func next() -> Duration {
-        let delay = step < longestStep ? step : min(max(longestStep, sinceLastEvent / 4), longest)
-        step = min(step * 2, longestStep)
+        let step = steps.next()
+        let delay = step < Self.longestStep ? step : min(max(Self.longestStep, sinceLastEvent / 4), Self.longest)
         total += delay
         sinceLastEvent += delay
         return delay
@@ -34,7 +28,7 @@ struct PollDelay {
     /// Shortens the next delay after a write, because its transaction may be over soon.
     mutating func recordEvent() {
         guard !isFresh else { return }
-        step = min(step, .milliseconds(1))
+        steps.shorten(to: .milliseconds(1))
         sinceLastEvent = .zero
     }
 }

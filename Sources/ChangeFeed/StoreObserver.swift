@@ -43,7 +43,7 @@ package final class StoreObserver {
     var lockedCommits: LockedCommits?
     /// The reason the store can't be read. It is nil if the store is readable or a program's lock is the reason.
     package private(set) var failure: SystemError?
-    private var failures = PollDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
+    private var failures = Backoff(first: .seconds(1), longest: .seconds(60))
     /// The database's stamp, if the store is in WAL mode and nobody has it open.
     var idleStamp: StoreFiles.Stamp?
     /// The deadline for the events that may explain why the database's stamp changed while idle.
@@ -73,21 +73,24 @@ package final class StoreObserver {
     /// Opens the store and takes its present state as the baseline. Nothing is open before the first `attach()` and
     /// after `close()`.
     package func attach() {
-        close()
-        failure = nil
-        do {
-            guard let opened = try StoreFiles(directory, name) else { return }
-            let stamp = try opened.stamp()
-            // Must come first, so that a commit made meanwhile has another stamp.
-            abandonedWAL.inspectedStamp = try opened.walStamp()?.whenSettled
-            baseline = try opened.baseline()
-            files = opened
-            recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
-            failures = PollDelay(first: .seconds(1), longestStep: .seconds(60), longest: .seconds(60))
-        } catch {
+        do { try open() } catch {
             isUnreadable = true
             failure = error as? SystemError
         }
+    }
+
+    /// Opens the store, if there is one, and takes its present state as the baseline. Throws if it can't be read.
+    private func open() throws {
+        close()
+        failure = nil
+        guard let opened = try StoreFiles(directory, name) else { return }
+        let stamp = try opened.stamp()
+        // Must come first, so that a commit made meanwhile has another stamp.
+        abandonedWAL.inspectedStamp = try opened.walStamp()?.whenSettled
+        baseline = try opened.baseline()
+        recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
+        files = opened
+        failures.reset()
     }
 
     private func recordMode(of files: StoreFiles, stamp: StoreFiles.Stamp, mode: DatabaseHeader.JournalMode?) {
@@ -219,8 +222,13 @@ package final class StoreObserver {
         }
         guard found === files else {
             let wasUnreadable = isUnreadable
-            attach()
-            if let failure { throw failure }
+            do { try open() } catch {
+                // Reported unless it was unreadable before.
+                isUnreadable = wasUnreadable
+                throw error
+            }
+            // It may have vanished meanwhile.
+            guard files != nil else { return Observation(hadStore ? .discontinued(.vanished) : .unchanged) }
             return Observation(wasUnreadable ? .changed : .discontinued(hadStore ? .replaced : .appeared))
         }
         let hasChanged = try inspectSessions(found)

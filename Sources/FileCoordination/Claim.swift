@@ -200,13 +200,12 @@ package struct ClaimWait: Sendable {
     /// The kernel has no blocking lock with a timeout, so this polls: an attempt costs microseconds. The pause doubles
     /// from 50 µs to 4 ms and is randomized, so that two processes don't poll in step.
     func retry(until attempt: () throws -> Bool) throws {
-        var pauseLimit: Int64 = 50_000
+        var backoff = Backoff(first: .microseconds(50), longest: .milliseconds(4), isRandomized: true)
         while try !attempt() {
             if isCancelled() { throw Cancelled() }
             if deadline.hasPassed { throw TimedOut() }
-            let remaining = deadline.remaining?.nanoseconds ?? .max
-            pause(.nanoseconds(min(Int64.random(in: pauseLimit / 2...pauseLimit), remaining)))
-            pauseLimit = min(pauseLimit * 2, 4_000_000)
+            let delay = backoff.next()
+            pause(min(delay, deadline.remaining ?? delay))
         }
     }
 }

@@ -134,7 +134,7 @@ final class AgentClient: Sendable {
     // MARK: The client's thread
 
     private func run() {
-        var retryDelay = Self.minimumRetryDelay
+        var backoff = Backoff(first: Self.minimumRetryDelay, longest: Self.maximumRetryDelay)
         while !state.withLock({ $0.isStopped }) {
             // Callers that come from now on need another attempt.
             let waiting = state.withLock { state in
@@ -144,7 +144,7 @@ final class AgentClient: Sendable {
             do throws(AgentConnectionError) {
                 let connection = try AgentConnection(
                     socket, deadline: Deadline(after: Self.greetingTimeout), greeting: hold)
-                retryDelay = Self.minimumRetryDelay
+                backoff.reset()
                 serve(connection, waiting)
                 // An agent that ends each connection must not keep a processor busy, however many callers wait.
                 pause(Self.minimumRetryDelay)
@@ -158,8 +158,9 @@ final class AgentClient: Sendable {
                 }
             }
             // A caller that comes soon after has a better chance to find an agent.
-            let isRequested = wake.wait(timeout: .now() + .nanoseconds(Int(retryDelay.nanoseconds))) == .success
-            retryDelay = isRequested ? Self.minimumRetryDelay : min(retryDelay * 2, Self.maximumRetryDelay)
+            if wake.wait(timeout: .now() + .nanoseconds(Int(backoff.next().nanoseconds))) == .success {
+                backoff.reset()
+            }
         }
     }
 

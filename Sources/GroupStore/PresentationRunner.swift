@@ -36,7 +36,7 @@ final class PresentationRunner: Sendable {
         /// The current work, which can be cancelled.
         var task: Task<Void, Never>?
         var locking: Cancellation?
-        var nextPause = minimumPause
+        var pauses = Backoff(first: .milliseconds(20), longest: .seconds(2))
         /// True once the store was seen at its URL. From then on, opening must not create it.
         var hasExisted = false
         /// Calls `failed` with one error after another.
@@ -48,8 +48,6 @@ final class PresentationRunner: Sendable {
 
     /// The time for which one attempt waits for a relocation and for other claims.
     private static let attemptTimeout = Duration.seconds(30)
-    private static let minimumPause = Duration.milliseconds(20)
-    private static let maximumPause = Duration.seconds(2)
 
     init(
         _ store: SharedStore, open: @escaping @Sendable (URL) async throws -> Void,
@@ -206,7 +204,7 @@ final class PresentationRunner: Sendable {
         let task = Task { [self] in
             do {
                 try await body()
-                if done == .opened { state.withLock { $0.nextPause = Self.minimumPause } }
+                if done == .opened { state.withLock { $0.pauses.reset() } }
                 send(done)
             } catch {
                 send(failure, error)
@@ -271,10 +269,7 @@ final class PresentationRunner: Sendable {
     /// Waits before the next attempt, rather than giving up: an app without its store would be worse off. Also waits
     /// for `failed`, unless a request ends the pause: `failed` itself may wait for that request.
     private func pause(_ error: (any Error)?) {
-        let length = state.withLock { state in
-            defer { state.nextPause = min(state.nextPause * 2, Self.maximumPause) }
-            return state.nextPause
-        }
+        let length = state.withLock { $0.pauses.next() }
         let (reported, reportedContinuation) = AsyncStream<Void>.makeStream()
         let report = error.map { scheduleReport($0) }
         Task {

@@ -123,7 +123,7 @@ public final class SharedStore: Sendable {
     }
 
     private func awaitSettledURL(_ deadline: Deadline, isCancelled: () -> Bool) throws -> URL {
-        var wait = Duration.milliseconds(1)
+        var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
         while true {
             let isSettled = try location != .moving && !WithdrawnDatabase.isUnfinished(component, in: container)
             if try isSettled || WithdrawnDatabase.hasPublished(component, in: container) { return url }
@@ -143,8 +143,7 @@ public final class SharedStore: Sendable {
                     .busy, "\(name) is being relocated (process \(container.lockHolder()))",
                     remedy: "try again when it is done")
             }
-            pause(wait)
-            wait = min(wait * 2, .milliseconds(20))
+            pause(backoff.next())
         }
     }
 

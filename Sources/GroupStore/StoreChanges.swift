@@ -181,7 +181,7 @@ final class ChangeReader: Sendable {
         var hasReportedLoss = false
         /// The agent doesn't serve the store; it announces when its configuration changes.
         var isNotServed = false
-        var retryDelay = Duration.milliseconds(20)
+        var backoff = Backoff(first: .milliseconds(20), longest: .seconds(2))
 
         init(_ socket: FilePath?) { self.socket = socket }
     }
@@ -223,8 +223,7 @@ final class ChangeReader: Sendable {
                     deliver(.change(.disconnected))
                     return true
                 }
-                _ = pauseEnd.wait(timeout: .now() + .nanoseconds(Int(feed.retryDelay.nanoseconds)))
-                feed.retryDelay = min(feed.retryDelay * 2, .seconds(2))
+                _ = pauseEnd.wait(timeout: .now() + .nanoseconds(Int(feed.backoff.next().nanoseconds)))
             }
         }
         return false
@@ -251,7 +250,7 @@ final class ChangeReader: Sendable {
         do throws(AgentConnectionError) {
             let reply = try connection.request(.subscribe(resumed), deadline: Deadline(after: SharedStore.replyTimeout))
             (feed.connection, feed.hasReportedLoss, feed.isNotServed) = (connection, false, false)
-            feed.retryDelay = .milliseconds(20)
+            feed.backoff.reset()
             guard let since else { return .reset(reason: "subscribed", token: reply.string("token") ?? "") }
             return hasReportedLoss ? .connected(token: since) : nil
         } catch {

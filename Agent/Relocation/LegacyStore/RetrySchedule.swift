@@ -1,27 +1,27 @@
+import LinuxSystem
+
 /// The times of the next checks of a store that is in use, or whose relocation failed, since no event may report that
 /// it became possible.
 struct RetrySchedule {
     typealias Instant = ContinuousClock.Instant
 
-    private static let first = Duration.milliseconds(1)
-
     // MARK: Open in other processes
 
     /// IN_CLOSE precedes the actual close: checked again after 1 ms, backing off to 256 ms.
     private var checkAt: Instant?
-    private var checkDelay = first
+    private var checkBackoff = Backoff(first: .milliseconds(1), longest: .milliseconds(512))
     private static let longestCheckDelay = Duration.milliseconds(256)
 
     /// Schedules a check, because processes other than the presenters seem to have the store open. Stops after the
     /// longest delay; the next close event starts over.
     mutating func recordForeignHolders() {
-        checkAt = checkDelay <= Self.longestCheckDelay ? .now.advanced(by: checkDelay) : nil
-        checkDelay *= 2
+        let delay = checkBackoff.next()
+        checkAt = delay <= Self.longestCheckDelay ? .now.advanced(by: delay) : nil
     }
 
     mutating func resetChecks() {
         checkAt = nil
-        checkDelay = Self.first
+        checkBackoff.reset()
     }
 
     mutating func check(notAfter instant: Instant) { checkAt = checkAt.map { min($0, instant) } ?? instant }
@@ -30,36 +30,33 @@ struct RetrySchedule {
 
     /// The files at that time: the attempt's own accesses don't count as changes.
     private(set) var contended: OutcomeSignature?
-    private var contentionDelay = first
     /// No event reports the end of a claim.
-    private static let claimDelays = first...Duration.seconds(2)
+    private var claimBackoff = Backoff(first: .milliseconds(1), longest: .seconds(2))
     /// An event reports a close, and a scan of all processes costs some milliseconds.
-    private static let closeDelays = Duration.milliseconds(100)...Duration.seconds(30)
+    private var closeBackoff = Backoff(first: .milliseconds(100), longest: .seconds(30))
 
     mutating func contend(_ signature: OutcomeSignature, untilClosed: Bool) {
-        let range = untilClosed ? Self.closeDelays : Self.claimDelays
-        let delay = min(max(contentionDelay, range.lowerBound), range.upperBound)
         contended = signature
-        checkAt = .now.advanced(by: delay)
-        contentionDelay = delay * 2
+        checkAt = .now.advanced(by: untilClosed ? closeBackoff.next() : claimBackoff.next())
     }
 
     mutating func endContention() {
         contended = nil
-        contentionDelay = Self.first
+        claimBackoff.reset()
+        closeBackoff.reset()
     }
 
     // MARK: Presenters that did not release it
 
     private var askAt: Instant?
-    private var askBackoff = Backoff()
+    private var askBackoff = Backoff(first: .seconds(1), longest: .seconds(300))
 
     /// Doubles the time until presenters are asked again, since asking costs them a pause.
-    mutating func recordPresenterRefusal() { askAt = askBackoff.next() }
+    mutating func recordPresenterRefusal() { askAt = .now.advanced(by: askBackoff.next()) }
 
     mutating func resetAsking() {
         askAt = nil
-        askBackoff = Backoff()
+        askBackoff.reset()
     }
 
     /// True if its presenters may be asked to release it now.
@@ -69,17 +66,17 @@ struct RetrySchedule {
 
     /// The time to retry after a full disk, a disk error or a missing permission: no event reports its end.
     private(set) var retryAt: Instant?
-    private var retryBackoff = Backoff()
+    private var retryBackoff = Backoff(first: .seconds(1), longest: .seconds(300))
 
-    mutating func failed(isTransient: Bool) { retryAt = isTransient ? retryBackoff.next() : nil }
+    mutating func failed(isTransient: Bool) { retryAt = isTransient ? .now.advanced(by: retryBackoff.next()) : nil }
 
-    mutating func retryOnce() { retryAt = retryAt ?? retryBackoff.next() }
+    mutating func retryOnce() { retryAt = retryAt ?? .now.advanced(by: retryBackoff.next()) }
 
     mutating func retry(at instant: Instant?) { retryAt = instant }
 
     mutating func succeeded() {
         retryAt = nil
-        retryBackoff = Backoff()
+        retryBackoff.reset()
     }
 
     // MARK: All reasons

@@ -94,7 +94,7 @@ extension StoreObserver {
 
     /// Returns the delays between polls for a lock's release. A program that holds it for long mostly does so until it
     /// closes the store. The close raises an event, which precedes the release.
-    static func makeUnlockBackoff(afterEvent: Bool = false) -> PollDelay {
-        PollDelay(first: afterEvent ? .milliseconds(1) : .milliseconds(500), longestStep: .seconds(15))
+    static func makeUnlockBackoff(afterEvent: Bool = false) -> Backoff {
+        Backoff(first: afterEvent ? .milliseconds(1) : .milliseconds(500), longest: .seconds(15))
     }
 }

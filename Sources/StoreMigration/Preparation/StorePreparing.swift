@@ -101,7 +101,7 @@ private struct StorePreparing: Sendable {
         let parent = path.removingLastComponent()
         let lock = try DirectoryLock(parent.isEmpty ? "." : parent)
         let deadline = Deadline(after: options.deadline)
-        var wait = Duration.milliseconds(1)
+        var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
         while try !lock.tryLock() {
             guard !isCancelled() else { throw CancellationError() }
             guard !deadline.hasPassed else {
@@ -109,8 +109,7 @@ private struct StorePreparing: Sendable {
                     code: "busy", "\(PrintablePath(path)): another process is creating a store in that directory",
                     remedy: "try again when it is done; check whether it is stopped")
             }
-            pause(wait)
-            wait = min(wait * 2, .milliseconds(20))
+            pause(backoff.next())
         }
         return try withExtendedLifetime(lock) {
             do {

@@ -22,9 +22,6 @@ final class EventCommand: Sendable {
     private let finishing = DispatchSemaphore(value: 0)
     private let thread = Mutex<SystemThread?>(nil)
 
-    private static let minimumPause = Duration.seconds(1)
-    private static let maximumPause = Duration.seconds(60)
-
     /// - Parameters:
     ///   - token: The position up to which nothing has to be done.
     ///   - tokenFile: Written after each successful run.
@@ -65,7 +62,7 @@ final class EventCommand: Sendable {
     // MARK: The command's thread
 
     private func loop() {
-        var pause = Self.minimumPause
+        var backoff = Backoff(first: .seconds(1), longest: .seconds(60))
         while true {
             work.wait()
             let (run, done, isFinishing) = state.withLock { state in
@@ -74,11 +71,10 @@ final class EventCommand: Sendable {
             }
             if let run {
                 if perform(run, done) {
-                    pause = Self.minimumPause
+                    backoff.reset()
                 } else if !isFinishing {
                     restore(run)
-                    _ = finishing.wait(timeout: .now() + .nanoseconds(Int(pause.nanoseconds)))
-                    pause = min(pause * 2, Self.maximumPause)
+                    _ = finishing.wait(timeout: .now() + .nanoseconds(Int(backoff.next().nanoseconds)))
                     work.signal()
                 }
             }

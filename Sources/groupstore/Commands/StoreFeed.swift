@@ -100,7 +100,7 @@ final class StoreFeed {
     /// Reconnects. Returns nil if the caller's deadline passes first, and throws if the agent doesn't come back.
     private func reconnected(_ deadline: Deadline) throws(AgentConnectionError) -> AgentConnection? {
         let giveUp = Deadline(after: Self.reconnectTimeout)
-        var interval = Duration.milliseconds(50)
+        var backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
         while true {
             do throws(AgentConnectionError) {
                 let newConnection = try AgentConnection(socket, interrupt: Interruption.descriptor)
@@ -112,8 +112,8 @@ final class StoreFeed {
             }
             if Interruption.isRequested { throw .interrupted }
             if deadline.hasPassed { return nil }
-            pause(min(interval, deadline.remaining ?? interval))
-            interval = min(interval * 2, .seconds(2))
+            let delay = backoff.next()
+            pause(min(delay, deadline.remaining ?? delay))
         }
     }
 }
