@@ -348,8 +348,7 @@ package final class RelocationScheduler: RelocationScheduling {
         if newFailure != last {
             logger.error("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
         }
-        let isTransient = failure.kind != .conflict && failure.kind != .badData
-        store.failed(newFailure, isTransient: isTransient)
+        store.failed(newFailure, isTransient: failure.isTransient)
     }
 }
 

@@ -14,10 +14,9 @@ package struct Relocation {
     var request: RelocationRequest
     let registry: any PresenterRegistry
     let opener: (any StoreOpener)?
-    let isCancelled: @Sendable () -> Bool
     let report: (RelocationEvent) -> Void
-    /// Restarted once presenters have relinquished, if they have a deadline of their own.
-    private(set) var deadline: Deadline
+    /// Its deadline is restarted once presenters have relinquished, if they have a deadline of their own.
+    private(set) var retries: RetryPolicy
     /// Held while `relocate` runs.
     private(set) var claim: RelocationClaim?
 
@@ -36,9 +35,8 @@ package struct Relocation {
         self.request = request
         self.registry = registry
         self.opener = opener
-        self.isCancelled = isCancelled
         self.report = report
-        deadline = Deadline(after: request.deadline)
+        retries = RetryPolicy(Deadline(after: request.deadline), isCancelled: isCancelled)
     }
 
     // MARK: - Plan
@@ -96,7 +94,7 @@ package struct Relocation {
             let endpoints = try RelocationEndpoints(request)
             if request.transform != nil { relinquish(endpoints) }
             let isOutdated = try content(of: endpoints.group) != nil
-            guard try isOutdated || retryingTransientErrors({ try endpoints.hasWork() }) else {
+            guard try isOutdated || inspecting({ try endpoints.hasWork() }) else {
                 return summary(.nothingToDo, endpoints)
             }
             guard try isOutdated || !endpoints.isRelocatedByLink() else { return summary(.alreadyRelocated, endpoints) }
@@ -115,11 +113,14 @@ package struct Relocation {
     /// journal: by then every process that uses claims has relinquished the store.
     func claiming(_ name: FilePath.Component, in container: GroupContainer) throws -> Relocation {
         var claiming = self
-        let claimDeadline = request.claimDeadline.map { Deadline(after: $0) } ?? deadline
+        let claimDeadline = request.claimDeadline.map { Deadline(after: $0) } ?? retries.deadline
         claiming.claim = try RelocationClaim(
-            container.item(name), in: container, registry: registry, deadline: claimDeadline, isCancelled: isCancelled,
+            container.item(name), in: container, registry: registry, deadline: claimDeadline,
+            isCancelled: retries.isCancelled,
             report: { [report] in report(.waiting(for: $0)) })
-        if request.claimDeadline != nil { claiming.deadline = Deadline(after: request.deadline) }
+        if request.claimDeadline != nil {
+            claiming.retries = RetryPolicy(Deadline(after: request.deadline), isCancelled: retries.isCancelled)
+        }
         return claiming
     }
 
@@ -146,13 +147,7 @@ package struct Relocation {
         defer { reacquire(endpoints) }
         var archivedSets: [ArchivedSet] = []
         do {
-            while true {
-                do {
-                    return try performPlans(endpoints, &archivedSets)
-                } catch StoreTransfer.RetryReason.gone where !deadline.hasPassed {
-                    // Plan again from what is there now.
-                }
-            }
+            return try retries.run(.plan, of: request.source) { try performPlans(endpoints, &archivedSets) }
         } catch {
             restore(archivedSets, endpoints, after: error)
             throw error
@@ -165,7 +160,7 @@ package struct Relocation {
         var notes: [String] = []
         // Plan again after each round: archiving an obstacle is a transfer of its own.
         while true {
-            let decision = try retryingTransientErrors { try RelocationDecision(endpoints, request) }
+            let decision = try inspecting { try RelocationDecision(endpoints, request) }
             let content = decision.plan.movesLegacyStore ? try content(of: endpoints.legacy) ?? .same : .same
             report(.plan(sentence(decision, content), bytesToCopy: decision.bytesToCopy))
             switch decision.plan {
@@ -256,8 +251,8 @@ package struct Relocation {
 
     func options(opaque: Bool) -> StoreTransfer.Options {
         StoreTransfer.Options(
-            deadline: deadline, gracePeriod: request.gracePeriod, assumeClosed: request.assumeClosed, opaque: opaque,
-            isCancelled: isCancelled, didPublish: { claim?.end(published: true) })
+            retries: retries, gracePeriod: request.gracePeriod, assumeClosed: request.assumeClosed, opaque: opaque,
+            didPublish: { claim?.end(published: true) })
     }
 
     // MARK: - Locks and retries
@@ -269,83 +264,70 @@ package struct Relocation {
         _ container: GroupContainer, afterRecovering stores: [StoreLocation], _ body: () throws -> Result
     ) throws -> Result {
         var observations = HolderObservations()
-        while true {
-            do {
-                return try withGroupLock(container) {
-                    try Recovery(container: container, report: report).run(before: stores)
-                    return try body()
-                }
-            } catch let reason as StoreTransfer.RetryReason where !deadline.hasPassed {
-                try awaitRelease(of: stores, after: reason, &observations)
+        return try retries.run(
+            .run, of: request.source,
+            willWait: { reason, _ in try awaitRelease(of: stores, after: reason, &observations) }
+        ) {
+            try withGroupLock(container) {
+                try Recovery(container: container, report: report).run(before: stores)
+                return try body()
             }
         }
     }
 
     /// Runs `body` under the group's lock.
     func withGroupLock<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
-        var wait = Duration.milliseconds(1)
         let reportTime = ContinuousClock.now.advanced(by: .milliseconds(300))
         var isReported = false
-        while true {
-            if let lock = try container.lock() {
-                try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
-                return try withExtendedLifetime(lock) { _ in try body() }
+        let lock: OpenFileLock
+        do {
+            lock = try retries.run(
+                .lock, of: request.source,
+                willWait: { _, _ in
+                    guard !isReported, reportTime <= .now else { return }
+                    isReported = true
+                    report(.note("waiting for another relocation in this group (process \(container.lockHolder()))"))
+                }
+            ) {
+                guard let lock = try container.lock() else { throw RetryPolicy.GroupLockHeld() }
+                return lock
             }
-            guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
-            guard !deadline.hasPassed else { throw RelocationFailure.lockHeld(by: container.lockHolder(), container) }
-            if !isReported, reportTime <= .now {
-                isReported = true
-                report(.note("waiting for another relocation in this group (process \(container.lockHolder()))"))
-            }
-            pause(wait)
-            wait = min(wait * 2, .milliseconds(20))
+        } catch is RetryPolicy.GroupLockHeld {
+            throw RelocationFailure.lockHeld(by: container.lockHolder(), container)
         }
+        try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+        return try withExtendedLifetime(lock) { _ in try body() }
     }
 
     /// Waits until the store that `reason` names seems to be closed. Throws `reason` at the deadline.
     private func awaitRelease(
-        of stores: [StoreLocation], after reason: StoreTransfer.RetryReason, _ observations: inout HolderObservations
+        of stores: [StoreLocation], after reason: any Error, _ observations: inout HolderObservations
     ) throws {
-        // Longer than the pause between two attempts to acquire the group's lock, so that others get it.
-        pause(.milliseconds(30))
-        guard case .held(let identity) = reason,
+        guard case StoreTransfer.RetryReason.held(let identity) = reason,
             let store = try stores.first(where: { try $0.directory.identity($0.name.database) == identity }),
             let descriptor = try? store.directory.open(store.name.database, flags: O_RDONLY)
         else { return }
-        var wait = Duration.milliseconds(5)
-        while true {
-            guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
-            do {
-                if let lease = try FileLease(descriptor) {
-                    _ = consume lease
-                    return
+        do {
+            try retries.run(
+                .release, of: request.source,
+                willWait: { _, delay in
+                    guard delay >= .milliseconds(20) else { return }
+                    let holders = FileHolder.of(identity)
+                    if observations.shouldReport(holders) { report(.waiting(for: holders)) }
                 }
-            } catch {
-                // The file system has no leases. The transfer reports that.
-                return
+            ) {
+                // Without leases in the file system, the transfer reports that.
+                if !FileLease.isGranted(descriptor) { throw RetryPolicy.StoreOpen() }
             }
-            guard !deadline.hasPassed else { throw reason }
-            if wait >= .milliseconds(20) {
-                let holders = FileHolder.of(identity)
-                if observations.shouldReport(holders) { report(.waiting(for: holders)) }
-            }
-            pause(wait)
-            wait = min(wait * 2, .milliseconds(160))
+        } catch is RetryPolicy.StoreOpen {
+            throw reason
         }
     }
 
     /// Calls `body` until the store can be read: a program may be writing it, or another relocation may hold a lease
     /// that it gives up at once.
-    private func retryingTransientErrors<Result>(_ body: () throws -> Result) throws -> Result {
-        while true {
-            do {
-                return try body()
-            } catch {
-                guard TransientObstacle.caused(error), !deadline.hasPassed else { throw error }
-                guard !isCancelled() else { throw RelocationFailure.cancelled(request.source) }
-                pause(.milliseconds(10))
-            }
-        }
+    private func inspecting<Result>(_ body: () throws -> Result) throws -> Result {
+        try retries.run(.inspection, of: request.source, body)
     }
 
     func relinquish(_ endpoints: RelocationEndpoints) {

@@ -38,7 +38,8 @@ import Testing
         _ = try StoreTransfer(
             transfer(.archive(reason: "a test")), source: legacy, container: container,
             options: .init(
-                deadline: Deadline(after: .zero), gracePeriod: OpenerGracePeriod(quiet: .zero, maximum: .zero),
+                retries: RetryPolicy(Deadline(after: .zero)),
+                gracePeriod: OpenerGracePeriod(quiet: .zero, maximum: .zero),
                 assumeClosed: false,
                 opaque: false, didPublish: {}),
             isStillValid: { true }, report: { _ in })
@@ -57,7 +58,8 @@ import Testing
             _ = try StoreTransfer(
                 transfer(.discard), source: legacy, container: container,
                 options: .init(
-                    deadline: Deadline(after: .zero), gracePeriod: OpenerGracePeriod(quiet: .zero, maximum: .zero),
+                    retries: RetryPolicy(Deadline(after: .zero)),
+                    gracePeriod: OpenerGracePeriod(quiet: .zero, maximum: .zero),
                     assumeClosed: false,
                     opaque: false, didPublish: {}),
                 isStillValid: { true }, counterpartExists: { false }, report: { _ in }

@@ -39,19 +39,9 @@ struct OpenFileProbe {
     /// Retries for 5 ms, because IN_CLOSE precedes the actual close.
     private static func isLeaseRefused(_ file: OpenFile) -> Bool {
         for _ in 0..<100 {
-            guard isRefusedNow(file) else { return false }
+            if FileLease.isGranted(file.descriptor) { return false }
             pause(.microseconds(50))
         }
         return true
-    }
-
-    private static func isRefusedNow(_ file: OpenFile) -> Bool {
-        do {
-            guard let lease = try FileLease(file.descriptor) else { return true }
-            _ = consume lease
-            return false
-        } catch {
-            return false
-        }
     }
 }

@@ -29,6 +29,16 @@ package struct FileLease: ~Copyable {
 }
 
 extension FileLease {
+    /// Returns false if somebody else has the file open at this moment, and true if nobody has, or if the file system
+    /// has no leases.
+    package static func isGranted(_ descriptor: borrowing Descriptor) -> Bool {
+        do {
+            guard let lease = try FileLease(descriptor) else { return false }
+            _ = consume lease
+        } catch {}
+        return true
+    }
+
     /// Ignores the signal that announces a waiting opener, which would end the process. Use `isIntact` instead.
     package static func ignoreBreakSignal() { _ = Glibc.signal(SIGIO, SIG_IGN) }
 }

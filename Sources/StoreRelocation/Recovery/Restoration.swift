@@ -59,7 +59,7 @@ extension Relocation {
         var options = options(opaque: snapshot.header == nil)
         options.yields = yields
         // What stood there before is restored even if the relocation was cancelled.
-        if !yields { options.isCancelled = { false } }
+        if !yields { options.retries = retries.ignoringCancellation }
         return try StoreTransfer(
             transfer, source: source, container: container, options: options,
             isStillValid: isStillValid, report: report)

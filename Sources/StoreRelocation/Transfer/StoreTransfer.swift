@@ -22,7 +22,7 @@ import SystemPackage
 /// 7. Complete: the receipt, the old set's retirement, write-ahead logging. The journal is removed last.
 final class StoreTransfer {
     struct Options {
-        var deadline: Deadline
+        var retries: RetryPolicy
         var gracePeriod: OpenerGracePeriod
         var assumeClosed: Bool
         /// True if the file can't be read as a database. SQLite is then not used.
@@ -31,8 +31,6 @@ final class StoreTransfer {
         var content = PublishedContent.same
         /// The losses known so far. If there are any, the original store is archived, however the old place is retired.
         var losses = RemovedContent.none
-        /// Cancels the transfer as long as nothing has left its place.
-        var isCancelled: () -> Bool = { false }
         /// True to give up before the deadline if the store stays open, so that others can acquire the group's lock.
         var yields = true
         /// Called once the store is at its destination and may be opened. Only cleanup follows.
@@ -47,16 +45,6 @@ final class StoreTransfer {
         var setAside: SetAsideStore?
         /// The archive of the original store, if the published one lacks some of it.
         var archive: FilePath?
-    }
-
-    /// The reason why an attempt ended without moving the store. Everything is where it was.
-    enum RetryReason: Error {
-        /// A process has the file open.
-        case held(FileIdentity)
-        /// The store changed midway: check and retry.
-        case changed
-        /// The store was taken away, as by another relocation.
-        case gone
     }
 
     /// The set is at its destination, and a later step failed. The next run completes it.
@@ -117,43 +105,32 @@ final class StoreTransfer {
     func run() throws -> Outcome {
         do {
             try prepare()
-            var wait = Duration.microseconds(50)
             var observations = HolderObservations()
             var obstructedSince: ContinuousClock.Instant?
-            while true {
-                do {
-                    return try attempt()
-                } catch {
-                    guard let reason = retryReason(for: error) else { throw error }
-                    try checkCancelled()
+            return try options.retries.run(
+                .attempt, of: source.path,
+                willWait: { reason, delay in
                     let since = obstructedSince ?? .now
                     obstructedSince = since
                     // Don't discard a copy that took long to make for a program that closes soon.
                     if options.yields, since.duration(to: .now) > max(Self.patience, stagingTime) { throw reason }
-                    if try source.directory.status(source.name.database) == nil { throw RetryReason.gone }
-                    if options.deadline.hasPassed { throw reason }
-                    if case .held(let identity) = reason, wait > .milliseconds(10) {
-                        let holders = FileHolder.of(identity)
-                        if observations.shouldReport(holders) { report(.waiting(for: holders)) }
-                    }
-                    pause(wait)
-                    wait = min(wait * 2, .milliseconds(20))
+                    guard case RetryReason.held(let identity) = reason, delay > .milliseconds(10) else { return }
+                    let holders = FileHolder.of(identity)
+                    if observations.shouldReport(holders) { report(.waiting(for: holders)) }
+                }
+            ) {
+                do {
+                    return try attempt()
+                } catch {
+                    guard let reason = RetryReason(error, of: transfer.database) else { throw error }
+                    try options.retries.checkCancelled(source.path)
+                    throw try source.directory.status(source.name.database) == nil ? RetryReason.gone : reason
                 }
             }
         } catch {
             try undo(after: error)
             throw error
         }
-    }
-
-    private func retryReason(for error: any Error) -> RetryReason? {
-        if let reason = error as? RetryReason { return reason }
-        guard TransientObstacle.caused(error) else { return nil }
-        return (error as? SystemError)?.isLeaseConflict == true ? .held(transfer.database) : .changed
-    }
-
-    private func checkCancelled() throws {
-        if options.isCancelled() { throw RelocationFailure.cancelled(source.path) }
     }
 
     private func undo(after error: any Error) throws {
@@ -216,7 +193,7 @@ final class StoreTransfer {
         let start = ContinuousClock.now
         try stage(fingerprint)
         stagingTime = max(stagingTime, start.duration(to: .now))
-        try checkCancelled()
+        try options.retries.checkCancelled(source.path)
         let withdrawn = try withdraw(descriptor, expecting: fingerprint)
         let outcome = try commit(descriptor, withdrawn)
         if (try? descriptor.status())?.links == 0, fingerprint.size >= Self.largeFile { descriptor.closeElsewhere() }

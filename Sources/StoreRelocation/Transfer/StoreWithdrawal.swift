@@ -55,7 +55,7 @@ extension StoreTransfer {
         staged = try StagedSet(
             of: source, fingerprint: fingerprint, transfer: transfer, paths: paths, container: container,
             copies: needsCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
-            losses: options.losses, isCancelled: options.isCancelled, report: report)
+            losses: options.losses, isCancelled: options.retries.isCancelled, report: report)
     }
 
     private var keepsArchive: Bool {
