@@ -59,15 +59,17 @@ let package = Package(
         .target(
             name: "DirectoryWatching", dependencies: ["CInotifyTools", "CLinux", "LinuxSystem", systemPackage],
             swiftSettings: strict),
+        .target(name: "PropertyLists", swiftSettings: strict),
         .target(name: "SQLiteFormat", dependencies: ["CLinux", "LinuxSystem", systemPackage], swiftSettings: strict),
         .target(
             name: "ChangeFeed", dependencies: ["CLinux", "LinuxSystem", "SQLiteFormat", systemPackage],
             swiftSettings: strict),
         .target(
             name: "SQLiteStore",
-            dependencies: ["CLinux", "CSQLite", "LinuxSystem", "SQLiteFormat", grdb, grdbSQLite, systemPackage],
+            dependencies: [
+                "CLinux", "CSQLite", "LinuxSystem", "PropertyLists", "SQLiteFormat", grdb, grdbSQLite, systemPackage,
+            ],
             swiftSettings: strict),
-        .target(name: "PropertyLists", swiftSettings: strict),
         .target(
             name: "ManagedObjectModels",
             dependencies: ["CZlib", "LinuxSystem", "PropertyLists", systemPackage],
@@ -83,7 +85,8 @@ let package = Package(
                 systemPackage,
             ], swiftSettings: strict),
         .target(
-            name: "MigrationAudit", dependencies: ["ManagedObjectModels", "SQLiteStore", systemPackage],
+            name: "MigrationAudit",
+            dependencies: ["ManagedObjectModels", "PropertyLists", "SQLiteStore", systemPackage],
             swiftSettings: strict),
         .target(
             name: "MappingModels",
@@ -102,7 +105,7 @@ let package = Package(
             name: "StoreMigration",
             dependencies: [
                 "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "MappingModels", "MigrationAudit",
-                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreRelocation", systemPackage,
+                "PersistentHistory", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreRelocation", systemPackage,
             ],
             swiftSettings: strict),
         .target(

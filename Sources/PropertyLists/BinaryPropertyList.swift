@@ -6,7 +6,6 @@
 /// Several references may share one object, so a short list can expand to an enormous or endless value. The reader limits
 /// the depth, the number of objects and the number of bytes, and counts an object again for each reference to it.
 struct BinaryPropertyList {
-    private static let maximumDepth = 64
     private static let maximumObjectCount = 2_000_000
 
     private let bytes: [UInt8]
@@ -47,8 +46,8 @@ struct BinaryPropertyList {
 
     private mutating func value(_ object: Int, depth: Int) throws(PropertyListError) -> PropertyListValue {
         remainingObjects -= 1
-        guard depth <= Self.maximumDepth else {
-            throw PropertyListError("objects are nested more than \(Self.maximumDepth) levels deep")
+        guard depth <= PropertyListValue.maximumDepth else {
+            throw PropertyListError("objects are nested more than \(PropertyListValue.maximumDepth) levels deep")
         }
         guard remainingObjects > 0 else { throw tooMany }
         guard object < count,

@@ -6,8 +6,8 @@
 /// The reader rejects a document that declares entities, so it never expands one and never reads another file. It also
 /// rejects a document that is too long or too deeply nested.
 package struct MarkupReader {
-    private static let maximumSize = 64 << 20
-    private static let maximumDepth = 64
+    private static let maximumSize = PropertyListValue.maximumSize
+    private static let maximumDepth = PropertyListValue.maximumDepth
     private static let maximumElementCount = 1_000_000
     private static let maximumAttributeCount = 100
 

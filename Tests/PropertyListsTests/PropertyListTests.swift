@@ -106,4 +106,33 @@ import Testing
         let endless = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: circle) }
         #expect(endless?.message.contains("nested") == true)
     }
+
+    /// Returns a list of arrays nested to `depth`, in both formats. The innermost array is empty.
+    private static func nested(_ depth: Int) -> [[UInt8]] {
+        let value = (1..<depth).reduce(PropertyListValue.array([])) { value, _ in .array([value]) }
+        let open = String(repeating: "<array>", count: depth)
+        let close = String(repeating: "</array>", count: depth)
+        return [BinaryPropertyListWriter.bytes(of: value), Array("<plist>\(open)\(close)</plist>".utf8)]
+    }
+
+    @Test func limitsTheNesting() throws {
+        // The element <plist> is a level too.
+        for list in Self.nested(PropertyListValue.maximumDepth - 1) {
+            #expect(try PropertyListValue(parsing: list).array?.count == 1)
+        }
+        for depth in [PropertyListValue.maximumDepth + 1, 1_000] {
+            for list in Self.nested(depth) {
+                let error = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: list) }
+                #expect(error?.message.contains("nested") == true)
+            }
+        }
+    }
+
+    @Test func limitsTheSize() {
+        for start in ["bplist00", "<plist>"] {
+            let list = Array(start.utf8) + [UInt8](repeating: 0x20, count: PropertyListValue.maximumSize)
+            let error = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: list) }
+            #expect(error?.message.contains("larger than") == true)
+        }
+    }
 }

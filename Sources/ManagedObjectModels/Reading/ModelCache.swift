@@ -1,9 +1,10 @@
+import PropertyLists
 import SystemPackage
 
 /// The codec for the model that a store carries: `Z_CONTENT` of `Z_MODELCACHE`, a deflated keyed archive.
 package enum ModelCache {
     /// The limit of the inflated archive, in bytes. A few bytes can expand to very many.
-    private static let maximumArchiveSize = 64 << 20
+    private static let maximumArchiveSize = PropertyListValue.maximumSize
     /// The limit of `Z_CONTENT`, in bytes.
     package static let maximumContentSize = 16 << 20
 

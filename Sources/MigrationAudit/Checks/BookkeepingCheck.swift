@@ -1,13 +1,12 @@
 import FoundationEssentials
 import ManagedObjectModels
+import PropertyLists
 import SQLiteStore
 
 /// A check of Core Data's own tables: entity numbers, highest keys and the store's identity.
 struct BookkeepingCheck {
     let context: AuditContext
     let isInferred: Bool
-    /// The limit of `Z_PLIST`, in bytes.
-    private static let maximumPropertyListSize = 16 << 20
 
     func check() throws {
         try checkEntities()
@@ -110,10 +109,13 @@ struct BookkeepingCheck {
         let rows = try context.reader.prepare("SELECT Z_VERSION, Z_UUID, Z_PLIST FROM \(database).Z_METADATA LIMIT 1")
         guard try rows.step() else { return ([], nil) }
         let row = [rows.text(0) ?? "NULL", rows.text(1) ?? "NULL"]
-        guard let bytes = rows.bytes(2, limit: Self.maximumPropertyListSize), PropertyListNesting.isBounded(bytes)
+        guard let bytes = rows.bytes(2, limit: PropertyListValue.maximumSize),
+            (try? PropertyListValue(parsing: bytes)) != nil
         else {
             return (row, nil)
         }
+        // The values come from Foundation's decoder: a value that PropertyLists loses would be missing in what the
+        // migration wrote and in what the audit compares it with. PropertyLists only rejects what is nested too deeply.
         return (row, try? PropertyListDecoder().decode([String: PropertyList].self, from: Data(bytes)))
     }
 

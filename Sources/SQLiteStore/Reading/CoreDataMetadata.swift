@@ -1,4 +1,4 @@
-import FoundationEssentials
+import PropertyLists
 
 /// The data that Core Data stores about a store and its model, in the tables `Z_METADATA` and `Z_PRIMARYKEY`.
 package struct CoreDataMetadata: Equatable, Sendable {
@@ -33,9 +33,6 @@ package struct CoreDataMetadata: Equatable, Sendable {
 }
 
 extension CoreDataMetadata {
-    /// A longer property list is not read.
-    private static let maxPropertyListLength = 16 << 20
-
     /// Reads the metadata. Returns nil if the store isn't Core Data's. Throws `StoreError`.
     package init?(_ reader: StoreReader) throws {
         let tables = try reader.integer(
@@ -45,10 +42,8 @@ extension CoreDataMetadata {
         let hasRow = try row.step()
         uuid = hasRow ? row.text(0) : nil
         var properties: Properties?
-        if hasRow, let bytes = row.bytes(1, limit: Self.maxPropertyListLength) {
-            properties =
-                PropertyListNesting.isBounded(bytes)
-                ? try? PropertyListDecoder().decode(Properties.self, from: Data(bytes)) : nil
+        if hasRow, let bytes = row.bytes(1, limit: PropertyListValue.maximumSize) {
+            properties = (try? PropertyListValue(parsing: bytes))?.dictionary.map(Properties.init)
             problem = properties == nil ? "Z_PLIST is not a property list" : nil
         } else {
             problem = !hasRow ? "Z_METADATA has no row" : row.isNull(1) ? "Z_PLIST is NULL" : "Z_PLIST is too long"
@@ -104,7 +99,7 @@ extension CoreDataMetadata {
 }
 
 /// The property list in `Z_PLIST`. A value of an unexpected type counts as missing.
-private struct Properties: Decodable {
+private struct Properties {
     let storeType: String?
     let frameworkVersion: Int?
     let versionHashes: [String: [UInt8]]
@@ -113,26 +108,17 @@ private struct Properties: Decodable {
     let modelChecksum: String?
     let applicationKeys: [String]
 
-    private struct Key: CodingKey {
-        let stringValue: String
-        var intValue: Int? { nil }
-        init(_ name: String) { stringValue = name }
-        init?(stringValue: String) { self.stringValue = stringValue }
-        init?(intValue: Int) { nil }
-    }
-
-    init(from decoder: any Decoder) throws {
-        let values = try decoder.container(keyedBy: Key.self)
-        func value<Value: Decodable>(_ key: String, _ type: Value.Type) -> Value? {
-            try? values.decode(type, forKey: Key(key))
-        }
-        storeType = value("NSStoreType", String.self)
-        frameworkVersion = value("NSPersistenceFrameworkVersion", Int.self)
-        versionHashes = (value("NSStoreModelVersionHashes", [String: Data].self) ?? [:]).mapValues { Array($0) }
-        versionIdentifiers = value("NSStoreModelVersionIdentifiers", [String].self) ?? []
-        hashesDigest = value("NSStoreModelVersionHashesDigest", String.self)
-        modelChecksum = value("NSStoreModelVersionChecksumKey", String.self)
-        applicationKeys = values.allKeys.map(\.stringValue).filter { !$0.hasPrefix("NS") && !$0.hasPrefix("_NS") }
-            .sorted()
+    init(_ values: [String: PropertyListValue]) {
+        storeType = values["NSStoreType"]?.string
+        frameworkVersion = values["NSPersistenceFrameworkVersion"]?.integer.flatMap(Int.init(exactly:))
+        let hashes = values["NSStoreModelVersionHashes"]?.dictionary ?? [:]
+        let dataHashes = hashes.compactMapValues(\.data)
+        versionHashes = dataHashes.count == hashes.count ? dataHashes : [:]
+        let identifiers = values["NSStoreModelVersionIdentifiers"]?.array ?? []
+        let textIdentifiers = identifiers.compactMap(\.string)
+        versionIdentifiers = textIdentifiers.count == identifiers.count ? textIdentifiers : []
+        hashesDigest = values["NSStoreModelVersionHashesDigest"]?.string
+        modelChecksum = values["NSStoreModelVersionChecksumKey"]?.string
+        applicationKeys = values.keys.filter { !$0.hasPrefix("NS") && !$0.hasPrefix("_NS") }.sorted()
     }
 }

@@ -1,6 +1,7 @@
 import CoreDataStore
 import ManagedObjectModels
 import MappingModels
+import PropertyLists
 import SQLiteStore
 
 /// The new store of a mapping. It starts empty, as Core Data would create it, with the older store's identity and the app's
@@ -25,7 +26,7 @@ package struct DestinationStore {
             throw MigrationError(
                 CoreDataError.incompatibleSchema, "the store's metadata has no row", remedy: "restore a backup")
         }
-        let properties = row.bytes(1, limit: 64 << 20).flatMap(StoreProperties.init)
+        let properties = row.bytes(1, limit: PropertyListValue.maximumSize).flatMap(StoreProperties.init)
         let uuid = row.text(0)
         row.reset()
         try store.createStore(plan.destination, uuid: uuid, properties: properties)

@@ -1,5 +1,6 @@
 import CoreDataStore
 import MappingModels
+import PropertyLists
 import SQLiteStore
 
 /// Core Data's bookkeeping tables: entity numbers with their highest keys, metadata, the model cache.
@@ -52,7 +53,7 @@ extension StoreWriter {
     /// Returns the store's metadata; nil if they can't be read.
     func properties() throws -> StoreProperties? {
         let row = try prepare("SELECT Z_PLIST FROM Z_METADATA LIMIT 1")
-        guard try row.step(), let bytes = row.bytes(0, limit: 16 << 20) else { return nil }
+        guard try row.step(), let bytes = row.bytes(0, limit: PropertyListValue.maximumSize) else { return nil }
         return StoreProperties(bytes)
     }
 }
