@@ -32,6 +32,7 @@
 const int gs_o_path = O_PATH;
 const int gs_o_tmpfile = O_TMPFILE;
 const int gs_seek_data = SEEK_DATA;
+const int gs_seek_hole = SEEK_HOLE;
 
 int gs_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);
@@ -73,8 +74,9 @@ int gs_renameat2(int from_directory, const char *from, int to_directory, const c
 
 int gs_reflink(int destination, int source) { return ioctl(destination, FICLONE, source); }
 
-ssize_t gs_copy_file_range(int source, int destination, size_t length) {
-    return copy_file_range(source, NULL, destination, NULL, length, 0);
+ssize_t gs_copy_file_range(int source, int destination, off_t offset, size_t length) {
+    off_t destination_offset = offset;
+    return copy_file_range(source, &offset, destination, &destination_offset, length, 0);
 }
 
 int gs_fallocate(int descriptor, off_t length) { return fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, length); }

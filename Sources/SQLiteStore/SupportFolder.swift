@@ -1,4 +1,3 @@
-import CLinux
 import Glibc
 import LinuxSystem
 import SQLiteFormat
@@ -13,7 +12,7 @@ extension NewStore {
 
 extension StoreLocation {
     /// Copies the store's external data folder, if it has one, to another store's location. Throws `SystemError`.
-    package func copySupport(to other: StoreLocation) throws(SystemError) {
+    package func copySupport(to other: StoreLocation) throws {
         guard try directory.status(name.support) != nil else { return }
         try directory.copyTree(name.support, to: other.name.support, in: other.directory)
     }
@@ -23,7 +22,7 @@ extension Directory {
     /// Copies a directory with its files and directories, and syncs it. Throws for any other kind of file.
     fileprivate func copyTree(
         _ name: FilePath.Component, to newName: FilePath.Component, in parent: Directory, depth: Int = 0
-    ) throws(SystemError) {
+    ) throws {
         let from = try directory(name)
         guard depth < 16 else { throw SystemError("mkdir", .tooManySymbolicLinkLevels, path: from.path) }
         let mode = try from.status().permissions
@@ -42,19 +41,12 @@ extension Directory {
         try to.synchronize()
     }
 
-    private func copyFile(_ name: FilePath.Component, to target: Directory) throws(SystemError) {
+    private func copyFile(_ name: FilePath.Component, to target: Directory) throws {
         let source = try open(name, flags: O_RDONLY)
         let status = try source.status(path: path.appending(name))
         let copy = try target.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: status.permissions)
-        if gs_reflink(copy.raw, source.raw) != 0 {
-            var offset: Int64 = 0
-            while true {
-                let bytes = try source.read(count: 1 << 20, at: offset, path: path.appending(name))
-                if bytes.isEmpty { break }
-                try copy.write(bytes, at: offset, path: target.path.appending(name))
-                offset += Int64(bytes.count)
-            }
-        }
-        try copy.synchronize(path: target.path.appending(name))
+        let targetPath = target.path.appending(name)
+        _ = try FileCopy(from: path.appending(name), to: targetPath).run(from: source, to: copy)
+        try copy.synchronize(path: targetPath)
     }
 }

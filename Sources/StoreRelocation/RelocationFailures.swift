@@ -82,7 +82,7 @@ extension RelocationFailure {
             self.init(
                 .notPermitted, code: "untrusted_journal", "\(error)",
                 remedy: "run groupstore recover as user \(error.writer)")
-        case let error as FileCopy.Mismatch:
+        case let error as VerifiedCopy.Mismatch:
             self.init(
                 .failed, code: "copy_differs", "\(PrintablePath(error.path)) differs from what was written to it",
                 remedy: "check the disk and the memory of this machine")

@@ -54,7 +54,7 @@ import Testing
 
     /// Early in the file, where the writer must be stopped, and in the last part, where it has finished.
     @Test(arguments: [0, 2, 36], [true, false]) func detectsAChangedByte(_ damaged: Int, isConcurrent: Bool) throws {
-        #expect(throws: FileCopy.Mismatch.self) {
+        #expect(throws: VerifiedCopy.Mismatch.self) {
             try run(Self.parts, isConcurrent: isConcurrent) { number, part in
                 if number == damaged { part[part.count / 2] ^= 1 }
             }
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(arguments: [true, false]) func detectsAMissingPart(isConcurrent: Bool) throws {
-        #expect(throws: FileCopy.Mismatch.self) {
+        #expect(throws: VerifiedCopy.Mismatch.self) {
             try run(Self.parts, isConcurrent: isConcurrent) { number, part in if number == 36 { part.removeLast() } }
         }
     }

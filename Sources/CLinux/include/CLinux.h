@@ -11,6 +11,7 @@
 extern const int gs_o_path;
 extern const int gs_o_tmpfile;
 extern const int gs_seek_data;
+extern const int gs_seek_hole;
 int gs_openat(int directory, const char *path, int flags, mode_t mode);
 // Opens without following any symbolic link, on the way or at the end. Fails with ELOOP if there is one, with ENOSYS on a
 // kernel without openat2(2), and with EPERM or ENOSYS under a system call filter that doesn't know it.
@@ -29,7 +30,8 @@ int gs_renameat2(int from_directory, const char *from, int to_directory, const c
 extern const unsigned int gs_rename_noreplace;
 extern const unsigned int gs_rename_exchange;
 int gs_reflink(int destination, int source);
-ssize_t gs_copy_file_range(int source, int destination, size_t length);
+// Copies from an offset of the source to the same offset of the destination.
+ssize_t gs_copy_file_range(int source, int destination, off_t offset, size_t length);
 int gs_fallocate(int descriptor, off_t length);
 // Closes a descriptor in a separate process that nobody waits for. Returns 0, or -1 with errno if no process can be
 // created; the descriptor is still open then. It must hold no lock that anybody waits for.

@@ -1,4 +1,3 @@
-import CLinux
 import Glibc
 import LinuxSystem
 import SQLiteFormat
@@ -39,28 +38,11 @@ final class PrivateCopy {
         let target = try location.directory.open(other, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         let path = original.directory.path.appending(name)
         if name == original.name.database { try original.check(source.status(path: path).identity) }
-        if gs_reflink(target.raw, source.raw) == 0 { return }
-        let otherPath = location.directory.path.appending(other)
-        let size = try source.status(path: path).size
-        var offset: Int64 = 0
-        while offset < size {
-            // A sparse file may be far larger than the data written to it.
-            offset = try Self.nextData(source.raw, from: offset, path) ?? size
-            let bytes = try source.read(count: 1 << 20, at: offset, path: path)
-            try target.write(bytes, at: offset, path: otherPath)
-            offset += Int64(max(bytes.count, 1))
-        }
-        let raw = target.raw
-        try retrying("ftruncate", path: otherPath) { ftruncate(raw, off_t(size)) }
-    }
-
-    /// Returns the offset of the file's next data, or nil if only a hole is left.
-    private static func nextData(_ raw: CInt, from offset: Int64, _ path: FilePath) throws(SystemError) -> Int64? {
-        do {
-            return Int64(try retrying("lseek", path: path) { lseek(raw, off_t(offset), gs_seek_data) })
-        } catch {
-            guard error.errno == .noSuchAddressOrDevice else { throw error }
-            return nil
-        }
+        var copy = FileCopy(from: path, to: location.directory.path.appending(other))
+        // A program that appends to the file must not make this last.
+        copy.maximumSize = try source.status(path: path).size
+        // A sparse file may be far larger than the data written to it.
+        copy.checksHoles = false
+        _ = try copy.run(from: source, to: target)
     }
 }

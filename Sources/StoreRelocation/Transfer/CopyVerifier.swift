@@ -79,7 +79,7 @@ final class CopyVerifier: Sendable {
         finished.wait()
     }
 
-    /// Waits for the comparison and returns the hash of the file. Throws `FileCopy.Mismatch` if it differs from what
+    /// Waits for the comparison and returns the hash of the file. Throws `VerifiedCopy.Mismatch` if it differs from what
     /// was written.
     func finish() throws -> String {
         guard isConcurrent else { return comparison.text }
@@ -137,7 +137,7 @@ private final class Comparison {
     func compareAndHash(_ wanted: UnsafeMutableRawBufferPointer, _ count: Int) throws {
         try read(count)
         guard let wanted = wanted.baseAddress, let start = found.baseAddress, memcmp(start, wanted, count) == 0
-        else { throw FileCopy.Mismatch(path: path) }
+        else { throw VerifiedCopy.Mismatch(path: path) }
         hash.update(UnsafeRawBufferPointer(rebasing: found[..<count]))
         offset += Int64(count)
     }
@@ -149,7 +149,7 @@ private final class Comparison {
                 pread(descriptor, found.baseAddress?.advanced(by: done), count - done, off_t(offset) + done)
             }
             // The writer has reported these bytes as written: an early end means that content was lost.
-            if more == 0 { throw FileCopy.Mismatch(path: path) }
+            if more == 0 { throw VerifiedCopy.Mismatch(path: path) }
             done += more
         }
     }

@@ -114,8 +114,8 @@ private struct SetCopy {
         guard try descriptor.status(path: source.path).identity == identity else {
             throw StoreTransfer.RetryReason.changed
         }
-        let patch = inRollbackMode ? FileCopy.Patch(offset: 18, bytes: [1, 1]) : nil
-        let database = try FileCopy(
+        let patch = inRollbackMode ? VerifiedCopy.Patch(offset: 18, bytes: [1, 1]) : nil
+        let database = try VerifiedCopy(
             source: source.path, destination: target.directory, name: target.name.database, patch: patch,
             isCancelled: isCancelled, progress: { report(.copied(bytes: $0, of: total)) }
         ).run(from: descriptor)
@@ -154,7 +154,7 @@ private struct SetCopy {
             case .regular:
                 let descriptor = try directory.open(child, flags: O_RDONLY)
                 let before = done
-                done += try FileCopy(
+                done += try VerifiedCopy(
                     source: directory.path.appending(child), destination: copy, name: child, patch: nil,
                     isCancelled: isCancelled, progress: { report(.copied(bytes: before + $0, of: total)) }
                 ).run(from: descriptor).bytes
