@@ -187,6 +187,7 @@ struct MigrateCommand: ParsableCommand {
 final class MigrationReporter {
     private let output: Output
     private let isTerminal = isatty(STDERR_FILENO) == 1
+    private var bar = ProgressBar()
     private var lastReported = -1.0
     private var lastHolders: [FileHolder] = []
 
@@ -198,9 +199,7 @@ final class MigrationReporter {
             lastReported = fraction
             output.record(["type": "progress", "fraction": .number(fraction), "doing": .string(doing)], "")
         } else if isTerminal, !output.quiet {
-            let filled = Int(fraction * 30)
-            let bar = String(repeating: "█", count: filled) + String(repeating: "·", count: max(0, 30 - filled))
-            Self.write("\r\u{1B}[K\(bar) \(Int(fraction * 100)) % \(PrintableText(doing))")
+            bar.draw(fraction, "\(Int(fraction * 100)) % \(PrintableText(doing))")
         }
     }
 
@@ -221,10 +220,5 @@ final class MigrationReporter {
         say("waiting for \(holders.names)")
     }
 
-    func finish() { if isTerminal, !output.json, !output.quiet { Self.write("\r\u{1B}[K") } }
-
-    private static func write(_ text: String) {
-        let bytes = Array(text.utf8)
-        _ = bytes.withUnsafeBytes { Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
-    }
+    func finish() { bar.clear() }
 }

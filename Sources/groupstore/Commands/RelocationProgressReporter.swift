@@ -11,7 +11,7 @@ import SystemPackage
 final class RelocationProgressReporter {
     private let output: Output
     private let isTerminal = isatty(STDERR_FILENO) == 1
-    private var bar: ProgressBar?
+    private var copy: CopyProgress?
     private var lastReported: Int64 = 0
     private var lastWaiting: String?
     /// The last plan. A relocation that waits checks again and decides the same, which isn't reported again.
@@ -93,14 +93,14 @@ final class RelocationProgressReporter {
             lastReported = bytes
             emit(.copied(bytes: bytes, of: total), "")
         } else if isTerminal, !output.quiet {
-            if bar == nil { bar = ProgressBar(total: total) }
-            bar?.show(bytes)
+            if copy == nil { copy = CopyProgress(total: total) }
+            copy?.show(bytes)
         }
     }
 
     private func clearBar() {
-        bar?.clear()
-        bar = nil
+        copy?.clear()
+        copy = nil
         migration.finish()
     }
 
