@@ -97,7 +97,12 @@ package final class RegisteredPresenters: Sendable {
 // MARK: - Shared by the process
 
 extension RegisteredPresenters {
-    /// Creates the registry of a group container. `GroupStore` installs one that talks to the agent.
+    /// Creates the registry of a group container. `GroupStore` installs one that talks to the agent, once per process.
+    ///
+    /// It is global because apps make a coordinator or register a presenter from the container alone, as with
+    /// `NSFileCoordinator`: the container's module lies below this one, the agent's client above it, and all
+    /// coordinators and presenters of the process must share one registry. Whatever doesn't need that, such as the
+    /// agent, a relocation and the tests, passes a registry to an initializer.
     package static let makeRegistry = Mutex<@Sendable (GroupContainer) -> any PresenterRegistry>({ _ in
         InProcessRegistry()
     })
