@@ -54,9 +54,9 @@ extension StoreModel {
 }
 
 extension CoreDataMetadata {
-    /// Returns the metadata with the entity names of `model`, the store's own. `Z_PRIMARYKEY` keeps an entity's name from
-    /// before a renaming; rows and history identify an entity by its number. Returns the metadata unchanged if the model's
-    /// numbers aren't the store's.
+    /// Returns the metadata with the entity names of `model`, the store's own. `Z_PRIMARYKEY` keeps an entity's name
+    /// from before a renaming; rows and history identify an entity by its number. Returns the metadata unchanged if the
+    /// model's numbers aren't the store's.
     package func named(by model: ManagedObjectModel) -> CoreDataMetadata {
         let recorded = Dictionary(
             entities.compactMap { entity in entity.number.map { ($0, entity) } },

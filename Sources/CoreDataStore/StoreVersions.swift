@@ -4,11 +4,11 @@ import ManagedObjectModels
 extension ModelBundle {
     /// Returns the versions that the store may have, likeliest first. It is empty if no version has the store's hashes.
     ///
-    /// If several versions have these hashes, it keeps those with the store's version identifiers, then those with the renaming
-    /// identifiers in the store's model cache. Several remain if neither distinguishes them.
+    /// If several versions have these hashes, it keeps those with the store's version identifiers, then those with the
+    /// renaming identifiers in the store's model cache. Several remain if neither distinguishes them.
     ///
-    /// Every search for a store's version goes through this function. A wrong version may have other renaming identifiers, and
-    /// a migration by them removes objects.
+    /// Every search for a store's version goes through this function. A wrong version may have other renaming
+    /// identifiers, and a migration by them removes objects.
     package func versions(of store: StoreModel) -> [ModelVersion] {
         let matching = versions(matching: store.metadata.versionHashes)
         guard matching.count > 1 else { return matching }
@@ -34,14 +34,14 @@ extension [ModelVersion] {
 }
 
 extension ManagedObjectModel {
-    /// Returns true if a store's identifiers equal the model's. Xcode writes an empty identifier for a version without one. A
-    /// store without identifiers matches no model.
+    /// Returns true if a store's identifiers equal the model's. Xcode writes an empty identifier for a version without
+    /// one. A store without identifiers matches no model.
     fileprivate func isIdentified(by identifiers: [String]) -> Bool {
         !identifiers.isEmpty && Set(identifiers).subtracting([""]) == versionIdentifiers.subtracting([""])
     }
 
-    /// The renaming identifiers of all entities and properties, by `Entity` or `Entity.property`. An inferred mapping uses
-    /// them; no hash covers them.
+    /// The renaming identifiers of all entities and properties, by `Entity` or `Entity.property`. An inferred mapping
+    /// uses them; no hash covers them.
     package var renamingIdentifiers: [String: String] {
         var found: [String: String] = [:]
         func add(_ attributes: [AttributeDescription], in path: String) {

@@ -56,8 +56,8 @@ public struct EntityMapping: Equatable, Sendable {
     public var sourceEntityVersionHash: [UInt8]?
     /// The 32 bytes of the newer entity's version hash. If set, the mapping fits only models with this hash.
     public var destinationEntityVersionHash: [UInt8]?
-    /// The condition for the source's objects to be mapped; nil for all. Objects of subentities are never included: they
-    /// have mappings of their own.
+    /// The condition for the source's objects to be mapped; nil for all. Objects of subentities are never included:
+    /// they have mappings of their own.
     public var filter: MappingPredicate?
     /// The name of the migration policy's class; nil if expressions suffice.
     public var entityMigrationPolicyClassName: String?
@@ -97,8 +97,8 @@ public struct PropertyMapping: Equatable, Sendable {
     public var sourceName: String?
     /// The expression that computes the value; nil if the value is new or automatic.
     public var valueExpression: MappingExpression?
-    /// True if the value comes from the older property of the same name, if there is one. Xcode's mapping models omit the
-    /// expressions of such properties; ``MappingModel/resolved(from:to:)`` inserts them.
+    /// True if the value comes from the older property of the same name, if there is one. Xcode's mapping models omit
+    /// the expressions of such properties; ``MappingModel/resolved(from:to:)`` inserts them.
     public var isAutomatic = false
     /// Additional values, kept when the mapping model is converted.
     public var userInfo: [String: String] = [:]

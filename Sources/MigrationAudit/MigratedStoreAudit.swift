@@ -2,14 +2,15 @@ import ManagedObjectModels
 import SQLiteStore
 import SystemPackage
 
-/// An audit that proves that a migrated copy holds the content of the store. Its matching, layout and SQL are its own and
-/// share nothing with the code that migrates.
+/// An audit that proves that a migrated copy holds the content of the store. Its matching, layout and SQL are its own
+/// and share nothing with the code that migrates.
 package struct MigratedStoreAudit {
     /// The kind of migration.
     package enum Kind {
         /// An inferred migration, which keeps each object and its key.
         case inferred
-        /// A migration by a mapping model, which creates new objects. The audit counts the content that it copies unchanged.
+        /// A migration by a mapping model, which creates new objects. The audit counts the content that it copies
+        /// unchanged.
         case mapped(copied: [CopiedEntity])
     }
 

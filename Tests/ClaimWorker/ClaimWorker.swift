@@ -1,12 +1,13 @@
 import Foundation
 import GroupStore
 
-/// Claims one item at random, reading and writing, for a while, and prints what it saw. The tests run many workers at once.
+/// Claims one item at random, reading and writing, for a while, and prints what it saw. The tests run many workers at
+/// once.
 ///
 ///     ClaimWorker GROUP_DIRECTORY SECONDS
 ///
-/// An independent witness checks that a writer is always alone: flock(2) on another file, shared while reading, exclusive while
-/// writing, and never blocking.
+/// An independent witness checks that a writer is always alone: flock(2) on another file, shared while reading,
+/// exclusive while writing, and never blocking.
 @main
 struct ClaimWorker {
     static func main() throws {
@@ -34,8 +35,8 @@ struct ClaimWorker {
                 }
                 reads += 1
             }
-            // This delay is the work between two accesses; the one below is the work within an access. Neither waits for an
-            // event.
+            // This delay is the work between two accesses; the one below is the work within an access. Neither waits
+            // for an event.
             usleep(UInt32.random(in: 0...2000))
         }
         let waited = Double(longest.components.seconds) + Double(longest.components.attoseconds) / 1e18

@@ -63,7 +63,8 @@ import Testing
                 + "ZPRICE DECIMAL, ZTEXT VARCHAR, ZTEXT2 VARCHAR, ZID BLOB, ZIMAGE BLOB )")
     }
 
-    /// Two entities of one table have an attribute of the same name. Another attribute's name looks like a numbered one.
+    /// Two entities of one table have an attribute of the same name. Another attribute's name looks like a numbered
+    /// one.
     @Test func numbersColumnNamesInUse() throws {
         let model = try ManagedObjectModel(entities: [
             Self.entity("Root"), Self.entity("A", parent: "Root", [("text", .string), ("ent", .string)]),

@@ -72,7 +72,8 @@ struct StoreCreationTests {
         #expect(try location.directory.names() == ["New.sqlite"])
     }
 
-    /// Closing a descriptor of a database drops all of the process's locks on it. So none is closed after the publication.
+    /// Closing a descriptor of a database drops all of the process's locks on it. So none is closed after the
+    /// publication.
     @Test func keepsTheLocksOfAProgramThatOpensTheStoreAtOnce() throws {
         let directory = try TemporaryDirectory()
         let parent = try Directory(directory.path)

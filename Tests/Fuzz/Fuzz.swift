@@ -3,9 +3,10 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
-/// Feeds mutated inputs to the readers of external data: `Fuzz [TARGET]... [--seed N] [--first N] [--rounds N] [--seconds S]
-/// [--print]`. The seed and the round's number alone determine a round's input, so `--seed S --first N --rounds 1` repeats it.
-/// A round that crashes the process reports itself first.
+/// Feeds mutated inputs to the readers of external data:
+/// `Fuzz [TARGET]... [--seed N] [--first N] [--rounds N] [--seconds S] [--print]`. The seed and the round's number
+/// alone determine a round's input, so `--seed S --first N --rounds 1` repeats it. A round that crashes the process
+/// reports itself first.
 ///
 /// Exits with 1 if a reader accepted input that it doesn't write back as it read it, or took too long.
 @main

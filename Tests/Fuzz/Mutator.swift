@@ -1,6 +1,7 @@
 import TestSupport
 
-/// Mutates an example by a seed: bytes, words of the format, numbers at their limits, parts of other examples, and nesting.
+/// Mutates an example by a seed: bytes, words of the format, numbers at their limits, parts of other examples, and
+/// nesting.
 struct Mutator {
     private static let numbers = [
         "0", "-1", "1e400", "-0.0", "255", "256", "65536", "2147483648", "4294967296", "9007199254740993",

@@ -19,8 +19,8 @@ final class AuditedStores {
     private let new: ManagedObjectModel
     private let directory: TemporaryDirectory
 
-    /// Creates both with their models' tables and Core Data's own. Runs `rows` in both, `before` in the store, `after` in the
-    /// copy.
+    /// Creates both with their models' tables and Core Data's own. Runs `rows` in both, `before` in the store, `after`
+    /// in the copy.
     init(
         _ old: String, _ new: String, rows: [String] = [], before: [String] = [], after: [String] = [],
         uuid: String = "STORE"

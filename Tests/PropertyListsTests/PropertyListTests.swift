@@ -62,7 +62,8 @@ import Testing
         #expect(error?.line == line)
     }
 
-    /// Damages every byte of a list in turn and truncates it to every length. The result is an error or another value, no trap.
+    /// Damages every byte of a list in turn and truncates it to every length. The result is an error or another value,
+    /// no trap.
     @Test func survivesDamagedBinary() throws {
         let intact = try python(
             """

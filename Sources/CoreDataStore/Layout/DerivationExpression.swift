@@ -1,7 +1,7 @@
 import ManagedObjectModels
 
-/// The derivation of an attribute in a form for which Core Data creates triggers (NSDerivedAttributeDescription). A path
-/// has one step, or two from a relationship to an attribute.
+/// The derivation of an attribute in a form for which Core Data creates triggers (NSDerivedAttributeDescription). A
+/// path has one step, or two from a relationship to an attribute.
 enum DerivationExpression: Equatable {
     enum Function: String {
         case canonical, uppercase, lowercase

@@ -1,15 +1,16 @@
 import ManagedObjectModels
 
-/// The triggers that Core Data creates to keep a derived attribute up to date, character for character. They call functions
-/// that only Core Data has. Those that count the objects of a to-many relationship with a to-one inverse were seen in
-/// stores; the others are reported.
+/// The triggers that Core Data creates to keep a derived attribute up to date, character for character. They call
+/// functions that only Core Data has. Those that count the objects of a to-many relationship with a to-one inverse were
+/// seen in stores; the others are reported.
 package struct DerivedAttributeTriggers: Sendable {
     package let entity: String
     package let attribute: String
     /// The table and column of the derived value.
     package let table: String
     package let column: String
-    /// The SQL expression that recomputes a row's value, with `t` as the row's table. It may call Core Data's functions.
+    /// The SQL expression that recomputes a row's value, with `t` as the row's table. It may call Core Data's
+    /// functions.
     package let value: String
     /// True if the value is the time of the save, which can't be recomputed.
     package let isSaveTime: Bool

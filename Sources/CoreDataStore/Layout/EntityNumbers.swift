@@ -1,7 +1,7 @@
 import ManagedObjectModels
 
-/// The numbers that Core Data assigns to a model's entities (`Z_ENT`), from 1: root entities by name without regard to case,
-/// each followed by its descendants.
+/// The numbers that Core Data assigns to a model's entities (`Z_ENT`), from 1: root entities by name without regard to
+/// case, each followed by its descendants.
 package struct EntityNumbers: Sendable {
     /// The entities in the order of their numbers.
     package let entities: [EntityDescription]

@@ -52,9 +52,9 @@ extension StoreLayout {
         return Self.unique(found, besides: tables.map(\.name) + joinTables.map(\.name))
     }
 
-    /// Returns the indexes with unique names. A requested index with the name and content of an attribute's own index is the
-    /// same index. The constraints (a, b) and (a_b) give two indexes one name, and the second gets a number, as columns do.
-    /// SQLite compares names without regard to case.
+    /// Returns the indexes with unique names. A requested index with the name and content of an attribute's own index
+    /// is the same index. The constraints (a, b) and (a_b) give two indexes one name, and the second gets a number, as
+    /// columns do. SQLite compares names without regard to case.
     private static func unique(_ indexes: [IndexLayout], besides tables: [String]) -> [IndexLayout] {
         var made: [String: IndexLayout] = [:]
         var names = Set(tables.map { $0.lowercased() })

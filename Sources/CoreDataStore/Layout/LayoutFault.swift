@@ -6,7 +6,8 @@ extension StoreLayout {
     private static let reservedTables: Set<String> = ["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"]
 
     /// Validates the layout. Throws `ModelFault` if SQLite would reject a table. Core Data writes names in capitals and
-    /// without quotes, so two names may collide and a character may be invalid. (Of two columns, the second gets a number.)
+    /// without quotes, so two names may collide and a character may be invalid. (Of two columns, the second gets a
+    /// number.)
     package func validate() throws(ModelFault) {
         try validateNames()
         for table in tables {
@@ -28,8 +29,8 @@ extension StoreLayout {
         try validateTriggers()
     }
 
-    /// Rejects a many-to-many relationship within one entity whose two column names are equal in capitals. It is unknown
-    /// which column Core Data numbers then, so links could be read in the wrong direction.
+    /// Rejects a many-to-many relationship within one entity whose two column names are equal in capitals. It is
+    /// unknown which column Core Data numbers then, so links could be read in the wrong direction.
     private func validateLinkColumns() throws(ModelFault) {
         for table in joinTables {
             let (owner, inverse) = (table.owner, table.inverse)

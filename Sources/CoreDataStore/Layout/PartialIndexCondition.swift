@@ -1,6 +1,6 @@
-/// The condition of a partial fetch index: a property has a value, or has none. (Core Data on macOS writes `title != nil` as
-/// `WHERE ZTITLE IS NOT NULL`, according to the tests of FreeCoreData, https://github.com/ashalkhakov/FreeCoreData, which
-/// run against it. Its form of other conditions is unknown.)
+/// The condition of a partial fetch index: a property has a value, or has none. (Core Data on macOS writes
+/// `title != nil` as `WHERE ZTITLE IS NOT NULL`, according to the tests of FreeCoreData,
+/// https://github.com/ashalkhakov/FreeCoreData, which run against it. Its form of other conditions is unknown.)
 struct PartialIndexCondition: Equatable {
     let property: String
     /// True if the index contains the objects with a value, false if those without.

@@ -1,8 +1,9 @@
 import ManagedObjectModels
 
 /// The order in which Core Data enumerates an entity's properties. It is that of a hash table: CoreFoundation's
-/// `CFDictionary` of Mac OS X 10.4 (CFDictionary.c and CFString.c of CF-368, opensource.apple.com). The order determines which
-/// side of a many-to-many relationship names the table, so the name depends on every property of the entity.
+/// `CFDictionary` of Mac OS X 10.4 (CFDictionary.c and CFString.c of CF-368, opensource.apple.com). The order
+/// determines which side of a many-to-many relationship names the table, so the name depends on every property of the
+/// entity.
 struct PropertyOrder {
     /// The capacity and bucket count of each table size.
     private static let sizes = [

@@ -1,7 +1,7 @@
 import ManagedObjectModels
 
-/// The tables and columns that Core Data creates in SQLite for a model. Apple doesn't document them; the rules were derived
-/// from stores and predict those exactly.
+/// The tables and columns that Core Data creates in SQLite for a model. Apple doesn't document them; the rules were
+/// derived from stores and predict those exactly.
 package struct StoreLayout: Sendable {
     package let model: ManagedObjectModel
     package let numbers: EntityNumbers
@@ -65,8 +65,8 @@ package struct StoreLayout: Sendable {
         return ([entity] + model.superentities(of: entity)).first { $0.declares(property) }
     }
 
-    /// Returns the column of an attribute or a to-one relationship; nil for a property without a column of its own. A key path
-    /// names an element of a composite attribute: `place.latitude`.
+    /// Returns the column of an attribute or a to-one relationship; nil for a property without a column of its own. A
+    /// key path names an element of a composite attribute: `place.latitude`.
     package func column(of property: String, of entity: String) -> ColumnLayout? {
         let path = property.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         if path.count > 1 {

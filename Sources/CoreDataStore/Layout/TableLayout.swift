@@ -16,8 +16,8 @@ package struct TableLayout: Sendable {
     /// The names of all columns, including ``ownColumns``.
     package var columnNames: [String] { Self.ownColumns + columns.map(\.name) }
 
-    /// The columns in the order of a new table: integers and references, then dates and floating-point numbers, decimals,
-    /// text, UUIDs, other data. Each group keeps the order of ``columns``.
+    /// The columns in the order of a new table: integers and references, then dates and floating-point numbers,
+    /// decimals, text, UUIDs, other data. Each group keeps the order of ``columns``.
     package var orderedColumns: [ColumnLayout] {
         columns.enumerated().sorted { ($0.element.rank, $0.offset) < ($1.element.rank, $1.offset) }.map(\.element)
     }
@@ -35,8 +35,8 @@ package struct TableLayout: Sendable {
 /// A column of a property.
 package struct ColumnLayout: Equatable, Sendable {
     package enum Content: Equatable, Sendable {
-        /// An attribute. The path is its name, or the names that lead to an element of a composite attribute. The names are
-        /// not joined, because an attribute `a_b` may exist beside a composite attribute `a` with an element `b`.
+        /// An attribute. The path is its name, or the names that lead to an element of a composite attribute. The names
+        /// are not joined, because an attribute `a_b` may exist beside a composite attribute `a` with an element `b`.
         case attribute(entity: String, path: [String])
         /// A reference: the destination's `Z_PK`.
         case reference(entity: String, name: String)

@@ -1,8 +1,8 @@
 import ManagedObjectModels
 
-/// The naming of a table's columns. Core Data walks the hierarchy from its root: first an entity's attributes by name, then
-/// its to-one relationships by name. A name in use gets a numeric suffix, so a property's name alone doesn't determine its
-/// column.
+/// The naming of a table's columns. Core Data walks the hierarchy from its root: first an entity's attributes by name,
+/// then its to-one relationships by name. A name in use gets a numeric suffix, so a property's name alone doesn't
+/// determine its column.
 struct TableNaming {
     private let model: ManagedObjectModel
     private let numbers: EntityNumbers
@@ -27,8 +27,8 @@ struct TableNaming {
         }
     }
 
-    /// Adds an attribute. A composite attribute has a column for each element, named after the element alone (reported; no
-    /// such store was seen).
+    /// Adds an attribute. A composite attribute has a column for each element, named after the element alone (reported;
+    /// no such store was seen).
     private mutating func add(_ attribute: AttributeDescription, of entity: EntityDescription, path: [String]) {
         guard attribute.type != .composite else {
             for element in attribute.elements { add(element, of: entity, path: path + [element.name]) }
@@ -50,8 +50,8 @@ struct TableNaming {
         }
     }
 
-    /// Adds a to-many relationship without an inverse, which is stored in the destination's table (reported; no such store was
-    /// seen).
+    /// Adds a to-many relationship without an inverse, which is stored in the destination's table (reported; no such
+    /// store was seen).
     mutating func addReference(from entity: EntityDescription, _ relationship: RelationshipDescription) {
         let name = "\(numbers.number(of: entity.name))\(relationship.name.uppercased())"
         columns.append(

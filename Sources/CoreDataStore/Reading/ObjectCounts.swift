@@ -1,7 +1,7 @@
 import SQLiteStore
 
-/// The number of objects of each entity in a store, without those of subentities. It needs no model: the entity numbers and
-/// the name of each root's table are enough.
+/// The number of objects of each entity in a store, without those of subentities. It needs no model: the entity numbers
+/// and the name of each root's table are enough.
 package struct ObjectCounts: Sendable {
     /// The counts by entity number.
     private var counts: [Int64: Int64] = [:]

@@ -70,8 +70,8 @@ package struct StoreSchema: Sendable {
 }
 
 extension StoreLayout {
-    /// Returns the layout with the names of the join tables in a store. A join table is identified by its columns, because its
-    /// name depends on the order in which the program that created it enumerated the properties.
+    /// Returns the layout with the names of the join tables in a store. A join table is identified by its columns,
+    /// because its name depends on the order in which the program that created it enumerated the properties.
     package func usingJoinTableNames(of schema: StoreSchema) -> StoreLayout {
         var usedNames = Set(joinTables.map(\.name).filter(schema.has(table:)))
         return replacing(

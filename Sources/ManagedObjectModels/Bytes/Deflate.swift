@@ -2,8 +2,8 @@ import CZlib
 
 /// Raw DEFLATE data (RFC 1951) without zlib's header, the form of `Z_MODELCACHE`.
 enum Deflate {
-    /// Returns the inflated bytes; nil if the data is invalid or expands to more than `limit` bytes. A few bytes can expand
-    /// to a thousand times as many.
+    /// Returns the inflated bytes; nil if the data is invalid or expands to more than `limit` bytes. A few bytes can
+    /// expand to a thousand times as many.
     static func inflate(_ bytes: [UInt8], limit: Int) -> [UInt8]? {
         var stream = z_stream()
         // A negative value means no header; 15 is the largest window.

@@ -2,8 +2,8 @@
 ///
 /// Hand-written to keep swift-crypto and BoringSSL out of every app that reads a model.
 ///
-/// The two differ in word width, number of rounds and rotation distances. Their constants are the first bits of the same
-/// roots, so the shorter ones are the upper halves of the longer ones.
+/// The two differ in word width, number of rounds and rotation distances. Their constants are the first bits of the
+/// same roots, so the shorter ones are the upper halves of the longer ones.
 enum SHA2 {
     static func sha256(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Short.self) }
     static func sha512(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Long.self) }
@@ -56,7 +56,8 @@ enum SHA2 {
         }
     }
 
-    /// Returns the message with its padding: a one bit, zeros, and the length in bits, which takes an eighth of a block.
+    /// Returns the message with its padding: a one bit, zeros, and the length in bits, which takes an eighth of a
+    /// block.
     private static func padded(_ bytes: [UInt8], blockSize: Int) -> [UInt8] {
         let lengthSize = blockSize / 8
         var message = bytes + [0x80]

@@ -28,8 +28,8 @@ public struct EntityDescription: Equatable, Sendable {
     public var compoundIndexes: [[String]] = []
     /// Lists of property names. The values of each list are unique in combination.
     public var uniquenessConstraints: [[String]] = []
-    /// The identifier that matches the entity across versions: its name, unless it was renamed. Version hashes don't cover
-    /// it.
+    /// The identifier that matches the entity across versions: its name, unless it was renamed. Version hashes don't
+    /// cover it.
     public var renamingIdentifier: String
     /// A string that changes the version hash without another change to the entity.
     public var versionHashModifier: String?
@@ -135,7 +135,7 @@ public enum PropertyDescription: Equatable, Sendable {
 }
 
 extension String {
-    /// Returns true if the string sorts before `other` in Core Data's hashes and tables: by UTF-16 code units, as `NSString`
-    /// compares.
+    /// Returns true if the string sorts before `other` in Core Data's hashes and tables: by UTF-16 code units, as
+    /// `NSString` compares.
     package func precedes(_ other: String) -> Bool { utf16.lexicographicallyPrecedes(other.utf16) }
 }

@@ -1,7 +1,7 @@
 /// The schema of a store: its entities and their properties (`NSManagedObjectModel`).
 ///
-/// A model is a consistent value; a change creates another model. Use ``ModelBundle`` to read one from a file, or build it
-/// in code:
+/// A model is a consistent value; a change creates another model. Use ``ModelBundle`` to read one from a file, or build
+/// it in code:
 ///
 /// ```swift
 /// var note = EntityDescription(name: "Note")
@@ -18,8 +18,8 @@ public struct ManagedObjectModel: Equatable, Sendable {
     public let configurations: [String: [String]]
     /// The stored fetch requests.
     public let fetchRequestTemplates: [FetchRequestTemplate]
-    /// The version hash of each entity, 32 bytes (Documentation/Formats.md). A store records them; Core Data opens it only with
-    /// a model of equal hashes.
+    /// The version hash of each entity, 32 bytes (Documentation/Formats.md). A store records them; Core Data opens it
+    /// only with a model of equal hashes.
     public private(set) var entityVersionHashesByName: [String: [UInt8]] = [:]
     private let indexes: [String: Int]
 

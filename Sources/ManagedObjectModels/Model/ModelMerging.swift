@@ -1,6 +1,6 @@
 extension ManagedObjectModel {
-    /// Merges several models into one, like `NSManagedObjectModel(byMerging:)`. Several models may contain an entity only if
-    /// it is the same in all of them.
+    /// Merges several models into one, like `NSManagedObjectModel(byMerging:)`. Several models may contain an entity
+    /// only if it is the same in all of them.
     ///
     /// ```swift
     /// let model = try ManagedObjectModel(merging: [notes.current.model, tags.current.model])

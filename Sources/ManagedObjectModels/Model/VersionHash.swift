@@ -1,9 +1,9 @@
 import FoundationEssentials
 
 /// Core Data's version hashes, byte for byte. Apple documents what they cover (Core Data Model Versioning and Data
-/// Migration Programming Guide, "Understanding Versions"), but not how they are computed. The formulas were derived from
-/// stores and compiled models, and reproduce their hashes. Each is the SHA-256 of a concatenation with little-endian
-/// integers.
+/// Migration Programming Guide, "Understanding Versions"), but not how they are computed. The formulas were derived
+/// from stores and compiled models, and reproduce their hashes. Each is the SHA-256 of a concatenation with
+/// little-endian integers.
 extension ManagedObjectModel {
     /// Returns the version hash of each entity, 32 bytes, by name.
     func entityVersionHashes() -> [String: [UInt8]] {
@@ -25,12 +25,12 @@ extension ManagedObjectModel {
         return hashes
     }
 
-    /// The Base64 SHA-256 of all entity hashes, sorted by entity name. It equals `NSManagedObjectModel.versionChecksum` and
-    /// the checksum that Xcode writes into `VersionInfo.plist`.
+    /// The Base64 SHA-256 of all entity hashes, sorted by entity name. It equals `NSManagedObjectModel.versionChecksum`
+    /// and the checksum that Xcode writes into `VersionInfo.plist`.
     public var versionChecksum: String { Self.versionChecksum(of: entityVersionHashesByName) }
 
-    /// The Base64 SHA-512 of all entity names and hashes, sorted by name. It equals `NSStoreModelVersionHashesDigest` in a
-    /// store's metadata.
+    /// The Base64 SHA-512 of all entity names and hashes, sorted by name. It equals `NSStoreModelVersionHashesDigest`
+    /// in a store's metadata.
     public var versionHashesDigest: String { Self.versionHashesDigest(of: entityVersionHashesByName) }
 
     /// Returns ``versionChecksum`` for hashes whose model is unknown.
@@ -86,8 +86,8 @@ extension ManagedObjectModel {
 }
 
 extension AttributeDescription {
-    /// The hash of the attribute, 32 bytes. In a composite attribute the hashes of its elements follow (reported; not seen
-    /// in a store).
+    /// The hash of the attribute, 32 bytes. In a composite attribute the hashes of its elements follow (reported; not
+    /// seen in a store).
     package var versionHash: [UInt8] {
         if let derivation {
             return SHA2.sha256(Array((derivation.expression + (derivation.filteringPredicate ?? "")).utf8))

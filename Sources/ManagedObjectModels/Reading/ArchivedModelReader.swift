@@ -52,8 +52,8 @@ struct ArchivedModelReader {
         }
     }
 
-    /// Returns the entities without copies of inherited properties. A model in use lists them with an entity's own, and so
-    /// do archives of it.
+    /// Returns the entities without copies of inherited properties. A model in use lists them with an entity's own, and
+    /// so do archives of it.
     private func removingInheritedCopies(_ entities: [EntityDescription]) -> [EntityDescription] {
         let parents = Dictionary(entities.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
         return entities.map { entity in

@@ -1,8 +1,9 @@
 import FoundationEssentials
 import PropertyLists
 
-/// A formatter that writes archived `NSPredicate`s and `NSExpression`s in predicate format syntax (Predicate Programming
-/// Guide, "Predicate Format String Syntax"). A version hash covers a derivation's text, so every character matters.
+/// A formatter that writes archived `NSPredicate`s and `NSExpression`s in predicate format syntax (Predicate
+/// Programming Guide, "Predicate Format String Syntax"). A version hash covers a derivation's text, so every character
+/// matters.
 ///
 /// An archive's objects may form cycles, or each refer twice to the next. The formatter limits depth and length, and
 /// writes “…” for the rest.

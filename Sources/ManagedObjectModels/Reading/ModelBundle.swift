@@ -3,8 +3,8 @@ import SystemPackage
 
 /// The versions of a model, read from an `.xcdatamodeld`, `.xcdatamodel`, `.momd` or `.mom`.
 ///
-/// Apple doesn't document these formats. A source model is XML; its meaning was derived from the output of Xcode's compiler.
-/// A compiled model is an archive by `NSKeyedArchiver`.
+/// Apple doesn't document these formats. A source model is XML; its meaning was derived from the output of Xcode's
+/// compiler. A compiled model is an archive by `NSKeyedArchiver`.
 ///
 /// ```swift
 /// let bundle = try ModelBundle(reading: "/opt/notes/Notes.momd")
@@ -45,11 +45,12 @@ public struct ModelBundle: Sendable {
     /// Returns true for the ``current`` version.
     public func isCurrent(_ version: ModelVersion) -> Bool { version.name == current.name }
 
-    /// Returns the versions with these entity hashes: the current version first, then the others from last to first. Several
-    /// versions may have equal hashes, which don't cover renaming identifiers.
+    /// Returns the versions with these entity hashes: the current version first, then the others from last to first.
+    /// Several versions may have equal hashes, which don't cover renaming identifiers.
     ///
-    /// All entities must match, as in `isConfiguration(withName:compatibleWithStoreMetadata:)`, whatever the configuration's
-    /// name. A store that was added with a configuration has tables and hashes for all entities of its model.
+    /// All entities must match, as in `isConfiguration(withName:compatibleWithStoreMetadata:)`, whatever the
+    /// configuration's name. A store that was added with a configuration has tables and hashes for all entities of its
+    /// model.
     ///
     /// - Parameter hashes: The 32-byte version hash of each entity, by name.
     public func versions(matching hashes: [String: [UInt8]]) -> [ModelVersion] {

@@ -19,8 +19,8 @@ package enum ModelCache {
         return try ArchivedModelReader.read(archive, path: store, name: "").model
     }
 
-    /// Returns `Z_CONTENT` for a store of this model. Returns nil if decoding it doesn't give the same version hashes, because
-    /// no cache is better than a wrong one.
+    /// Returns `Z_CONTENT` for a store of this model. Returns nil if decoding it doesn't give the same version hashes,
+    /// because no cache is better than a wrong one.
     package static func content(of model: ManagedObjectModel) -> [UInt8]? {
         guard let content = Deflate.deflate(ArchivedModelWriter.archive(model)) else { return nil }
         let decoded = try? self.model(content, of: "Z_MODELCACHE")

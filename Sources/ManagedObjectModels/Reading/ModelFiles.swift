@@ -87,7 +87,8 @@ struct ModelFiles {
         ModelError(.notAModel, path, "the bundle contains no version", remedy: "add a model version to it")
     }
 
-    /// Returns an error for a version in Xcode 3's format: binary files of its own instead of `contents`. Otherwise nil.
+    /// Returns an error for a version in Xcode 3's format: binary files of its own instead of `contents`. Otherwise
+    /// nil.
     private func legacyFormatError(_ directory: FilePath) -> ModelError? {
         guard FileStatus(following: directory.appending("contents")) == nil,
             FileStatus(following: directory.appending("elements")) != nil
@@ -127,8 +128,8 @@ struct ModelFiles {
         return try validatedVersion(name, among: names, extension: "mom", namedIn: file)
     }
 
-    /// Returns `name` if the bundle has that version. The version of a bundle with only one is current whatever the file says,
-    /// as in Xcode.
+    /// Returns `name` if the bundle has that version. The version of a bundle with only one is current whatever the
+    /// file says, as in Xcode.
     private func validatedVersion(
         _ name: String, among names: [FilePath.Component], extension kind: String, namedIn file: FilePath
     ) throws -> String? {

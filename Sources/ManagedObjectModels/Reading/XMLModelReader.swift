@@ -1,8 +1,8 @@
 import PropertyLists
 import SystemPackage
 
-/// A reader of the `contents` of an `.xcdatamodel`, as Xcode 4 and later write it. Apple documents no schema; the meaning
-/// of the elements was derived by comparing sources with the output of Xcode's compiler.
+/// A reader of the `contents` of an `.xcdatamodel`, as Xcode 4 and later write it. Apple documents no schema; the
+/// meaning of the elements was derived by comparing sources with the output of Xcode's compiler.
 struct XMLModelReader {
     let path: FilePath
     private let root: MarkupElement
@@ -187,7 +187,8 @@ struct XMLModelReader {
         return attribute
     }
 
-    /// Reads the elements of a composite attribute. The attribute names a composite, which is a sibling of the entities.
+    /// Reads the elements of a composite attribute. The attribute names a composite, which is a sibling of the
+    /// entities.
     private mutating func elements(
         of element: MarkupElement, _ entity: String, _ name: String, within outer: [String]
     ) throws -> [AttributeDescription] {
@@ -221,7 +222,8 @@ struct XMLModelReader {
         lines[key] = lines[key] ?? element.line
     }
 
-    /// Returns the renaming identifier, which Xcode stores in `elementID`. Xcode ignores an attribute `renamingIdentifier`.
+    /// Returns the renaming identifier, which Xcode stores in `elementID`. Xcode ignores an attribute
+    /// `renamingIdentifier`.
     private mutating func renamingIdentifier(
         _ element: MarkupElement, entity: String, property: String?
     ) -> String? {

@@ -1,9 +1,11 @@
 import PropertyLists
 
-/// A writer of models in the form of `NSKeyedArchiver`, laid out like the model caches that Core Data writes into stores.
+/// A writer of models in the form of `NSKeyedArchiver`, laid out like the model caches that Core Data writes into
+/// stores.
 ///
-/// The archive contains what a store needs: entities, properties, renaming identifiers, indexes and constraints. It leaves
-/// out fetched properties, validation rules and fetch request templates, because a store records nothing of them.
+/// The archive contains what a store needs: entities, properties, renaming identifiers, indexes and constraints. It
+/// leaves out fetched properties, validation rules and fetch request templates, because a store records nothing of
+/// them.
 struct ArchivedModelWriter {
     private let model: ManagedObjectModel
     private var builder = KeyedArchiveBuilder()

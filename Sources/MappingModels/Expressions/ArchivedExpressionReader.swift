@@ -2,8 +2,8 @@ import FoundationEssentials
 import ManagedObjectModels
 import PropertyLists
 
-/// Reads archived `NSExpression`s and `NSPredicate`s from Xcode's and compiled mapping models. Hand-written because Foundation
-/// can't decode them on Linux.
+/// Reads archived `NSExpression`s and `NSPredicate`s from Xcode's and compiled mapping models. Hand-written because
+/// Foundation can't decode them on Linux.
 struct ArchivedExpressionReader {
     private static let maximumDepth = 60
     /// The number of objects that may still be read. An object counts each time it is referenced.

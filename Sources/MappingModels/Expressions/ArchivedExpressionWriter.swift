@@ -1,7 +1,8 @@
 import FoundationEssentials
 import ManagedObjectModels
 
-/// Archives expressions like `NSKeyedArchiver` in its XML form, which `NSKeyedUnarchiver` reads as well as the binary form.
+/// Archives expressions like `NSKeyedArchiver` in its XML form, which `NSKeyedUnarchiver` reads as well as the binary
+/// form.
 struct ArchivedExpressionWriter {
     /// The archived objects as property list XML. The first one stands for nil.
     private var objects = ["<string>$null</string>"]

@@ -1,6 +1,6 @@
 /// Parses the format language of predicates and expressions (Predicate Programming Guide, "Predicate Format String
-/// Syntax") by recursive descent. Depth and number of steps are bounded. Hand-written because Foundation can't parse formats
-/// on Linux.
+/// Syntax") by recursive descent. Depth and number of steps are bounded. Hand-written because Foundation can't parse
+/// formats on Linux.
 struct FormatParser {
     private static let maximumDepth = 60
     /// The bound on backtracking: a parenthesis may begin a predicate or an expression, and both are tried.

@@ -9,8 +9,8 @@ public indirect enum MappingExpression: Equatable, Sendable {
     case constant(AttributeValue?)
     /// The evaluated object, `SELF`.
     case evaluatedObject
-    /// A variable's name without the `$`: `$source`, `$manager`, `$destination`, `$entityMapping`, `$entityPolicy`, or a
-    /// subquery's variable.
+    /// A variable's name without the `$`: `$source`, `$manager`, `$destination`, `$entityMapping`, `$entityPolicy`, or
+    /// a subquery's variable.
     case variable(String)
     /// `operand.path`. The path may contain relationships, and operators such as `@count`.
     case keyPath(of: MappingExpression, String)

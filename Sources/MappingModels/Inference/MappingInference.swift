@@ -43,7 +43,8 @@ struct MappingInference {
         var mappings: [EntityMapping] = []
         for (old, new) in pairs.all { mappings.append(old.map { mapping(from: $0, to: new) } ?? addition(of: new)) }
         mappings += pairs.removed.map(removal)
-        // Remove one reason at a time: if two entities swapped places, each is the other's ancestor in one of the models.
+        // Remove one reason at a time: if two entities swapped places, each is the other's ancestor in one of the
+        // models.
         for index in reasons.indices.reversed() where isReportedForAncestor(reasons[index]) {
             reasons.remove(at: index)
         }
@@ -58,8 +59,8 @@ struct MappingInference {
                 remedy: remedy))
     }
 
-    /// Returns true if the same reason is also reported for an ancestor in either model. Both models count, since a moved
-    /// entity may inherit the property from another ancestor than before.
+    /// Returns true if the same reason is also reported for an ancestor in either model. Both models count, since a
+    /// moved entity may inherit the property from another ancestor than before.
     private func isReportedForAncestor(_ reason: MigrationFinding) -> Bool {
         guard let name = reason.entity else { return false }
         let ancestors = Set(
@@ -182,8 +183,8 @@ struct MappingInference {
 }
 
 extension AttributeDescription {
-    /// Returns true if a value in an external file would have to move into the store: a value of this attribute, or of an
-    /// element of a composite attribute.
+    /// Returns true if a value in an external file would have to move into the store: a value of this attribute, or of
+    /// an element of a composite attribute.
     fileprivate func movesExternalDataInline(to new: AttributeDescription) -> Bool {
         if allowsExternalBinaryDataStorage, !new.allowsExternalBinaryDataStorage { return true }
         return Pairing(elements, new.elements, \.renamingIdentifier, \.name).all.contains { old, new in

@@ -44,8 +44,8 @@ package struct MigrationReview {
         downgradeRemovalsOfLostElements()
     }
 
-    /// Downgrades removals that accompany a loss to notes. An element that was renamed without its identifier is removed and
-    /// added again; the warning about the addition has the remedy.
+    /// Downgrades removals that accompany a loss to notes. An element that was renamed without its identifier is
+    /// removed and added again; the warning about the addition has the remedy.
     private mutating func downgradeRemovalsOfLostElements() {
         for index in findings.indices where findings[index].isRemoval {
             let removal = findings[index]
@@ -100,8 +100,8 @@ package struct MigrationReview {
 
     // MARK: Renaming identifiers
 
-    /// Reports a renaming identifier that matches no older entity's identifier. Identifiers are compared with identifiers,
-    /// not names, so each later version must keep the entity's first name.
+    /// Reports a renaming identifier that matches no older entity's identifier. Identifiers are compared with
+    /// identifiers, not names, so each later version must keep the entity's first name.
     private mutating func reviewLostEntity(_ entity: EntityDescription) {
         guard entity.renamingIdentifier != entity.name, !entities.removed.isEmpty else { return }
         defer { findings[findings.count - 1].isLoss = true }

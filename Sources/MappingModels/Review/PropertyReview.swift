@@ -21,7 +21,8 @@ extension MigrationReview {
                     remedy: "to keep them, keep it stored, or add a transient one beside it")
             }
         }
-        // An attribute of an ancestor is reported there if the ancestor had it before. One that moved up is reported here.
+        // An attribute of an ancestor is reported there if the ancestor had it before. One that moved up is reported
+        // here.
         for case (.attribute(let was)?, .attribute(let attribute)) in pairs.all
         where !declared.contains(attribute.name) && old.declares(was.name) && !was.isTransient {
             review(was, attribute, of: new.name)
@@ -105,8 +106,8 @@ extension MigrationReview {
         )
     }
 
-    /// Warns of a mandatory attribute without a default. Core Data checks it only when the migration runs, which then fails
-    /// on the first object without a value.
+    /// Warns of a mandatory attribute without a default. Core Data checks it only when the migration runs, which then
+    /// fails on the first object without a value.
     private mutating func reviewMissing(_ attribute: AttributeDescription, of entity: String, _ why: String) {
         guard !attribute.isOptional, attribute.defaultValue == nil, attribute.derivation == nil else { return }
         add(

@@ -2,8 +2,8 @@ import ManagedObjectModels
 
 // The review of uniqueness constraints.
 extension MigrationReview {
-    /// Warns of new uniqueness constraints. Core Data checks them when it creates the index, and the migration fails on the
-    /// first two equal objects.
+    /// Warns of new uniqueness constraints. Core Data checks them when it creates the index, and the migration fails on
+    /// the first two equal objects.
     mutating func reviewConstraints(of entity: EntityDescription) {
         let family =
             [entity]

@@ -1,7 +1,8 @@
 import ManagedObjectModels
 import SQLiteStore
 
-/// The shared state of a migration's checks: the two databases, attached as `was` and `main`, and the layouts of the models.
+/// The shared state of a migration's checks: the two databases, attached as `was` and `main`, and the layouts of the
+/// models.
 struct AuditContext {
     let reader: ComparisonReader
     let oldSchema: AuditSchema

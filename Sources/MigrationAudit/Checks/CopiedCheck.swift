@@ -3,8 +3,8 @@ package struct CopiedEntity: Equatable, Sendable {
     /// The source entity; nil for a mapping that creates objects without a source.
     package var source: String?
     package var destination: String
-    /// True if each object of the source entity becomes exactly one object: no filter applies, and no code of the app adds to
-    /// the mapping.
+    /// True if each object of the source entity becomes exactly one object: no filter applies, and no code of the app
+    /// adds to the mapping.
     package var isComplete: Bool
     /// The attributes whose values are copied unchanged, with their names in the source and the destination.
     package var attributes: [(source: String, destination: String)]

@@ -44,8 +44,8 @@ struct HistoryPropertyChange {
     /// True if every property keeps its number.
     var isUnchanged: Bool { old == new && isKnown && tombstones.allSatisfy { $0.new == $0.old } }
 
-    /// Returns the slots: to-one relationships, attributes, to-many relationships. In each group inherited properties come
-    /// first, then the order is by name.
+    /// Returns the slots: to-one relationships, attributes, to-many relationships. In each group inherited properties
+    /// come first, then the order is by name.
     private static func slots(of entity: String, _ tree: EntityTree) -> [Slot] {
         let lineage = tree.lineage(of: entity).reversed().compactMap(tree.model.entity(named:))
         let relationships = lineage.flatMap { entity in

@@ -2,8 +2,8 @@ import ManagedObjectModels
 
 /// A check of every link of a relationship.
 ///
-/// A link is required if the relationship had it, and its inverse had it or records nothing about it. A link is allowed if
-/// one of the two had it. If an object may have only one link and had several, one of them is required.
+/// A link is required if the relationship had it, and its inverse had it or records nothing about it. A link is allowed
+/// if one of the two had it. If an object may have only one link and had several, one of them is required.
 struct LinkCheck {
     let context: AuditContext
     let key: PropertyKey

@@ -1,4 +1,5 @@
-/// The old links of a relationship from one of its two ends, for those objects that should have them after the migration.
+/// The old links of a relationship from one of its two ends, for those objects that should have them after the
+/// migration.
 ///
 /// SQL here refers to the owner's key as `o` and to the target's key as `t`.
 struct LinkSet {

@@ -10,7 +10,8 @@ struct ObjectCheck {
         case empty
     }
 
-    /// The limit of terms in a statement. SQLite limits the depth of an expression to 1,000, and the size of a statement.
+    /// The limit of terms in a statement. SQLite limits the depth of an expression to 1,000, and the size of a
+    /// statement.
     private static let maximumTermCount = 4000
 
     let context: AuditContext
@@ -87,8 +88,8 @@ struct ObjectCheck {
         return (objects, strays, linksAreSame)
     }
 
-    /// Returns true if every row is as expected, including links, and none belongs to an entity that the model doesn't have.
-    /// The query stops at the first difference and doesn't identify it.
+    /// Returns true if every row is as expected, including links, and none belongs to an entity that the model doesn't
+    /// have. The query stops at the first difference and doesn't identify it.
     private func matches(_ source: TableSource, _ rows: String) throws -> Bool {
         let differing = zip(source.entities, source.rules).map { entity, rules in
             (

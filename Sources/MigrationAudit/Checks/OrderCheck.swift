@@ -1,4 +1,5 @@
-/// A check of the order of each object's targets in an ordered relationship. The position numbers themselves may change.
+/// A check of the order of each object's targets in an ordered relationship. The position numbers themselves may
+/// change.
 struct OrderCheck {
     let context: AuditContext
     let link: LinkCheck

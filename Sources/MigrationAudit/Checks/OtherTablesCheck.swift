@@ -32,7 +32,8 @@ struct OtherTablesCheck {
         return HistoryCheck.tables.contains { nameKey($0) == name }
     }
 
-    /// Returns the names of both models' tables: entity tables, join tables, and spatial indexes with their shadow tables.
+    /// Returns the names of both models' tables: entity tables, join tables, and spatial indexes with their shadow
+    /// tables.
     private func modelTables() throws -> Set<String> {
         var names: Set<String> = []
         for (layout, schema) in [(context.oldLayout, context.oldSchema), (context.newLayout, context.newSchema)] {

@@ -1,5 +1,5 @@
-/// One table of the store as a source of a table in the migrated copy: the entities whose objects moved, and the rules for
-/// their rows.
+/// One table of the store as a source of a table in the migrated copy: the entities whose objects moved, and the rules
+/// for their rows.
 struct TableSource {
     let table: AuditSchema.Table
     let entities: [(new: String, old: String)]
@@ -37,8 +37,8 @@ struct TableSource {
         try settle(newTable, context)
     }
 
-    /// Returns the rules of each entity: those of its own columns, and those of the table's other columns. Another column holds
-    /// NULL, or a value that is valid for the entities that have it.
+    /// Returns the rules of each entity: those of its own columns, and those of the table's other columns. Another
+    /// column holds NULL, or a value that is valid for the entities that have it.
     private static func rules(
         of entities: [(new: String, old: String)], from source: AuditSchema.Table, to table: AuditSchema.Table,
         _ context: AuditContext

@@ -50,11 +50,12 @@ extension ColumnRule {
     static func newValue(_ column: String) -> String { "a." + quoted(column) }
     static func oldValue(_ column: String) -> String { "b." + quoted(column) }
 
-    /// Returns an SQL condition: two values are equal. A unary plus removes a column's affinity, which would make SQLite
-    /// convert the compared values. A column without affinity may store both 1 and 1.0, which compare equal.
+    /// Returns an SQL condition: two values are equal. A unary plus removes a column's affinity, which would make
+    /// SQLite convert the compared values. A column without affinity may store both 1 and 1.0, which compare equal.
     static func equal(_ lhs: String, _ rhs: String, hasNoAffinity: Bool = false) -> String {
         let same = "+\(lhs) COLLATE BINARY IS +\(rhs)"
-        // Such columns mostly hold text and blobs, which sort at or after an empty string. The first test settles those.
+        // Such columns mostly hold text and blobs, which sort at or after an empty string. The first test settles
+        // those.
         return hasNoAffinity ? "(\(same) AND (+\(lhs) >= '' OR typeof(\(lhs)) = typeof(\(rhs))))" : same
     }
 

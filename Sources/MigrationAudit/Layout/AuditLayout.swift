@@ -1,7 +1,7 @@
 import ManagedObjectModels
 
-/// The location of each value in a store of a model. It is derived from the model alone; `verify` compares it with a store's
-/// schema.
+/// The location of each value in a store of a model. It is derived from the model alone; `verify` compares it with a
+/// store's schema.
 struct AuditLayout {
     /// The columns of a to-one relationship.
     struct Reference: Hashable {

@@ -48,9 +48,9 @@ extension AuditLayout {
         return try joinTable(of: key, inverse, isOrdered: relationship.isOrdered, schema)
     }
 
-    /// Returns the location of links in a join table. The table is named after one of its two relationships; which one depends
-    /// on the whole model. If the names of two relationships differ only in case, one of the two table names may belong to
-    /// another relationship.
+    /// Returns the location of links in a join table. The table is named after one of its two relationships; which one
+    /// depends on the whole model. If the names of two relationships differ only in case, one of the two table names
+    /// may belong to another relationship.
     private func joinTable(
         of key: PropertyKey, _ inverse: PropertyKey, isOrdered: Bool, _ schema: AuditSchema
     ) throws -> LinkColumns? {

@@ -74,7 +74,8 @@ extension MappingPlan {
             .first { $0.content == .attribute(entity: declaring.name, path: path) }?.name
     }
 
-    /// Returns the assignments of a composite attribute, which is mapped as a whole from one with the same element names.
+    /// Returns the assignments of a composite attribute, which is mapped as a whole from one with the same element
+    /// names.
     private func elementAssignments(
         by mapping: PropertyMapping?, to attribute: AttributeDescription, of declaring: EntityDescription,
         in plan: EntityMappingPlan

@@ -4,8 +4,8 @@ import MappingModels
 import PropertyLists
 import SQLiteStore
 
-/// The new store of a mapping. It starts empty, as Core Data would create it, with the older store's identity and the app's
-/// own metadata.
+/// The new store of a mapping. It starts empty, as Core Data would create it, with the older store's identity and the
+/// app's own metadata.
 package struct DestinationStore {
     private let store: StoreWriter
     private let plan: MappingPlan

@@ -55,7 +55,8 @@ package struct MappingPlan {
         }
     }
 
-    /// True if the entity's table is filled from one source table only, and each source entity is mapped to it only once.
+    /// True if the entity's table is filled from one source table only, and each source entity is mapped to it only
+    /// once.
     private static func keepsKeys(
         _ mapping: MappingModel, from source: StoreLayout, to destination: StoreLayout, entity: EntityDescription
     ) -> Bool {
@@ -70,7 +71,8 @@ package struct MappingPlan {
 
     func plan(named name: String) -> EntityMappingPlan? { entityMappings.first { $0.mapping.name == name } }
 
-    /// Returns the plans that create objects of `destination` or its subentities from those of `source` or its subentities.
+    /// Returns the plans that create objects of `destination` or its subentities from those of `source` or its
+    /// subentities.
     func plans(from source: String, to destination: String) -> [EntityMappingPlan] {
         let (old, new) = (self.source.model.family(of: source), self.destination.model.family(of: destination))
         return entityMappings.filter { plan in

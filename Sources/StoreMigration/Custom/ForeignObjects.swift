@@ -2,9 +2,9 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// Copies foreign objects, which the app or another program created, to the new store of a mapping. Tables are copied with
-/// their content, including virtual ones; indexes, views and triggers are copied if they still work. Everything that is
-/// dropped is reported.
+/// Copies foreign objects, which the app or another program created, to the new store of a mapping. Tables are copied
+/// with their content, including virtual ones; indexes, views and triggers are copied if they still work. Everything
+/// that is dropped is reported.
 package struct ForeignObjects {
     private let store: StoreWriter
     private let plan: MappingPlan
@@ -94,8 +94,8 @@ package struct ForeignObjects {
         }
     }
 
-    /// Reports CloudKit's tables, which describe the older objects. The mirroring recreates them, and fetches each record
-    /// again.
+    /// Reports CloudKit's tables, which describe the older objects. The mirroring recreates them, and fetches each
+    /// record again.
     private mutating func noteMirroring() {
         let names = objects.filter { $0.kind == .table && $0.name.hasPrefix("ANSCK") }.map(\.name).sorted()
         guard !names.isEmpty else { return }

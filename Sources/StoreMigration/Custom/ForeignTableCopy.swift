@@ -53,9 +53,9 @@ struct ForeignTableCopy {
             [.text(table.name)])
     }
 
-    /// Copies a virtual table's entry in the schema. Its content is in shadow tables, which are copied like other tables, and
-    /// `CREATE VIRTUAL TABLE` would create those again. If the table doesn't work, removes it and returns SQLite's error. An
-    /// unknown module is not an error.
+    /// Copies a virtual table's entry in the schema. Its content is in shadow tables, which are copied like other
+    /// tables, and `CREATE VIRTUAL TABLE` would create those again. If the table doesn't work, removes it and returns
+    /// SQLite's error. An unknown module is not an error.
     func copyVirtual(_ table: StoreSchema.Object) throws -> String? {
         try writingSchema {
             try store.execute(

@@ -2,8 +2,8 @@ import FoundationEssentials
 import ManagedObjectModels
 import MappingModels
 
-/// Compiles the functions of the predicate format language, and the messages to strings, numbers and dates that occur in
-/// mapping models.
+/// Compiles the functions of the predicate format language, and the messages to strings, numbers and dates that occur
+/// in mapping models.
 extension ExpressionCompiler {
     mutating func function(
         _ selector: String, _ arguments: [MappingExpression]

@@ -14,8 +14,8 @@ struct InstancePass {
         self.progress = progress
     }
 
-    /// Returns the approximate number of source rows that the mapping may read, taken from the highest key: counting them
-    /// would take a noticeable part of the mapping's own time.
+    /// Returns the approximate number of source rows that the mapping may read, taken from the highest key: counting
+    /// them would take a noticeable part of the mapping's own time.
     func rows(of entityPlan: EntityMappingPlan) throws -> Int64 {
         guard let source = entityPlan.source else { return 0 }
         let root = plan.source.model.rootEntity(of: source).name

@@ -2,8 +2,8 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// Compiles key paths: across relationships to attributes, and through collection operators (Key-Value Coding Programming
-/// Guide, "Using Collection Operators").
+/// Compiles key paths: across relationships to attributes, and through collection operators (Key-Value Coding
+/// Programming Guide, "Using Collection Operators").
 extension ExpressionCompiler {
     mutating func keyPath(_ path: String, of operand: SQLExpression) throws(MappingFault) -> SQLExpression {
         var keys = path.split(separator: ".").map(String.init)[...]

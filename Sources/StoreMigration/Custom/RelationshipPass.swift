@@ -14,8 +14,8 @@ struct RelationshipPass {
 
     /// Sets the relationships of one entity mapping's new objects.
     ///
-    /// - Parameter only: A temporary table with the keys of the objects to process in its column `key`; nil for all objects
-    ///   of the mapping.
+    /// - Parameter only: A temporary table with the keys of the objects to process in its column `key`; nil for all
+    ///   objects of the mapping.
     func relate(_ entityPlan: EntityMappingPlan, only: String? = nil) throws {
         var rows = try plan.rows(entityPlan)
         if let only {
@@ -63,7 +63,8 @@ struct RelationshipPass {
                 + "WHERE t.Z_PK = q.owner")
     }
 
-    /// Sets a to-many relationship that is stored in its targets' rows. Targets that have set it themselves are unchanged.
+    /// Sets a to-many relationship that is stored in its targets' rows. Targets that have set it themselves are
+    /// unchanged.
     private func setInverse(_ relationship: RelationshipPlan, _ links: String) throws {
         let link = relationship.link
         var assignments = ["\(link.owner.sqlName) = q.owner"]
@@ -94,7 +95,8 @@ struct RelationshipPass {
 
     // MARK: Inverses
 
-    /// Sets the inverses of one-to-one relationships, and positions in ordered relationships whose older objects had none.
+    /// Sets the inverses of one-to-one relationships, and positions in ordered relationships whose older objects had
+    /// none.
     func complete() throws {
         for entity in plan.destination.numbers.entities {
             for relationship in entity.relationships where !relationship.isTransient {
@@ -132,7 +134,8 @@ struct RelationshipPass {
         LinkStorage(of: relationship, declaredFor: entity.name, in: plan.destination)
     }
 
-    /// Assigns positions to the owners of each target: 2048 for the first and 1024 more for each next one, as Core Data does.
+    /// Assigns positions to the owners of each target: 2048 for the first and 1024 more for each next one, as Core Data
+    /// does.
     private func assignPlaces(_ link: LinkStorage?) throws {
         guard let link, let place = link.ownerPlace else { return }
         let (table, target) = (link.table.sqlName, link.target.sqlName)

@@ -142,8 +142,8 @@ extension RelationshipPlan {
         return found
     }
 
-    /// Returns a query with a row for each link between new objects: `owner`, `owner_entity`, `target`, `target_entity`,
-    /// `place` (the target's position) and `owner_place`.
+    /// Returns a query with a row for each link between new objects: `owner`, `owner_entity`, `target`,
+    /// `target_entity`, `place` (the target's position) and `owner_place`.
     func links(_ rows: MappedRows) -> String {
         targets.map { target in
             var all = rows

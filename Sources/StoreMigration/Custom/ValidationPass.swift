@@ -3,8 +3,9 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// The third pass: what Core Data validates when it saves. It checks mandatory attributes and relationships, the number of
-/// objects in a relationship, and that each value has its attribute's type. It reports all faults, not only the first.
+/// The third pass: what Core Data validates when it saves. It checks mandatory attributes and relationships, the number
+/// of objects in a relationship, and that each value has its attribute's type. It reports all faults, not only the
+/// first.
 struct ValidationPass {
     private let store: StoreWriter
     private let plan: MappingPlan
@@ -39,8 +40,8 @@ struct ValidationPass {
         let remedy: String
     }
 
-    /// Runs all checks of the entity in one pass over its rows, up to the first that fails, and counts the failures only
-    /// then.
+    /// Runs all checks of the entity in one pass over its rows, up to the first that fails, and counts the failures
+    /// only then.
     private func checks(of entity: EntityDescription) throws -> [MigrationFinding] {
         guard let table = plan.destination.table(of: entity.name)?.name else { return [] }
         let properties = plan.destination.model.properties(of: entity)
@@ -134,10 +135,10 @@ struct ValidationPass {
 }
 
 extension AttributeType {
-    /// Returns the SQL condition under which a column holds a value of another type, ignoring NULL; nil if any value will do.
-    /// In SQLite's sort order all numbers precede texts, and texts precede data
-    /// (https://sqlite.org/datatype3.html#sort_order). For numbers a comparison is faster than `typeof`; for texts and data
-    /// `typeof` doesn't read the content.
+    /// Returns the SQL condition under which a column holds a value of another type, ignoring NULL; nil if any value
+    /// will do. In SQLite's sort order all numbers precede texts, and texts precede data
+    /// (https://sqlite.org/datatype3.html#sort_order). For numbers a comparison is faster than `typeof`; for texts and
+    /// data `typeof` doesn't read the content.
     fileprivate func mismatch(of column: String) -> String? {
         switch self {
         case .integer16, .integer32, .integer64, .boolean: "\(column) >= '' OR \(column) <> CAST(\(column) AS INTEGER)"

@@ -71,7 +71,7 @@ extension AttributeType {
 }
 
 extension String {
-    /// True if SQLite treats the two names as equal. SQLite compares bytes, but Swift's `==` treats different Unicode normal
-    /// forms of a text as equal.
+    /// True if SQLite treats the two names as equal. SQLite compares bytes, but Swift's `==` treats different Unicode
+    /// normal forms of a text as equal.
     func hasSameBytes(as other: String) -> Bool { utf8.elementsEqual(other.utf8) }
 }

@@ -5,8 +5,8 @@ import MappingModels
 /// The links of one destination relationship that the source keeps in one table.
 struct CarriedLinks {
     let storage: LinkStorage
-    /// The columns of a to-many relationship without an inverse, which are in the target objects' rows; nil for links that
-    /// are stored in another form.
+    /// The columns of a to-many relationship without an inverse, which are in the target objects' rows; nil for links
+    /// that are stored in another form.
     let columns: LinkStorage.Columns?
     /// The source numbers of the entities whose objects own these links.
     fileprivate(set) var owners: Set<Int64>
@@ -39,8 +39,8 @@ struct CarriedLinks {
     /// True if a column that is copied with its table's rows carries the links: it holds no owner that lost them.
     var isCarriedInColumn: Bool { columns != nil && !isInverse && hasAllOwners }
 
-    /// A query with a row for each link, as in `LinkStorage.query`. It leaves out objects that aren't migrated, or that are
-    /// no longer at this end of the relationship.
+    /// A query with a row for each link, as in `LinkStorage.query`. It leaves out objects that aren't migrated, or that
+    /// are no longer at this end of the relationship.
     var query: String {
         var text = "SELECT l.owner, l.target, l.owner_place, l.target_place FROM (\(storage.query)) AS l"
         if !hasAllOwners {
@@ -68,8 +68,8 @@ struct CarriedLinks {
 }
 
 extension EntityMatching {
-    /// Returns the source's links of the destination's relationship, which `entity` declares. For each entity that has the
-    /// relationship, these are the links of the former relationship, or else those of its former inverse.
+    /// Returns the source's links of the destination's relationship, which `entity` declares. For each entity that has
+    /// the relationship, these are the links of the former relationship, or else those of its former inverse.
     func links(of relationship: RelationshipDescription, declaredBy entity: String) -> [CarriedLinks] {
         let own = ownLinks(of: relationship, declaredBy: entity)
         guard let inverse = destination.model.inverse(of: relationship),

@@ -30,8 +30,8 @@ struct FilledReference {
     /// The entity whose objects have the column.
     var holder: String { relationship.isToMany ? relationship.destinationEntityName : entity }
 
-    /// A query for each place where the source keeps links. Its columns are the key of the row that holds the link, the key
-    /// of the target object, and the position in that object's order.
+    /// A query for each place where the source keeps links. Its columns are the key of the row that holds the link, the
+    /// key of the target object, and the position in that object's order.
     var queries: [String] {
         let ends =
             relationship.isToMany

@@ -2,8 +2,8 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// Migrates Core Data's persistent history: entity numbers, the bitmaps of updated columns, and tombstones become those of
-/// the new model. (Format notes: table `ACHANGE`; also the tables that mirror to CloudKit.)
+/// Migrates Core Data's persistent history: entity numbers, the bitmaps of updated columns, and tombstones become those
+/// of the new model. (Format notes: table `ACHANGE`; also the tables that mirror to CloudKit.)
 struct HistoryMigration {
     private let store: StoreWriter
     private let schema: StoreSchema
@@ -24,7 +24,8 @@ struct HistoryMigration {
             .map { matching.source.numbers.number(of: $0.name) }
     }
 
-    /// Deletes the changes of removed entities. Core Data refuses to lose them unless it is allowed to (`StoreObstacles`).
+    /// Deletes the changes of removed entities. Core Data refuses to lose them unless it is allowed to
+    /// (`StoreObstacles`).
     mutating func deleteChangesOfRemovedEntities() throws {
         let removed = Self.removedNumbers(matching)
         guard hasHistory, !removed.isEmpty else { return }
@@ -59,8 +60,8 @@ struct HistoryMigration {
         let changed = matching.numbers.filter { $0.key != $0.value }
         guard !changed.isEmpty else { return }
         let number = EntityNumberExpression(changed, of: column).text
-        // Negative numbers avoid conflicts: where the number and a key are unique together, a row must not collide with one
-        // that isn't renumbered yet.
+        // Negative numbers avoid conflicts: where the number and a key are unique together, a row must not collide with
+        // one that isn't renumbered yet.
         try store.execute(
             "UPDATE \(table) SET \(column) = -(\(number)) WHERE \(column) IN (\(changed.keys.sorted().list))")
         try store.execute("UPDATE \(table) SET \(column) = -\(column) WHERE \(column) < 0")
@@ -147,8 +148,9 @@ struct HistoryPropertyOrder {
         let isEntityNumber: Bool
     }
 
-    /// The slots, one bit each: to-one relationships, each followed by its entity number if it has one, then attributes, then
-    /// to-many relationships. Within each group an ancestor's properties come first, then they are sorted by name.
+    /// The slots, one bit each: to-one relationships, each followed by its entity number if it has one, then
+    /// attributes, then to-many relationships. Within each group an ancestor's properties come first, then they are
+    /// sorted by name.
     let names: [Slot]
     /// The attributes that are preserved after deletion, in tombstone order.
     let preserved: [String]

@@ -146,8 +146,8 @@ extension LinkStorage {
     /// The names of the table and its columns.
     fileprivate var names: [String] { [table, owner, target] + [ownerPlace, targetPlace].compactMap(\.self) }
 
-    /// True if the table can serve as `other` once it is renamed: its key has the same column order, and no positions are
-    /// dropped.
+    /// True if the table can serve as `other` once it is renamed: its key has the same column order, and no positions
+    /// are dropped.
     func hasShape(of other: LinkStorage, in source: StoreLayout) -> Bool {
         guard let table = source.joinTables.first(where: { $0.name == table }), table.owner.column == owner else {
             return false

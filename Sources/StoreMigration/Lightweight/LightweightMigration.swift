@@ -3,8 +3,9 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// Runs an inferred mapping on a staged store with SQL over whole tables. The result is what Core Data's migrations in place
-/// were seen to leave: objects keep their keys and save counters, values keep their bytes, names and numbers are updated.
+/// Runs an inferred mapping on a staged store with SQL over whole tables. The result is what Core Data's migrations in
+/// place were seen to leave: objects keep their keys and save counters, values keep their bytes, names and numbers are
+/// updated.
 ///
 /// New tables have temporary names while the old ones exist, since a new table may have an old one's name.
 struct LightweightMigration {
@@ -109,8 +110,8 @@ struct LightweightMigration {
         }
     }
 
-    /// Reports columns that aren't the model's and are lost with their table: a new table has the model's columns only, as
-    /// with Core Data.
+    /// Reports columns that aren't the model's and are lost with their table: a new table has the model's columns only,
+    /// as with Core Data.
     private mutating func noteForeignColumns(of change: TableChange) {
         for column in change.lostColumns {
             let name = change.table.source?.name ?? ""
@@ -156,7 +157,8 @@ struct LightweightMigration {
 }
 
 extension MigrationManager {
-    /// Returns what a step's migration would report about the rows of a store, without changing it. Throws `StoreError`.
+    /// Returns what a step's migration would report about the rows of a store, without changing it. Throws
+    /// `StoreError`.
     package static func notes(ofRowsIn reader: StoreReader, _ step: MigrationStep) throws -> [String] {
         guard case .inferred(let mapping) = step.method else { return [] }
         let schema = try StoreSchema(reader)

@@ -3,7 +3,8 @@ import ManagedObjectModels
 
 /// The table and columns that hold a relationship's links.
 struct LinkStorage: Hashable {
-    /// The columns of a to-one relationship, or of a to-many relationship without an inverse, in the rows that hold them.
+    /// The columns of a to-one relationship, or of a to-many relationship without an inverse, in the rows that hold
+    /// them.
     struct Columns {
         let reference: String
         let entity: String?

@@ -2,8 +2,8 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// Migrates indexes, triggers and views. Core Data's become those of the new model; foreign ones, which the app or another
-/// program created, are kept if they still work, and reported if not.
+/// Migrates indexes, triggers and views. Core Data's become those of the new model; foreign ones, which the app or
+/// another program created, are kept if they still work, and reported if not.
 struct SchemaMigration {
     private let store: StoreWriter
     private let schema: StoreSchema
@@ -53,7 +53,8 @@ struct SchemaMigration {
         }
     }
 
-    /// Drops indexes that have the name of a new table. One of Core Data's may, and is created again under another name.
+    /// Drops indexes that have the name of a new table. One of Core Data's may, and is created again under another
+    /// name.
     mutating func dropConflictingIndexes() throws {
         let destination = matching.destination
         let wanted = Set((destination.tables.map(\.name) + destination.joinTables.map(\.name)).map { $0.lowercased() })
@@ -64,8 +65,8 @@ struct SchemaMigration {
         }
     }
 
-    /// Drops the indexes that the change affects: to build an index at the end is faster than to update it row by row. An
-    /// index of unchanged columns stays.
+    /// Drops the indexes that the change affects: to build an index at the end is faster than to update it row by row.
+    /// An index of unchanged columns stays.
     mutating func dropIndexes(of change: TableChange) throws {
         for index in indexes where index.table == change.table.source?.name && !droppedIndexes.contains(index.name) {
             if let written = change.writtenColumns, !index.isAffected(by: written) { continue }
@@ -106,8 +107,8 @@ struct SchemaMigration {
         }
     }
 
-    /// Reports an index that is dropped only because its name looks like Core Data's. If the source's model has no index of
-    /// that name, it is an older model's or a foreign one, whose owner needs to know.
+    /// Reports an index that is dropped only because its name looks like Core Data's. If the source's model has no
+    /// index of that name, it is an older model's or a foreign one, whose owner needs to know.
     private mutating func noteUnexpected(_ index: String) {
         guard isCoreDataIndex(index), !expectedIndexes.contains(index.lowercased()) else { return }
         notes.append("the index \(index) is dropped: its name is one of Core Data's, but the model has no such index")

@@ -30,8 +30,8 @@ struct StoreIndex {
         return names
     }
 
-    /// True if the index must be rebuilt when these columns are written. A renamed column needs no rebuild: SQLite renames
-    /// it in the index itself.
+    /// True if the index must be rebuilt when these columns are written. A renamed column needs no rebuild: SQLite
+    /// renames it in the index itself.
     func isAffected(by written: Set<String>) -> Bool { columns.map { !$0.isDisjoint(with: written) } ?? true }
 
     /// True if the statement would create this index. SQLite quotes names that it has changed.

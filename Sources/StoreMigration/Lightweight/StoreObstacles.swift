@@ -5,11 +5,12 @@ import MappingModels
 import SQLiteStore
 import SystemPackage
 
-/// The content of a store that prevents an inferred migration. `model check`, a dry run and the migration itself all use
-/// this check.
+/// The content of a store that prevents an inferred migration. `model check`, a dry run and the migration itself all
+/// use this check.
 ///
-/// Core Data checks the same while it migrates in place: mandatory properties that are new or were optional have a value
-/// in each object, no two objects violate a uniqueness constraint, and no entity with persistent history is removed.
+/// Core Data checks the same while it migrates in place: mandatory properties that are new or were optional have a
+/// value in each object, no two objects violate a uniqueness constraint, and no entity with persistent history is
+/// removed.
 package struct StoreObstacles {
     private let store: SQLiteConnection
     private let schema: StoreSchema
@@ -104,8 +105,8 @@ package struct StoreObstacles {
             + "(SELECT Z_PK FROM \(table.sqlName) WHERE Z_ENT IN (\(targets.sorted().list))))"
     }
 
-    /// Checks all candidates in one pass over the rows, since values are hardly ever missing, and counts them only if some
-    /// are.
+    /// Checks all candidates in one pass over the rows, since values are hardly ever missing, and counts them only if
+    /// some are.
     private func findings(in table: TableLayout, _ candidates: [Candidate]) throws -> [MigrationFinding] {
         var findings: [MigrationFinding] = []
         // Indexes may have collations that only Core Data provides.
@@ -142,7 +143,8 @@ package struct StoreObstacles {
             return matching.attribute(attribute.name, of: entity)?.attribute.isOptional ?? true
         case .relationship(let relationship):
             guard !relationship.isOptional, !relationship.isToMany else { return false }
-            // A new relationship has no objects at first. Core Data accepts that, and validates when the object is saved.
+            // A new relationship has no objects at first. Core Data accepts that, and validates when the object is
+            // saved.
             return matching.relationship(relationship.name, of: entity)?.relationship.isOptional ?? false
         case .fetched: return false
         }
@@ -188,8 +190,8 @@ package struct StoreObstacles {
         return unique.contains { present.contains($0.name) && Set($0.columnNames) == Set(unchanged) }
     }
 
-    /// Returns the number of combinations of values that several rows would have in the new table. As in SQLite's index, NULL
-    /// equals nothing, and rows of all entities count.
+    /// Returns the number of combinations of values that several rows would have in the new table. As in SQLite's
+    /// index, NULL equals nothing, and rows of all entities count.
     private func duplicates(
         in columns: [ColumnMigration], of table: TableMigration, _ source: TableLayout
     ) throws -> Int64 {

@@ -3,7 +3,8 @@ import CoreDataStore
 /// The statements that alter a table in place: they drop, add and rename columns, and update rows.
 struct TableAlteration {
     let statements: [String]
-    /// The names, in lower case, of the table's columns that are dropped or updated. Indexes of other columns stay valid.
+    /// The names, in lower case, of the table's columns that are dropped or updated. Indexes of other columns stay
+    /// valid.
     let writtenColumns: Set<String>
     /// The statement that updates each object's entity number; nil if some keep theirs.
     let renumbering: String?

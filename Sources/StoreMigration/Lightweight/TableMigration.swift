@@ -12,13 +12,14 @@ struct TableMigration {
     let columns: [ColumnMigration]
     /// True if each object of the source table is migrated to this table.
     let includesAllObjects: Bool
-    /// The numbers of the source table's entities that aren't migrated to this table, if it receives the rows of unknown
-    /// entities: those stay with the hierarchy's root, or what is left of it. Nil if another table receives them.
+    /// The numbers of the source table's entities that aren't migrated to this table, if it receives the rows of
+    /// unknown entities: those stay with the hierarchy's root, or what is left of it. Nil if another table receives
+    /// them.
     let excludedNumbers: [Int64]?
     /// True if the version hash of an entity of the table has changed.
     let isTransformed: Bool
-    /// True if the table's own statement declares unique columns, as Core Data's of 2015 did. The table must then be rebuilt
-    /// to change them.
+    /// True if the table's own statement declares unique columns, as Core Data's of 2015 did. The table must then be
+    /// rebuilt to change them.
     private(set) var declaresUniqueColumns = false
 
     /// The SQL condition of the source's rows that are migrated to this table.
@@ -37,8 +38,8 @@ struct TableMigration {
             && columns.allSatisfy { $0.unchangedSource?.hasSameBytes(as: $0.column.name) == true && hasSameType($0) }
     }
 
-    /// True if the table need not be rebuilt: each column has exactly one source of the same type, or starts with one value
-    /// for all rows.
+    /// True if the table need not be rebuilt: each column has exactly one source of the same type, or starts with one
+    /// value for all rows.
     var hasAlterableColumns: Bool {
         guard !declaresUniqueColumns else { return false }
         let read = columns.compactMap(\.onlySource)

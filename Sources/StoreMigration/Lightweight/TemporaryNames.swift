@@ -1,7 +1,7 @@
 import CoreDataStore
 
-/// Names for new tables while the old ones exist. Core Data's own migration uses `_T_` and the table's name, and leaves such a
-/// table behind if it is interrupted.
+/// Names for new tables while the old ones exist. Core Data's own migration uses `_T_` and the table's name, and leaves
+/// such a table behind if it is interrupted.
 struct TemporaryNames {
     private let taken: Set<String>
 

@@ -1,8 +1,8 @@
 import CoreDataStore
 import SQLiteStore
 
-/// Counts rows whose entity number isn't one of their table's entities. Core Data creates no objects from them. They are left
-/// unchanged, and become objects if the new model assigns their number to an entity.
+/// Counts rows whose entity number isn't one of their table's entities. Core Data creates no objects from them. They
+/// are left unchanged, and become objects if the new model assigns their number to an entity.
 struct UnknownEntityRows {
     private let store: SQLiteConnection
     private let indexes: [StoreIndex]
@@ -13,8 +13,8 @@ struct UnknownEntityRows {
         self.indexes = indexes
     }
 
-    /// Counts the rows if an index answers quickly, or if the migration reads all rows anyway: the time to add an attribute
-    /// must not depend on the number of rows.
+    /// Counts the rows if an index answers quickly, or if the migration reads all rows anyway: the time to add an
+    /// attribute must not depend on the number of rows.
     ///
     /// - Parameter isReadOnly: True if `inspect(afterRenumbering:updated:)` won't follow.
     mutating func inspect(_ change: TableChange, isReadOnly: Bool = false) throws {
@@ -47,8 +47,8 @@ struct UnknownEntityRows {
                 + "objects")
     }
 
-    /// True if the table has a number that isn't known. The query steps from one number to the next, and so does one index
-    /// lookup for each entity.
+    /// True if the table has a number that isn't known. The query steps from one number to the next, and so does one
+    /// index lookup for each entity.
     private func hasNumbers(_ table: String, otherThan known: [Int64]) throws -> Bool {
         let first = "(SELECT min(Z_ENT) FROM \(table))"
         let next = "(SELECT min(Z_ENT) FROM \(table) WHERE Z_ENT > number)"

@@ -39,7 +39,8 @@ struct ChangedValues {
     var condition: String {
         let whole = "CAST(\(column) AS INTEGER) IS NOT \(column) AND Z_ENT IN (\(toWhole.sorted().list))"
         let fraction =
-            // A value that is rounded up to 2^63 exceeds SQLite's integers: the cast back would clamp it to the original.
+            // A value that is rounded up to 2^63 exceeds SQLite's integers: the cast back would clamp it to the
+            // original.
             "typeof(\(column)) = 'integer' AND (CAST(CAST(\(column) AS REAL) AS INTEGER) IS NOT \(column) "
             + "OR CAST(\(column) AS REAL) >= 9223372036854775808.0) AND Z_ENT IN (\(toFraction.sorted().list))"
         return "(\(column) IS NOT NULL AND ((\(whole)) OR (\(fraction))))"
@@ -47,6 +48,7 @@ struct ChangedValues {
 }
 
 extension AttributeType {
-    /// True if each value is stored as a binary fraction. A decimal number or a date that is whole is stored as an integer.
+    /// True if each value is stored as a binary fraction. A decimal number or a date that is whole is stored as an
+    /// integer.
     fileprivate var isBinaryFraction: Bool { self == .double || self == .float }
 }

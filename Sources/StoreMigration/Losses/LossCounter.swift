@@ -3,8 +3,8 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// Counts what a migration removes from a store: the objects, values and links that a step can't store. It doesn't change
-/// the store.
+/// Counts what a migration removes from a store: the objects, values and links that a step can't store. It doesn't
+/// change the store.
 struct LossCounter {
     private let store: SQLiteConnection
     private let layout: StoreLayout
@@ -101,8 +101,8 @@ struct LossCounter {
         }
     }
 
-    /// Returns the SQL condition of the entity's objects that the first step's entity mappings select; nil if they select
-    /// all, or if that can't be determined.
+    /// Returns the SQL condition of the entity's objects that the first step's entity mappings select; nil if they
+    /// select all, or if that can't be determined.
     private func filter(of entity: String) throws -> String? {
         guard let mapping else { return nil }
         let candidates = mapping.entityMappings.filter { $0.sourceEntityName == entity }
@@ -145,8 +145,8 @@ struct LossCounter {
         }
     }
 
-    /// Returns the candidate for values that change with their type. With a mapping model there is none: its expressions
-    /// decide what values become.
+    /// Returns the candidate for values that change with their type. With a mapping model there is none: its
+    /// expressions decide what values become.
     private func changeCandidate(_ attribute: AttributeDescription, of entity: EntityDescription) -> Candidate? {
         guard let matching, let changed = ChangedValues(attribute, of: entity.name, matching) else { return nil }
         return Candidate(

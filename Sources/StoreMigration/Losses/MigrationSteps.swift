@@ -54,7 +54,8 @@ struct MigrationSteps {
     /// Returns the step at which all objects of the entity are lost; nil if some may survive.
     func lossPoint(of entity: String) -> LossPoint? { lossPoint([entity]) { $0.successors(of: $1) } }
 
-    /// Returns the step at which all values of the property are lost, or all links of the relationship from both its ends.
+    /// Returns the step at which all values of the property are lost, or all links of the relationship from both its
+    /// ends.
     func lossPoint(of property: EntityProperty) -> LossPoint? { lossPoint([property]) { $0.successors(of: $1) } }
 
     private func lossPoint<Item: Hashable>(

@@ -36,8 +36,8 @@ struct StepwiseLosses {
         findings.append(finding)
     }
 
-    /// Returns the version that adds the newest version's entity or property as new; nil if none does, or if a mapping model
-    /// decides what becomes of it.
+    /// Returns the version that adds the newest version's entity or property as new; nil if none does, or if a mapping
+    /// model decides what becomes of it.
     private func versionAdding(_ entity: String, _ property: String? = nil) -> String? {
         var (entity, property) = (entity, property)
         for step in steps.reversed() {

@@ -3,7 +3,8 @@ import MappingModels
 import MigrationAudit
 
 extension MappingModel {
-    /// Returns the content that the mapping copies unchanged, in terms that an audit understands without mapping models.
+    /// Returns the content that the mapping copies unchanged, in terms that an audit understands without mapping
+    /// models.
     func copiedEntities(from source: ManagedObjectModel, to destination: ManagedObjectModel) -> [CopiedEntity] {
         let isPlain = preparations.isEmpty && completions.isEmpty
         let sources = entityMappings.compactMap(\.sourceEntityName)

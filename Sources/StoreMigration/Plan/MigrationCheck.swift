@@ -3,8 +3,8 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// A judgement whether and how stores of one version can be opened with another, as in `groupstore model check`. It is a
-/// pure function of the models and reads no store.
+/// A judgement whether and how stores of one version can be opened with another, as in `groupstore model check`. It is
+/// a pure function of the models and reads no store.
 ///
 ///     let check = MigrationCheck(from: old, hashes: old.entityVersionHashesByName, to: new, named: "Notes 2")
 ///     if case .refused(let code) = check.verdict { print(code, check.findings.map(\.message)) }

@@ -2,8 +2,8 @@ import CoreDataStore
 import ManagedObjectModels
 import MappingModels
 
-/// Finds the fewest steps from one model to another through intermediate versions. Each step uses a mapping model if one
-/// fits, else an inferred mapping.
+/// Finds the fewest steps from one model to another through intermediate versions. Each step uses a mapping model if
+/// one fits, else an inferred mapping.
 enum MigrationPath {
     typealias Version = (name: String, model: ManagedObjectModel)
 
@@ -31,7 +31,8 @@ enum MigrationPath {
         }
     }
 
-    /// Returns the shortest path; nil if there is none. Throws `MigrationError` if mapping models for one step conflict.
+    /// Returns the shortest path; nil if there is none. Throws `MigrationError` if mapping models for one step
+    /// conflict.
     ///
     /// If possible, no inferred step skips versions that a mapping model connects: its author meant objects to be
     /// migrated by it, and inference would drop values.

@@ -3,15 +3,16 @@ import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 
-/// The mapping of one step, merged from all mapping models that fit it: an app may split a large one into several files.
+/// The mapping of one step, merged from all mapping models that fit it: an app may split a large one into several
+/// files.
 struct StepMapping {
     /// The files' names, joined by ` + `.
     let name: String
     let resolved: MappingModel
     private(set) var findings: [MigrationFinding] = []
 
-    /// Returns nil if no mapping model fits. Files that a person named take precedence over those found beside the model.
-    /// Throws `MigrationError` if two files map one entity differently.
+    /// Returns nil if no mapping model fits. Files that a person named take precedence over those found beside the
+    /// model. Throws `MigrationError` if two files map one entity differently.
     init?(
         from old: MigrationPath.KnownVersion, to new: MigrationPath.KnownVersion, _ mappings: [MappingModelFile]
     ) throws(MigrationError) {
@@ -56,8 +57,8 @@ struct StepMapping {
         return unique
     }
 
-    /// Returns the entity mappings of `file` that no source has; nil if the sources have all of them. Throws if a shared
-    /// entity is mapped differently.
+    /// Returns the entity mappings of `file` that no source has; nil if the sources have all of them. Throws if a
+    /// shared entity is mapped differently.
     private static func entityMappings(
         of file: MappingModelFile, besides sources: [MappingModelFile]
     ) throws(MigrationError) -> [EntityMapping]? {

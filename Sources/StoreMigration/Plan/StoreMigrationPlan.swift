@@ -8,14 +8,14 @@ import SystemPackage
 extension MigrationManager {
     /// Plans the migration of one store to `target`. `renamings` relate the target's names to the store's version.
     ///
-    /// The source model is the version of `bundle` that the store has, else the model that the store carries. If the bundle
-    /// has several versions but not the store's, the store may be newer than all of them and is refused, since a backward
-    /// migration is never intended. A store that may be of several versions is refused if their paths differ.
+    /// The source model is the version of `bundle` that the store has, else the model that the store carries. If the
+    /// bundle has several versions but not the store's, the store may be newer than all of them and is refused, since a
+    /// backward migration is never intended. A store that may be of several versions is refused if their paths differ.
     ///
     /// If stages are given, they determine the path.
     ///
-    /// Throws `MigrationError`: 134130 if the store's model is unknown, 134140 if no mapping can be inferred; `ModelFault`
-    /// for renamings that fit neither model.
+    /// Throws `MigrationError`: 134130 if the store's model is unknown, 134140 if no mapping can be inferred;
+    /// `ModelFault` for renamings that fit neither model.
     package init(
         for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
         renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions()
@@ -55,8 +55,8 @@ extension MigrationManager {
         ).steps
     }
 
-    /// Checks the store's objects before anything is copied. Throws `MigrationError` if the migration would fail on them,
-    /// and `StoreError`.
+    /// Checks the store's objects before anything is copied. Throws `MigrationError` if the migration would fail on
+    /// them, and `StoreError`.
     package func check(_ reader: StoreReader) throws {
         for case .custom(let mapping) in steps.map(\.method) {
             do { try policies.require(of: mapping) } catch {
@@ -70,8 +70,8 @@ extension MigrationManager {
 }
 
 extension ModelBundle {
-    /// Returns the versions between two of this model, through which a store may be migrated. Throws `MigrationError` if the
-    /// target isn't a later version, since stores aren't migrated backwards.
+    /// Returns the versions between two of this model, through which a store may be migrated. Throws `MigrationError`
+    /// if the target isn't a later version, since stores aren't migrated backwards.
     ///
     /// - Parameters:
     ///   - current: The store's version; nil if no version has its hashes.

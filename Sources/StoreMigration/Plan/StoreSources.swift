@@ -25,8 +25,8 @@ package struct StoreSources {
             : versions.map { Source(model: $0.model, version: $0) }
     }
 
-    /// Returns the result of `make`, if it is the same for all sources. Rethrows the error of `make` if it fails for all of
-    /// them; throws `MigrationError` if the results differ.
+    /// Returns the result of `make`, if it is the same for all sources. Rethrows the error of `make` if it fails for
+    /// all of them; throws `MigrationError` if the results differ.
     package func commonResult<Output>(
         isSame: (Output, Output) -> Bool, _ make: (Source) throws -> Output
     ) throws -> Output {

@@ -4,9 +4,9 @@ import MappingModels
 /// The order of a model's versions, which determines the versions that a store may be migrated to and through.
 ///
 /// A model only marks its current version, which counts as the newest, whatever its name. A version with the current
-/// one's name and a higher number (`Notes 3` beside `Notes 2`), or with a number appended (`Notes_v2` beside `Notes`), is
-/// newer still: it is under development. If a mapping model leads from one version to another, the latter is newer. All
-/// other versions are ordered by name.
+/// one's name and a higher number (`Notes 3` beside `Notes 2`), or with a number appended (`Notes_v2` beside `Notes`),
+/// is newer still: it is under development. If a mapping model leads from one version to another, the latter is newer.
+/// All other versions are ordered by name.
 package struct VersionOrder: Sendable {
     /// The versions from the oldest to the newest.
     package let versions: [ModelVersion]
@@ -54,7 +54,8 @@ package struct VersionOrder: Sendable {
         return pairs
     }
 
-    /// Sorts each version behind those from which a mapping model leads to it. Mapping models that form a cycle are ignored.
+    /// Sorts each version behind those from which a mapping model leads to it. Mapping models that form a cycle are
+    /// ignored.
     private static func sorted(_ versions: [ModelVersion], by pairs: Set<MappedPair>) -> [ModelVersion] {
         guard !pairs.isEmpty else { return versions }
         var remaining = versions

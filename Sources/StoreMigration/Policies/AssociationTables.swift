@@ -96,8 +96,8 @@ struct AssociationTables {
 extension MigrationSession {
     /// Associates an older object with the new object made from it. An older object may have several.
     ///
-    /// - Throws: ``PolicyError`` if `source` is no older object, `destination` no new one, or `mapping` is unknown, or if
-    ///   `mapping` names no policy.
+    /// - Throws: ``PolicyError`` if `source` is no older object, `destination` no new one, or `mapping` is unknown, or
+    ///   if `mapping` names no policy.
     public func associate(
         sourceInstance source: MigrationObject, withDestinationInstance destination: MigrationObject,
         for mapping: EntityMapping

@@ -14,10 +14,10 @@ import MappingModels
 ///         }
 ///     }
 ///
-/// For each entity mapping, the methods are called in the order of their declaration; ``value(forSelector:arguments:manager:)``
-/// is called whenever an expression needs it. The migration first creates the objects of all entity mappings, then sets all
-/// relationships, then validates everything. If a method throws, the migration ends with ``MigrationError`` and leaves the
-/// store unchanged. All calls come from one thread.
+/// For each entity mapping, the methods are called in the order of their declaration;
+/// ``value(forSelector:arguments:manager:)`` is called whenever an expression needs it. The migration first creates the
+/// objects of all entity mappings, then sets all relationships, then validates everything. If a method throws, the
+/// migration ends with ``MigrationError`` and leaves the store unchanged. All calls come from one thread.
 open class EntityMigrationPolicy {
     /// Creates a policy. The migration creates one for each entity mapping that names the class.
     public required init() {}
@@ -36,8 +36,8 @@ open class EntityMigrationPolicy {
     /// Called after the mapping's last object was created.
     open func endInstanceCreation(forMapping mapping: EntityMapping, manager: MigrationSession) throws {}
 
-    /// Sets the relationships of one new object. Called for each object that is associated with an older one. The default
-    /// implementation sets the relationships that the mapping has a value for.
+    /// Sets the relationships of one new object. Called for each object that is associated with an older one. The
+    /// default implementation sets the relationships that the mapping has a value for.
     open func createRelationships(
         forDestination destination: MigrationObject, in mapping: EntityMapping, manager: MigrationSession
     ) throws {

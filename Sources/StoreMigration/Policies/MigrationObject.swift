@@ -107,8 +107,8 @@ public final class MigrationObject {
 
     /// Sets the destination of a to-one relationship, and its inverse; nil removes the link.
     ///
-    /// - Throws: ``PolicyError`` if this or the other object belongs to the older store, if the relationship is unknown or
-    ///   to-many, or if the object is of another entity.
+    /// - Throws: ``PolicyError`` if this or the other object belongs to the older store, if the relationship is unknown
+    ///   or to-many, or if the object is of another entity.
     public func setObject(_ object: MigrationObject?, forKey key: String) throws {
         let relationship = try storage.relationship(key)
         guard !relationship.relationship.isToMany else {
@@ -134,8 +134,8 @@ public final class MigrationObject {
 
     /// Adds an object to a to-many relationship.
     ///
-    /// - Throws: ``PolicyError`` if this or the other object belongs to the older store, if the relationship is unknown or
-    ///   to-one, or if the object is of another entity.
+    /// - Throws: ``PolicyError`` if this or the other object belongs to the older store, if the relationship is unknown
+    ///   or to-one, or if the object is of another entity.
     public func add(_ object: MigrationObject, forKey key: String) throws {
         try change(object, forKey: key) { holder, relationship in try holder.refer(to: self, by: relationship) }
     }

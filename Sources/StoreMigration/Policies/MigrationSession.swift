@@ -3,15 +3,15 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// A running migration by a mapping model, as a policy sees it: the new store's objects and their associations with older
-/// ones. Corresponds to `NSMigrationManager` as an `NSEntityMigrationPolicy` uses it.
+/// A running migration by a mapping model, as a policy sees it: the new store's objects and their associations with
+/// older ones. Corresponds to `NSMigrationManager` as an `NSEntityMigrationPolicy` uses it.
 ///
 ///     let tag = try manager.insertNewObject(forEntityName: "Tag")
 ///     try tag.setValue(source.value(forKey: "label"), forKey: "text")
 ///     try manager.associate(sourceInstance: source, withDestinationInstance: tag, for: mapping)
 ///
-/// New objects are written a few thousand at a time, so that memory doesn't grow with their number. A session is confined
-/// to the migration's thread.
+/// New objects are written a few thousand at a time, so that memory doesn't grow with their number. A session is
+/// confined to the migration's thread.
 public final class MigrationSession {
     let store: StoreWriter
     let plan: MappingPlan

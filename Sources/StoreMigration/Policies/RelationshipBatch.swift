@@ -1,8 +1,8 @@
 import CoreDataStore
 import ManagedObjectModels
 
-/// The new objects that await the mapping's default relationships. They are set in batches, since most policies only use
-/// the defaults.
+/// The new objects that await the mapping's default relationships. They are set in batches, since most policies only
+/// use the defaults.
 final class RelationshipBatch {
     static let table = "policy_objects"
     let entityPlan: EntityMappingPlan

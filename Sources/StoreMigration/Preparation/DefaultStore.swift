@@ -6,8 +6,8 @@ import SQLiteStore
 import StoreRelocation
 import SystemPackage
 
-/// The replacement for a store that can't be migrated: a copy of a store that the app ships, migrated if it has an older
-/// version, or an empty store as Core Data would create it.
+/// The replacement for a store that can't be migrated: a copy of a store that the app ships, migrated if it has an
+/// older version, or an empty store as Core Data would create it.
 package struct DefaultStore: StoreReplacement {
     private let version: ModelVersion
     private let migration: MigrationTransform

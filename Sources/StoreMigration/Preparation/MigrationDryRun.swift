@@ -4,11 +4,12 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// A trial migration on a private copy of the store under `$TMPDIR` or `/tmp`, so that `model check` and a dry run report
-/// the same as the migration itself.
+/// A trial migration on a private copy of the store under `$TMPDIR` or `/tmp`, so that `model check` and a dry run
+/// report the same as the migration itself.
 ///
-/// The copy includes the store's rows if they matter: the input of a later step or of a mapping model can't be derived from
-/// the store's current content. For one inferred step, `StoreObstacles` judges the rows, and the copy has the schema only.
+/// The copy includes the store's rows if they matter: the input of a later step or of a mapping model can't be derived
+/// from the store's current content. For one inferred step, `StoreObstacles` judges the rows, and the copy has the
+/// schema only.
 package struct MigrationDryRun {
     private let manager: MigrationManager
 
@@ -19,8 +20,8 @@ package struct MigrationDryRun {
         self.manager = manager
     }
 
-    /// Returns true if the trial needs the store's rows. That includes a store whose objects reference external files, since
-    /// orphaned files follow from the rows.
+    /// Returns true if the trial needs the store's rows. That includes a store whose objects reference external files,
+    /// since orphaned files follow from the rows.
     private func needsRows(_ reader: StoreReader) throws -> Bool {
         guard manager.steps.count == 1, let step = manager.steps.first, case .inferred = step.method else {
             return true
@@ -28,8 +29,8 @@ package struct MigrationDryRun {
         return try ExternalReferences.hasFiles(reader, step.source)
     }
 
-    /// Returns the outcome that the migration would report. Its `losses` cover only the copied rows, so they are empty for a
-    /// trial on the schema alone. Throws the errors of `RecordedMigration.run`, and `SystemError`.
+    /// Returns the outcome that the migration would report. Its `losses` cover only the copied rows, so they are empty
+    /// for a trial on the schema alone. Throws the errors of `RecordedMigration.run`, and `SystemError`.
     package func run(on reader: StoreReader) throws -> MigrationOutcome {
         let scratch = try ScratchDirectory()
         guard let name = StoreName("Rehearsal.sqlite") else { return .none }
@@ -49,7 +50,8 @@ package struct MigrationDryRun {
 
     private func runOnSchema(of reader: StoreReader, _ copy: StoreLocation) throws -> MigrationOutcome {
         do { try reader.copySchema(to: copy.path, rowsOf: Self.bookkeeping) } catch is StoreError {
-            // The schema has an element that only the store's own program can create; the migration carries it over as is.
+            // The schema has an element that only the store's own program can create; the migration carries it over as
+            // is.
             return MigrationOutcome(losses: .none, remarks: manager.remarks)
         }
         do {

@@ -25,8 +25,8 @@ package struct MigrationRequest: Sendable, Equatable {
 }
 
 extension RelocationRequest {
-    /// Adds a migration to the relocation. Throws `RelocationFailure` if the model, a mapping model or the default store
-    /// can't be read.
+    /// Adds a migration to the relocation. Throws `RelocationFailure` if the model, a mapping model or the default
+    /// store can't be read.
     package mutating func migrate(
         _ migration: MigrationRequest, trace: StatementTrace? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false }

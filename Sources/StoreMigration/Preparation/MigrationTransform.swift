@@ -142,8 +142,8 @@ package struct MigrationTransform: StoreTransform {
         }
     }
 
-    /// Returns the developers' name for the store's version; its version identifiers if no version has its hashes, or nil
-    /// if it has none.
+    /// Returns the developers' name for the store's version; its version identifiers if no version has its hashes, or
+    /// nil if it has none.
     package func versionName(of store: StoreLocation) throws -> String? {
         guard let store = try StoreModel.read(store) else { return nil }
         let name = bundle?.versionName(of: store)
@@ -207,8 +207,8 @@ extension MigrationError {
         }
     }
 
-    /// True if the run found objects that the new version can't hold. Other failures of a run, such as a full disk, are not
-    /// the store's fault.
+    /// True if the run found objects that the new version can't hold. Other failures of a run, such as a full disk, are
+    /// not the store's fault.
     fileprivate var isIncompatibleObject: Bool {
         switch code {
         case CoreDataError.migrationConstraintViolation, CoreDataError.missingMandatoryProperty,

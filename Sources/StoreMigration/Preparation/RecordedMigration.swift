@@ -5,8 +5,8 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// The migration of a staged copy, together with the history that groupstore keeps in it. The history's triggers match one
-/// schema, so they are re-created for the new schema in the same copy, and no change goes unrecorded.
+/// The migration of a staged copy, together with the history that groupstore keeps in it. The history's triggers match
+/// one schema, so they are re-created for the new schema in the same copy, and no change goes unrecorded.
 ///
 /// A mapping model creates new objects and thus a new history, which invalidates all older tokens. After an inferred
 /// migration the history continues, with a gap in each of Core Data's tables.
@@ -21,8 +21,8 @@ package struct RecordedMigration {
     /// - Parameters:
     ///   - store: The store that was copied, which errors name. Nil if the copy is partial.
     ///   - supportOwner: The store that the support folder lies beside; nil for the copy itself.
-    ///   - isOriginalArchived: True if the original goes to the archive when something is removed, so that the copy's folder
-    ///     need not keep orphaned external files.
+    ///   - isOriginalArchived: True if the original goes to the archive when something is removed, so that the copy's
+    ///     folder need not keep orphaned external files.
     package init(
         _ manager: MigrationManager, of staged: StoreLocation, copyOf store: FilePath?,
         supportBeside supportOwner: StoreLocation? = nil, isOriginalArchived: Bool = false
@@ -63,7 +63,8 @@ package struct RecordedMigration {
         manager.steps.contains { if case .custom = $0.method { true } else { false } }
     }
 
-    /// Returns true if a table may have been written: all of Core Data's own tables, and any table if an app's stages ran.
+    /// Returns true if a table may have been written: all of Core Data's own tables, and any table if an app's stages
+    /// ran.
     private var isWritten: (String) -> Bool {
         guard manager.steps.allSatisfy({ $0.stage == nil }) else { return { _ in true } }
         let models = manager.steps.flatMap { [$0.source, $0.destination] }

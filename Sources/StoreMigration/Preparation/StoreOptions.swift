@@ -63,8 +63,8 @@ public enum StorePreparation: Equatable, Sendable {
 ///         print(error.message, error.remedy)
 ///     }
 public struct StorePreparationError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// A stable code for programs, such as `in_use`, `no_space`, `audit_failed` if the migrated store didn't hold what the
-    /// store held, or `core_data_` followed by the code of `CoreDataError`.
+    /// A stable code for programs, such as `in_use`, `no_space`, `audit_failed` if the migrated store didn't hold what
+    /// the store held, or `core_data_` followed by the code of `CoreDataError`.
     public let code: String
     /// A description of the failure for a person.
     public let message: String

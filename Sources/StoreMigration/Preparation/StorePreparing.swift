@@ -8,16 +8,16 @@ import StoreRelocation
 import SystemPackage
 
 extension ModelBundle {
-    /// Prepares the store at `path` to be opened with the model's current version: creates it if it is missing, and migrates
-    /// it if it has an older version. An app calls this before it opens the store.
+    /// Prepares the store at `path` to be opened with the model's current version: creates it if it is missing, and
+    /// migrates it if it has an older version. An app calls this before it opens the store.
     ///
     ///     let model = try ModelBundle(reading: "Notes.momd")
     ///     let preparation = try await model.prepareStore(at: "Notes.sqlite") { fraction, doing in
     ///         print("\(Int(fraction * 100)) % \(doing)")
     ///     }
     ///
-    /// A migration works on a copy, which replaces the store atomically once it is complete. Cancelling the task cancels the
-    /// migration and leaves the store unchanged.
+    /// A migration works on a copy, which replaces the store atomically once it is complete. Cancelling the task
+    /// cancels the migration and leaves the store unchanged.
     ///
     /// - Important: The store must not be open in this process.
     ///
@@ -94,8 +94,8 @@ private struct StorePreparing: Sendable {
         return request
     }
 
-    /// Creates the store under a directory lock: of several processes that find no store, one creates it while the others
-    /// wait. Returns nil if another process has created it.
+    /// Creates the store under a directory lock: of several processes that find no store, one creates it while the
+    /// others wait. Returns nil if another process has created it.
     private func createUnlessExisting() throws -> StorePreparation? {
         guard options.createsMissingStore else { return try create() }
         let parent = path.removingLastComponent()

@@ -4,8 +4,8 @@ import MappingModels
 import SQLiteStore
 import SystemPackage
 
-/// Binary data that may be stored in files under `.NAME_SUPPORT/_EXTERNAL_DATA/` beside the store. The column then holds 2
-/// and the file's name, else 1 and the data.
+/// Binary data that may be stored in files under `.NAME_SUPPORT/_EXTERNAL_DATA/` beside the store. The column then
+/// holds 2 and the file's name, else 1 and the data.
 struct ExternalData {
     /// The SQL function that returns the data itself, for an attribute that is stored inline.
     static let function = "gs_external_data"

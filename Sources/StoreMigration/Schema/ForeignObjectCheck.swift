@@ -7,8 +7,8 @@ struct ForeignObjectCheck {
 
     init(_ store: StoreWriter) { self.store = store }
 
-    /// Returns why an index can't be created; nil if it can. Only SQLite's own collations are available here: an index in
-    /// another order would be corrupt.
+    /// Returns why an index can't be created; nil if it can. Only SQLite's own collations are available here: an index
+    /// in another order would be corrupt.
     func refusal(ofIndex creation: String) -> String? {
         let names = creation.uppercased().split(whereSeparator: { !$0.isLetter && $0 != "_" })
         let collations = zip(names, names.dropFirst()).filter { $0.0 == "COLLATE" }.map(\.1)
@@ -18,8 +18,8 @@ struct ForeignObjectCheck {
         return store.compileError(of: creation).map { _ in "a table or column that it names no longer exists" }
     }
 
-    /// Creates views, then drops those that don't work once all exist: a view may use another one that follows it. Returns
-    /// what was dropped and why.
+    /// Creates views, then drops those that don't work once all exist: a view may use another one that follows it.
+    /// Returns what was dropped and why.
     func restore(views: [StoreSchema.Object]) throws -> [String] {
         var notes: [String] = []
         var created: [StoreSchema.Object] = []
@@ -38,8 +38,8 @@ struct ForeignObjectCheck {
         return nil
     }
 
-    /// Creates triggers one at a time, so that SQLite's next refusal is due to the last one. Returns what was dropped and
-    /// why.
+    /// Creates triggers one at a time, so that SQLite's next refusal is due to the last one. Returns what was dropped
+    /// and why.
     func restore(triggers: [StoreSchema.Object]) throws -> [String] {
         try triggers.compactMap { try create($0) ?? dropIfBroken($0) }
     }
@@ -59,8 +59,8 @@ struct ForeignObjectCheck {
         return "the \(object.kind.rawValue) \(object.name) is dropped: \(refusal)"
     }
 
-    /// Returns SQLite's error for a statement that would use an existing trigger or view; nil if the statement would run. A
-    /// function or module that only the store's programs provide doesn't count as an error.
+    /// Returns SQLite's error for a statement that would use an existing trigger or view; nil if the statement would
+    /// run. A function or module that only the store's programs provide doesn't count as an error.
     private func refusal(of object: StoreSchema.Object) throws -> String? {
         let statement: String
         if object.kind == .view {

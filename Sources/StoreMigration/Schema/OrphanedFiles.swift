@@ -18,8 +18,8 @@ struct OrphanedFiles {
 
     /// Returns a note about the orphaned files that remain; nil if there are none.
     ///
-    /// - Parameter removing: Deletes the files. Use it only if the support folder belongs to a copy and the archive keeps the
-    ///   store with all its files; otherwise nothing would ever remove them from the copy's folder.
+    /// - Parameter removing: Deletes the files. Use it only if the support folder belongs to a copy and the archive
+    ///   keeps the store with all its files; otherwise nothing would ever remove them from the copy's folder.
     func cleanUp(
         _ store: StoreWriter, beside supportOwner: FilePath, _ model: ManagedObjectModel, removing: Bool
     ) throws -> String? {

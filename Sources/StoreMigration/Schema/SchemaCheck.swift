@@ -2,8 +2,8 @@ import CoreDataStore
 import MappingModels
 
 extension StoreSchema {
-    /// Throws `MigrationError` if the store doesn't match its model, or if a foreign table or index has a name that Core Data
-    /// needs. `source` has the join table names of the store.
+    /// Throws `MigrationError` if the store doesn't match its model, or if a foreign table or index has a name that
+    /// Core Data needs. `source` has the join table names of the store.
     func check(_ source: StoreLayout, becoming destination: StoreLayout) throws(MigrationError) {
         let missing = missingParts(of: source)
         guard missing.isEmpty else {
@@ -31,8 +31,8 @@ extension StoreSchema {
 }
 
 extension StoreLayout {
-    /// The names of the indexes that Core Data creates for the model, in lower case. They include the names that it used
-    /// until 2017, since the store may be that old.
+    /// The names of the indexes that Core Data creates for the model, in lower case. They include the names that it
+    /// used until 2017, since the store may be that old.
     var indexNames: Set<String> {
         Set([0, StoreProperties.frameworkVersion].flatMap { indexes(ofFramework: $0) }.map { $0.name.lowercased() })
     }

@@ -28,8 +28,8 @@ struct TriggerEvent: Equatable {
     }
 }
 
-/// The tokens of an SQL statement, without comments and white space (https://sqlite.org/draft/tokenreq.html). Written by
-/// hand, since SQLite's own tokenizer isn't public.
+/// The tokens of an SQL statement, without comments and white space (https://sqlite.org/draft/tokenreq.html). Written
+/// by hand, since SQLite's own tokenizer isn't public.
 struct SQLTokens: Sequence, IteratorProtocol {
     struct Token: Equatable {
         /// The token's text, without quotes.

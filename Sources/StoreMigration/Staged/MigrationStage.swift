@@ -1,8 +1,8 @@
 /// One stage of a staged migration. Corresponds to `NSLightweightMigrationStage` and `NSCustomMigrationStage`.
 ///
 /// A stage identifies versions by the `versionChecksum` of their models, which Xcode writes into the build log and
-/// `groupstore model hash` prints. An app lists its stages in order, from the oldest version that a store may have to the
-/// current one. A store passes through the stages that follow its own version.
+/// `groupstore model hash` prints. An app lists its stages in order, from the oldest version that a store may have to
+/// the current one. A store passes through the stages that follow its own version.
 ///
 ///     options.stages = [
 ///         .lightweight(versionChecksums: [v1, v2]),
@@ -17,8 +17,8 @@ public enum MigrationStage: Sendable {
     /// unchanged.
     public typealias Handler = @Sendable (StageStore) throws -> Void
 
-    /// Versions connected by inferred mappings. As in Core Data, a store doesn't pass through the versions of successive
-    /// lightweight stages one by one: one mapping is inferred from the store's version to the last of them.
+    /// Versions connected by inferred mappings. As in Core Data, a store doesn't pass through the versions of
+    /// successive lightweight stages one by one: one mapping is inferred from the store's version to the last of them.
     case lightweight(versionChecksums: [String])
     /// One step by an inferred mapping, with optional work before and after it. `willMigrate` receives the store in the
     /// older version, `didMigrate` in the newer one.

@@ -21,12 +21,13 @@ public final class StageStore {
         layout = StoreLayout(model).usingJoinTableNames(of: try StoreSchema(store))
     }
 
-    /// Returns the name of the table with the entity's objects; nil if the model has no such entity. The table holds the
-    /// objects of all entities of the hierarchy; `Z_ENT` distinguishes them.
+    /// Returns the name of the table with the entity's objects; nil if the model has no such entity. The table holds
+    /// the objects of all entities of the hierarchy; `Z_ENT` distinguishes them.
     public func table(of entity: String) -> String? { layout.table(of: entity)?.name }
 
     /// Returns the name of the column with an attribute's values, or with the keys (`Z_PK`) of a to-one relationship's
-    /// destinations; nil if the property has no column of its own. The name can't be derived from the property's name alone.
+    /// destinations; nil if the property has no column of its own. The name can't be derived from the property's name
+    /// alone.
     public func column(of property: String, in entity: String) -> String? {
         layout.column(of: property, of: entity)?.name
     }
@@ -40,8 +41,8 @@ public final class StageStore {
     ///
     /// - Parameters:
     ///   - sql: The statement.
-    ///   - values: The values for the statement's question marks: dates as seconds since 2001-01-01 UTC, Boolean values as
-    ///     1 and 0, UUIDs as their 16 bytes, nil as NULL.
+    ///   - values: The values for the statement's question marks: dates as seconds since 2001-01-01 UTC, Boolean values
+    ///     as 1 and 0, UUIDs as their 16 bytes, nil as NULL.
     /// - Throws: ``MigrationError`` with SQLite's code.
     public func execute(_ sql: String, _ values: [AttributeValue?] = []) throws {
         try translatingErrors { try store.execute(sql, values.map(\.stored)) }

@@ -38,8 +38,9 @@ struct StagedMigration {
         self.transitions = transitions
     }
 
-    /// Returns the steps for a store of the source version. Throws `MigrationError`: 134504 for a version that no stage or
-    /// no model has, 134506 if the destination comes before the store's version, 134140 if no mapping can be inferred.
+    /// Returns the steps for a store of the source version. Throws `MigrationError`: 134504 for a version that no stage
+    /// or no model has, 134506 if the destination comes before the store's version, 134140 if no mapping can be
+    /// inferred.
     func steps(
         from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String,
         among versions: [(name: String, model: ManagedObjectModel)]

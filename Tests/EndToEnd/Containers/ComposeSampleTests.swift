@@ -37,7 +37,8 @@ import Testing
         directory(of: try #require(service.volume(at: target)))
     }
 
-    /// Returns a sandbox with the service's volumes. The volumes' parent directories are otherwise empty, as in the image.
+    /// Returns a sandbox with the service's volumes. The volumes' parent directories are otherwise empty, as in the
+    /// image.
     private func sandbox(_ service: ComposeFile.Service) throws -> ContainerSandbox {
         for volume in service.volumes where volume.isNamed {
             try run("mkdir", ["-p", "-m", "0700", Word(directory(of: volume))])

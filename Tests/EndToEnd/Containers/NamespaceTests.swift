@@ -152,7 +152,8 @@ struct NamespaceTests {
         #expect(refused.summary.objects("holders").first?.bool("elsewhere") == true, "\(refused.output)")
     }
 
-    /// A holder that presents nothing can't be named from another PID namespace. The command reports that it is out of sight.
+    /// A holder that presents nothing can't be named from another PID namespace. The command reports that it is out of
+    /// sight.
     @Test func reportsAnInvisibleHolder() throws {
         let places = try Places()
         let store = try store(places)

@@ -6,7 +6,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Tests of `Samples/Containers/systemd`. They run the units' commands with the units' variables; systemd checks the rest.
+/// Tests of `Samples/Containers/systemd`. They run the units' commands with the units' variables; systemd checks the
+/// rest.
 @Suite(.ownThreads) struct SystemdSampleTests {
     private static let samples = ContainerSampleTests.samples + "systemd/"
     private static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0

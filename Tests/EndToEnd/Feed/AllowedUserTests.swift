@@ -5,8 +5,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A user gets from another user's agent only what Documentation/Security.md says. The agent grants nothing that the user could
-/// not have without it.
+/// A user gets from another user's agent only what Documentation/Security.md says. The agent grants nothing that the
+/// user could not have without it.
 @Suite(.ownThreads, .enabled(if: geteuid() == 0, "needs root, to become other users"))
 struct AllowedUserTests {
     typealias AgentUser = AllowedUsers.AgentUser
@@ -109,8 +109,8 @@ struct AllowedUserTests {
         #expect(roots.contains("Secret") && roots.contains("closed") && roots.contains("subscription"))
     }
 
-    /// The agent ends the connections when the name refers to another file or the file's mode changes. Otherwise the clients
-    /// would wait for events that never come.
+    /// The agent ends the connections when the name refers to another file or the file's mode changes. Otherwise the
+    /// clients would wait for events that never come.
     @Test(arguments: AgentUser.allCases) func losingReadPermissionEndsTheConnection(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "subscribe")
         let subscriber = try scene.listen(store("subscribe", "Notes.sqlite"))
@@ -164,8 +164,8 @@ struct AllowedUserTests {
         try run("chown", ["-R", Word("\(AllowedUsers.user):\(AllowedUsers.user)")] + paths.map { Word($0) })
     }
 
-    /// The test grants the rights that a relocation needs one by one. Until the last one, each answer is the same and nothing
-    /// moves.
+    /// The test grants the rights that a relocation needs one by one. Until the last one, each answer is the same and
+    /// nothing moves.
     @Test(arguments: AgentUser.allCases) func aRelocationRequiresTheUsersOwnPermissions(_ agentUser: AgentUser) throws {
         let scene = try AllowedUsers(agentUser, may: "relocate", configured: ["Old.sqlite"])
         let theirs = scene.places.scratch("theirs")

@@ -41,7 +41,8 @@ import Testing
         #expect(try entryCount(store) == 2)
     }
 
-    /// Two Python processes and two shells commit at once. A reader that reads after each notification sees every commit.
+    /// Two Python processes and two shells commit at once. A reader that reads after each notification sees every
+    /// commit.
     @Test(arguments: ["WAL", "DELETE"])
     func everyCommitOfABurstIsReadableWhenNotified(_ mode: String) throws {
         let places = try Places()
@@ -90,9 +91,9 @@ import Testing
         #expect(seen == 4 * each)
     }
 
-    /// In each round some programs commit long enough for the agent to poll at intervals. Short-lived writers and stores in
-    /// other modes share the directory. The writers then close the store or keep it open. An event must follow the start of
-    /// each writer's last commit.
+    /// In each round some programs commit long enough for the agent to poll at intervals. Short-lived writers and
+    /// stores in other modes share the directory. The writers then close the store or keep it open. An event must
+    /// follow the start of each writer's last commit.
     @Test(arguments: [false, true]) func reportsTheLastCommitOfBusyWriters(_ isKeptOpen: Bool) throws {
         let places = try Places()
         let modes: [FilePath.Component] = ["WAL", "DELETE", "PERSIST"]
@@ -243,9 +244,9 @@ import Testing
         }
     }
 
-    /// Expects one change, now or later, and no further change before the answer to a later question. An agent that was delayed
-    /// until the log was gone can't prove that the log held nothing more. It reports the change as incomplete, and reports the
-    /// reading, too.
+    /// Expects one change, now or later, and no further change before the answer to a later question. An agent that was
+    /// delayed until the log was gone can't prove that the log held nothing more. It reports the change as incomplete,
+    /// and reports the reading, too.
     private func expectOneChange(to subscriber: WireConnection, _ circumstances: String) throws {
         try subscriber.send(["id": "question", "op": "status"])
         var events: [JSONObject] = []
@@ -254,8 +255,8 @@ import Testing
             return line["id"] == "question" && line["ok"] != nil
         }
         if events.isEmpty { events.append(try subscriber.next { $0["id"] == nil }) }
-        // A busy disk may delay a program for 0.5 s while it holds an exclusive lock. The change then follows once the lock is
-        // released.
+        // A busy disk may delay a program for 0.5 s while it holds an exclusive lock. The change then follows once the
+        // lock is released.
         if let place = events.lastIndex(where: { $0["reason"] == "unreadable" }) {
             if place == events.endIndex - 1 { try subscriber.next("change") }
         } else {

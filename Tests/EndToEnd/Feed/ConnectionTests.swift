@@ -82,7 +82,8 @@ import Testing
         try halves[0].next { $0["id"] == 9 && $0.bool("ok") == true }
     }
 
-    /// The clients send random bytes, and requests that are cut and joined at random. The agent still serves other clients.
+    /// The clients send random bytes, and requests that are cut and joined at random. The agent still serves other
+    /// clients.
     @Test func garbageDelaysNoOtherClient() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         var random = SeededGenerator(seed: seed)

@@ -8,7 +8,8 @@ import Testing
         "Sources/AgentProtocol", "Agent", "Sources/StoreRelocation", "Sources/groupstore/Commands/HistoryAccess.swift",
         "Sources/groupstore/Arguments/StoreArgument.swift",
     ]
-    /// The codes that clients raise when an agent doesn't answer, and those of commands that the agent never runs for a client.
+    /// The codes that clients raise when an agent doesn't answer, and those of commands that the agent never runs for a
+    /// client.
     private static let unsent: Set<String> = [
         "bad_message", "already_running", "not_a_socket", "socket_path_too_long", "bad_configuration", "unusable_table",
         "unacknowledged",

@@ -263,8 +263,8 @@ import Testing
         return try #require(words.count > 1 ? Int(words[1]) : nil) * 1024
     }
 
-    /// A user with write access to the group's directory can't redirect the agent, which may run as root, to a store that only
-    /// the agent may write.
+    /// A user with write access to the group's directory can't redirect the agent, which may run as root, to a store
+    /// that only the agent may write.
     @Test func refusesALinkToAnotherStore() throws {
         let scene = try Scene(enabled: false)
         let victim = scene.places.scratch("victim.sqlite")

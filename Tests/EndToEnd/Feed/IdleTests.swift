@@ -15,7 +15,8 @@ import Testing
         }
         let agent = try AgentProcess(places, legacy: legacy)
         let subscribers = try (1...20).map { number in try agent.subscribe("Store \(number)") }
-        // One change per store shows that every subscription is alive. The agent is then measured right after it has worked.
+        // One change per store shows that every subscription is alive. The agent is then measured right after it has
+        // worked.
         for (index, subscriber) in subscribers.enumerated() {
             try sqlite(places.group.appending("Store \(index + 1)"), "INSERT INTO note (text) VALUES ('a change')")
             try subscriber.next("change")
@@ -47,7 +48,8 @@ import Testing
         withExtendedLifetime(subscriber) {}
     }
 
-    /// Traces the agent for four seconds at a time. The first trace may include work that the agent's last event left over.
+    /// Traces the agent for four seconds at a time. The first trace may include work that the agent's last event left
+    /// over.
     private func expectSilence(_ agent: AgentProcess) throws {
         // The agent watches nothing here. A file created beside the agent's directories would be an event for it.
         let place = try TemporaryDirectory()

@@ -35,8 +35,8 @@ import Testing
         #expect(try sqlite(published, "PRAGMA journal_mode").lowercased() == "\(mode.lowercased())\n")
     }
 
-    /// The command sets the group's empty store aside for the legacy store before it finds that a program has the legacy store
-    /// open.
+    /// The command sets the group's empty store aside for the legacy store before it finds that a program has the
+    /// legacy store open.
     @Test(arguments: ["WAL", "DELETE"])
     func restoresAnEmptyStoreAfterAFailure(_ mode: String) throws {
         let places = try Places()
@@ -59,7 +59,8 @@ import Testing
         #expect(try noteCount(empty) == 10)
     }
 
-    /// An app that has opened the group's still empty store is about to write to that file, so the command doesn't displace it.
+    /// An app that has opened the group's still empty store is about to write to that file, so the command doesn't
+    /// displace it.
     @Test func doesNotDisplaceAnOpenEmptyFile() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)

@@ -89,7 +89,8 @@ import Testing
         return (shell, subscriber)
     }
 
-    /// `docker run -v FILE:FILE` mounts a file like this. A write raises its events in the directory that the file comes from.
+    /// `docker run -v FILE:FILE` mounts a file like this. A write raises its events in the directory that the file
+    /// comes from.
     @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
     func followsAStoreMountedByItself() throws {
         try makeNotes("elsewhere")
@@ -113,7 +114,8 @@ import Testing
         try shell.wait()
     }
 
-    /// A mount inside a directory isn't visible in a mount over that directory, even if both mounts show the same directory.
+    /// A mount inside a directory isn't visible in a mount over that directory, even if both mounts show the same
+    /// directory.
     @Test(
         .enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"),
         arguments: ["group", "."])
@@ -138,7 +140,8 @@ import Testing
         try shell.wait()
     }
 
-    /// The kernel doesn't report changes to an overlay's layers or by other machines. SIGHUP makes the agent check anyway.
+    /// The kernel doesn't report changes to an overlay's layers or by other machines. SIGHUP makes the agent check
+    /// anyway.
     @Test func aHangupRechecksAllPaths() throws {
         try makeNotes("group")
         let agent = try agent("group")

@@ -5,8 +5,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Subscribes to the tests' store, and returns once the agent knows the tables of a change. Before that the agent reports
-/// changes that a filter would leave out.
+/// Subscribes to the tests' store, and returns once the agent knows the tables of a change. Before that the agent
+/// reports changes that a filter would leave out.
 func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) throws -> WireConnection {
     let watcher = try agent.subscribe("Notes.sqlite")
     repeat { try commit() } while try watcher.next("change").bool("complete") != true
@@ -217,8 +217,8 @@ func awaitCompleteChanges(_ agent: AgentProcess, _ commit: () throws -> Void) th
         #expect(change.type == "change" && change.objects("rows").map { $0["key"] } == [1], "\(change.text)")
     }
 
-    /// Two authors write at once. The agent reports every row of the other author, and own rows only if it can't tell them
-    /// apart.
+    /// Two authors write at once. The agent reports every row of the other author, and own rows only if it can't tell
+    /// them apart.
     @Test func missesNoRowOfOtherAuthorsUnderLoad() throws {
         let scene = try Scene()
         let (subscriber, _) = try scene.subscribe(["except_authors": ["me"], "rows": true])

@@ -3,7 +3,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A bounded sample of `script/soak feed`. `$GROUPSTORE_SEED` selects the actions and their times; a failure prints the seed.
+/// A bounded sample of `script/soak feed`. `$GROUPSTORE_SEED` selects the actions and their times; a failure prints the
+/// seed.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct SoakTests {
     @Test func everySubscriberReceivesEveryCommit() throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"

@@ -110,8 +110,8 @@ import Testing
         return Set(threads.map(\.string))
     }
 
-    /// Waits until the threads have ended. A request to the agent between two checks takes time, so the loop doesn't spin on a
-    /// thread that tasks share.
+    /// Waits until the threads have ended. A request to the agent between two checks takes time, so the loop doesn't
+    /// spin on a thread that tasks share.
     private func awaitEnd(of threads: Set<String>, _ agent: AgentProcess) throws {
         let connection = try agent.connect()
         let deadline = Deadline(after: .ample)

@@ -85,7 +85,8 @@ import Testing
     }
 
     @Test func aFilterLeavesOutOtherTablesAndAdvances() throws {
-        // On a busy machine a change may not name its tables. It then passes the filter, and another attempt tests the rest.
+        // On a busy machine a change may not name its tables. It then passes the filter, and another attempt tests the
+        // rest.
         for _ in 1...10 where try leavesOutOtherTables() { return }
         Issue.record("some change of each try didn't say its tables")
     }
@@ -109,7 +110,8 @@ import Testing
             let change = try some.next("change")
             #expect(change == admitted, "\(change.text)")
         }
-        // A returning subscriber receives the tables changed since its token, or nothing if its filter matches none of them.
+        // A returning subscriber receives the tables changed since its token, or nothing if its filter matches none of
+        // them.
         try shell.execute("INSERT INTO ZNOTE VALUES ('y')")
         let newest = try all.next("change")
         guard (received + [last, newest]).allSatisfy({ $0.bool("complete") == true }) else { return false }

@@ -79,8 +79,8 @@ private final class WireStage {
     /// Keeps the legacy store open.
     private var models: ModelStores?
     private var holder: RunningProcess?
-    /// Keeps the store open all the time. A program that opens, writes and closes the store before the agent reads it leaves no
-    /// trace of the tables.
+    /// Keeps the store open all the time. A program that opens, writes and closes the store before the agent reads it
+    /// leaves no trace of the tables.
     private let writer: RunningProcess?
 
     private var store: FilePath { places.group.appending("Notes.sqlite") }

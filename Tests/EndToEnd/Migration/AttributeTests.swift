@@ -5,7 +5,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// The owner, the mode, access control lists and other attributes stay unchanged, within one file system and across two.
+/// The owner, the mode, access control lists and other attributes stay unchanged, within one file system and across
+/// two.
 @Suite(.ownThreads) struct AttributeTests {
     private func set(_ name: String, _ value: [UInt8], on path: FilePath) throws {
         let file = try Descriptor(opening: path, flags: O_RDONLY)
@@ -21,8 +22,9 @@ import Testing
         return count < 0 ? nil : Array(buffer[..<count])
     }
 
-    /// Returns an access control list in the kernel's format (linux/posix_acl_xattr.h): version 2, then each entry's tag,
-    /// permissions and id. The entries are, in this order, the owner, user 1234, the group, the mask and all others.
+    /// Returns an access control list in the kernel's format (linux/posix_acl_xattr.h): version 2, then each entry's
+    /// tag, permissions and id. The entries are, in this order, the owner, user 1234, the group, the mask and all
+    /// others.
     private static func list(owner: UInt8) -> [UInt8] {
         [2, 0, 0, 0] + entry(0x01, owner) + entry(0x02, 4, id: 1234) + entry(0x04, 0) + entry(0x10, 4) + entry(0x20, 0)
     }
@@ -57,8 +59,8 @@ import Testing
         }
     }
 
-    /// A group directory's default ACL (acl(5), "default ACL") is for new files, and doesn't apply to a store that arrives
-    /// there. Otherwise the users that it names could read what they couldn't read before.
+    /// A group directory's default ACL (acl(5), "default ACL") is for new files, and doesn't apply to a store that
+    /// arrives there. Otherwise the users that it names could read what they couldn't read before.
     @Test(arguments: Places.FileSystem.allCases, ["archive", "symlink", "delete"])
     func doesNotInheritADirectorysDefaultACL(_ fileSystem: Places.FileSystem, _ retirement: String) throws {
         let places = try Places(fileSystem)

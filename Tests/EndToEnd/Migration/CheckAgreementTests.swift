@@ -266,8 +266,8 @@ import Testing
 
     private static let text = "<attribute name='name' optional='YES' attributeType='String'/>"
 
-    /// Each of the two files maps one entity, and lies beside the bundle. Both apply even if the target is a single version of
-    /// the bundle.
+    /// Each of the two files maps one entity, and lies beside the bundle. Both apply even if the target is a single
+    /// version of the bundle.
     @Test func usesMappingModelsBesideTheBundleForASingleVersion() throws {
         let directory = try TemporaryDirectory()
         let old = Self.entity("A", Self.text) + Self.entity("B", Self.text)

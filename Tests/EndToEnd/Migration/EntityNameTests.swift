@@ -4,8 +4,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// After an entity was renamed, `Z_PRIMARYKEY` keeps its old name, as Core Data leaves it. All output and all filters use the
-/// name that the store's own model has for the entity's number.
+/// After an entity was renamed, `Z_PRIMARYKEY` keeps its old name, as Core Data leaves it. All output and all filters
+/// use the name that the store's own model has for the entity's number.
 @Suite(.timeLimit(.minutes(60))) struct EntityNameTests {
     private static let history = """
         CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZTIMESTAMP TIMESTAMP);

@@ -7,7 +7,8 @@ import Testing
 @Suite(.timeLimit(.minutes(60))) struct FailedMigrationTests {
     private static func entity(_ content: String) -> String { "<entity name='A'>\(content)</entity>" }
 
-    /// Core Data would have refused. The migration takes two steps, and the second one finds two objects with the same default.
+    /// Core Data would have refused. The migration takes two steps, and the second one finds two objects with the same
+    /// default.
     @Test(arguments: [false, true]) func namesTheStore(_ isElsewhere: Bool) throws {
         let directory = try TemporaryDirectory()
         let filled = "<attribute name='y' attributeType='Integer 16' defaultValueString='7'/>"

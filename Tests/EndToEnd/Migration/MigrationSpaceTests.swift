@@ -5,15 +5,16 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Migrations on a full disk: an in-memory file system with less and less room. Mounting it needs root; without root these
-/// tests are skipped.
+/// Migrations on a full disk: an in-memory file system with less and less room. Mounting it needs root; without root
+/// these tests are skipped.
 @Suite(.ownThreads, .enabled(if: SmallDisk.canBeMounted, "mounting a tmpfs needs root"))
 struct MigrationSpaceTests {
     private static let notes = 20_000
     private static let size = 16 << 20
 
-    /// Migrates in place and during a relocation, by inference and by a mapping model. Without enough room, the command refuses
-    /// with a disk error, sets nothing aside and leaves the store unchanged. With room again, it migrates the store.
+    /// Migrates in place and during a relocation, by inference and by a mapping model. Without enough room, the command
+    /// refuses with a disk error, sets nothing aside and leaves the store unchanged. With room again, it migrates the
+    /// store.
     @Test(arguments: [true, false], [true, false])
     func reportsAFullDisk(_ isMapped: Bool, _ isInPlace: Bool) throws {
         let stores = try ModelStores()

@@ -179,8 +179,8 @@ import Testing
         #expect(shown.status == 0 && shown.output.contains("stars"), "\(shown.errors)")
     }
 
-    /// Two many-to-many relationships whose names differ only in case would share one table. `create`, `migrate` and `model
-    /// check` report that before they write anything.
+    /// Two many-to-many relationships whose names differ only in case would share one table. `create`, `migrate` and
+    /// `model check` report that before they write anything.
     @Test func refusesAnImpossibleModel() throws {
         func entity(_ name: String, _ other: String, _ names: [(String, String)]) -> String {
             let relationships = names.map {
@@ -231,8 +231,8 @@ import Testing
         #expect(try Directory(store.removingLastComponent()).names().isEmpty)
     }
 
-    /// After kill -9 at moments spread over the migration, the store is unchanged or migrated. The next run completes the
-    /// migration.
+    /// After kill -9 at moments spread over the migration, the store is unchanged or migrated. The next run completes
+    /// the migration.
     @Test func undoesOrCompletesAKilledMigration() throws {
         try fill(20_000)
         let pristine = directory.path.appending("pristine.sqlite")

@@ -52,8 +52,8 @@ import Testing
         #expect(again.outcome == "nothing_to_do")
     }
 
-    /// `--rename` supplies the renaming identifiers that the model lacks. Without them the migration would lose the rows of
-    /// `ZTAG`.
+    /// `--rename` supplies the renaming identifiers that the model lacks. Without them the migration would lose the
+    /// rows of `ZTAG`.
     @Test(arguments: [true, false]) func appliesRenamingsDuringARelocation(_ isRenamed: Bool) throws {
         let stores = try ModelStores()
         let scratch = try TemporaryDirectory()
@@ -225,8 +225,8 @@ import Testing
         #expect(try first.stop().status == 0)
     }
 
-    /// A presenter states its model by the version's name, identifier or checksum. A presenter that states none can open all
-    /// versions.
+    /// A presenter states its model by the version's name, identifier or checksum. A presenter that states none can
+    /// open all versions.
     @Test func doesNotMigrateBeyondAPresentersVersions() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.group)

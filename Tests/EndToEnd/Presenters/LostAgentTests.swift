@@ -8,8 +8,8 @@ import Testing
 
 @testable import GroupStore
 
-/// The callbacks that presenters receive, and the time of their reacquisition, when the agent dies or a new agent registers
-/// them.
+/// The callbacks that presenters receive, and the time of their reacquisition, when the agent dies or a new agent
+/// registers them.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct LostAgentTests {
     private let places: Places
     private let container: GroupContainer
@@ -42,8 +42,8 @@ import Testing
         }
     }
 
-    /// The agent dies during an access, or before it learns of the access's end. The claimant's process notifies its own
-    /// presenters of the move. Presenters in other processes learn that the item may have changed.
+    /// The agent dies during an access, or before it learns of the access's end. The claimant's process notifies its
+    /// own presenters of the move. Presenters in other processes learn that the item may have changed.
     @Test(arguments: [false, true]) func notifiesPresentersOfUnreportedChanges(_ diesLate: Bool) async throws {
         let agent = try AgentProcess(places, legacy: [])
         let (here, there) = (RegisteredPresenters(registry: registry()), RegisteredPresenters(registry: registry()))

@@ -6,7 +6,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Stores are relocated while programs present them. Every row whose commit a program saw succeed must be there afterwards.
+/// Stores are relocated while programs present them. Every row whose commit a program saw succeed must be there
+/// afterwards.
 @Suite(.ownThreads) struct PresenterTests {
     /// The sample app in its own group.
     struct Apps {
@@ -40,8 +41,8 @@ import Testing
             running.append(app)
         }
 
-        /// Waits for all apps, and compares the rows that they saw committed with those in the store. Returns the pauses, in
-        /// milliseconds.
+        /// Waits for all apps, and compares the rows that they saw committed with those in the store. Returns the
+        /// pauses, in milliseconds.
         @discardableResult
         func finish(at place: FilePath? = nil, old: Int = 3) throws -> [Int] {
             var acknowledged: Set<String> = []
@@ -162,7 +163,8 @@ import Testing
             try app.line(within: .ample) { $0.hasPrefix("row app0 ") && Int($0.dropFirst(9)) ?? 0 > 300 }
             let heir = try agent(apps)
             let subscriber = try heir.subscribe("Notes.sqlite")
-            // This agent relocates a store that the app found at the old place, under the app or else after the app's end.
+            // This agent relocates a store that the app found at the old place, under the app or else after the app's
+            // end.
             if try Directory(apps.places.legacy).status("Notes.sqlite")?.kind == .regular {
                 try subscriber.next("relocated")
             }

@@ -72,8 +72,8 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// An access that began without an agent waits for an item that a presenter holds. The access asks an agent that starts
-    /// meanwhile.
+    /// An access that began without an agent waits for an item that a presenter holds. The access asks an agent that
+    /// starts meanwhile.
     @Test func asksAnAgentThatStartsDuringAWait() async throws {
         let presenter = LoggingPresenter(item)
         let registeredPresenters = registeredPresenters()
@@ -142,8 +142,8 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
-    /// An agent that doesn't answer may know presenters that must be asked. The deadline holds, and the access doesn't take
-    /// place. A presenter continues, and is registered later.
+    /// An agent that doesn't answer may know presenters that must be asked. The deadline holds, and the access doesn't
+    /// take place. A presenter continues, and is registered later.
     @Test func enforcesDeadlinesWithAStoppedAgent() async throws {
         let agent = try AgentProcess(places, legacy: [])
         try agent.process.suspend()

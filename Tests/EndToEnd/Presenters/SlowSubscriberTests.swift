@@ -31,8 +31,8 @@ import Testing
         try groupstore("status", "--json", environment: agent.environment).objects.filter { $0.type == "subscription" }
     }
 
-    /// A stopped process costs a bounded amount of memory regardless of the number of commits. It delays no other client,
-    /// `status` names it, and it catches up once it continues.
+    /// A stopped process costs a bounded amount of memory regardless of the number of commits. It delays no other
+    /// client, `status` names it, and it catches up once it continues.
     @Test func aStoppedSubscriberUsesBoundedMemory() throws {
         let places = try Places()
         let store = places.group.appending("Notes.sqlite")

@@ -5,7 +5,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Tests of checkpoints. SQLite before 3.51.3 can corrupt a WAL-mode store that two programs write or checkpoint at once.
+/// Tests of checkpoints. SQLite before 3.51.3 can corrupt a WAL-mode store that two programs write or checkpoint at
+/// once.
 @Suite(.ownThreads) struct CheckpointTests {
     /// Each command and the agent run beside a writer. The script checks their writes, truncations, removals and locks.
     @Test(.enabled(if: Programs.canTrace, "strace can't trace here"))

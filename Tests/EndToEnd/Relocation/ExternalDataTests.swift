@@ -5,7 +5,8 @@ import Testing
 
 /// Tests that a store's external files move or stay with it, and never vanish with a redundant database.
 @Suite(.ownThreads) struct ExternalDataTests {
-    /// The group loses the files, and a backup returns to the store's old place. The copy's receipt identifies the backup.
+    /// The group loses the files, and a backup returns to the store's old place. The copy's receipt identifies the
+    /// backup.
     @Test func keepsARestoredStoreIfTheGroupLostItsFiles() throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)

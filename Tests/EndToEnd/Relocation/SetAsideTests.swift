@@ -98,7 +98,8 @@ import Testing
         }
     }
 
-    /// Two notes have the same title, which the newer version forbids. The migration finds that when it creates the index.
+    /// Two notes have the same title, which the newer version forbids. The migration finds that when it creates the
+    /// index.
     @Test func setsAStoreAsideAfterALateViolation() throws {
         let stores = try ModelStores()
         let scratch = try TemporaryDirectory()
@@ -146,7 +147,8 @@ import Testing
         }
     }
 
-    /// SIGKILL at various moments leaves the old place intact, or the archive and the new store. The next run completes it.
+    /// SIGKILL at various moments leaves the old place intact, or the archive and the new store. The next run completes
+    /// it.
     @Test(arguments: [true, false])
     func undoesOrCompletesAKilledReplacement(_ isInPlace: Bool) throws {
         let options: [Word] = ["--on-incompatible", "set-aside"]

@@ -96,7 +96,8 @@ final class WireConnection {
         }
     }
 
-    /// Returns the next line that satisfies `condition` and skips those before it. Throws at the deadline and at end of file.
+    /// Returns the next line that satisfies `condition` and skips those before it. Throws at the deadline and at end of
+    /// file.
     @discardableResult
     func next(within limit: Duration = .ample, where condition: (JSONObject) -> Bool) throws -> JSONObject {
         let deadline = Deadline(after: limit)

@@ -12,7 +12,8 @@ struct ContainerSandbox {
         case bind(FilePath, at: FilePath, readOnly: Bool = false)
     }
 
-    /// True if this process may create namespaces. Many containers, above all in continuous integration, lack that right.
+    /// True if this process may create namespaces. Many containers, above all in continuous integration, lack that
+    /// right.
     static let isSupported: Bool = {
         guard let place = try? TemporaryDirectory() else { return false }
         let sandbox = ContainerSandbox(root: place.path, mounts: [], environment: [:])

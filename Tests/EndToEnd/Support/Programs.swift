@@ -6,7 +6,8 @@ import TestSupport
 
 /// The programs under test, built beside this test bundle.
 enum Programs {
-    /// The `groupstore` program. `$GROUPSTORE_PROGRAM` replaces it in an observed test run: `script/soak checkpoints --over`.
+    /// The `groupstore` program. `$GROUPSTORE_PROGRAM` replaces it in an observed test run:
+    /// `script/soak checkpoints --over`.
     static let groupstore = Word(
         getenv("GROUPSTORE_PROGRAM").map { FilePath(String(cString: $0)) } ?? directory.appending("groupstore"))
     static let legacyWriter = Word(directory.appending("LegacyWriter"))

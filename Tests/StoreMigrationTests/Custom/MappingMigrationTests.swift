@@ -381,8 +381,8 @@ struct MappingMigrationTests {
 
     // MARK: In a chain of versions
 
-    /// An inferred step across both versions doesn't bypass the mapping model between them, and the staged file keeps its
-    /// identity.
+    /// An inferred step across both versions doesn't bypass the mapping model between them, and the staged file keeps
+    /// its identity.
     @Test func aChainGoesThroughTheMappingModel() throws {
         let one = try model("<entity name='A'>\(Self.attribute("x", "String"))</entity>")
         let two = try model("<entity name='A'>\(Self.attribute("y", "String"))</entity>")

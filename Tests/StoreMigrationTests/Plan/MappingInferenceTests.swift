@@ -184,7 +184,8 @@ import Testing
         }
     }
 
-    /// Properties that an entity inherits from its new parent are paired with those of its old parent, and reported once.
+    /// Properties that an entity inherits from its new parent are paired with those of its old parent, and reported
+    /// once.
     @Test func aMovedEntityInheritsAnotherType() throws {
         func models(_ parent: String) -> String {
             "<entity name='Root'/>"

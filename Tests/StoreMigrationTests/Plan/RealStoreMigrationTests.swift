@@ -44,8 +44,8 @@ struct RealStoreMigrationTests {
         }
     }
 
-    /// Migrates each store to each later version for which a mapping can be inferred. The schema is that version's, and no
-    /// object of a remaining entity is lost or added.
+    /// Migrates each store to each later version for which a mapping can be inferred. The schema is that version's, and
+    /// no object of a remaining entity is lost or added.
     @Test func migratesToEachLaterVersion() throws {
         let bundles = try RealStores.files { $0.extension == "xcdatamodeld" }.map { try ModelBundle(reading: $0) }
         var migrated = 0
@@ -76,7 +76,8 @@ struct RealStoreMigrationTests {
         #expect(migrated >= 10, "\(migrated)")
     }
 
-    /// Compares our migration of a store with Core Data's own migration in place: every table, column and row is the same.
+    /// Compares our migration of a store with Core Data's own migration in place: every table, column and row is the
+    /// same.
     @Test func matchesCoreDatasOwnMigration() throws {
         let stores = try RealStores.stores().filter { $0.name.database.string.hasPrefix("SampleModel_V") }
         try #require(stores.count == 2)

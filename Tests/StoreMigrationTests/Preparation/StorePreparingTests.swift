@@ -158,8 +158,8 @@ import Testing
         #expect(refused?.code == "core_data_134130")
     }
 
-    /// Cancelled at each of these points, the migration either stops or completes. In both cases no row is missing and no
-    /// file is left behind.
+    /// Cancelled at each of these points, the migration either stops or completes. In both cases no row is missing and
+    /// no file is left behind.
     @Test func losesNothingWhenCancelledAtAnyPercent() async throws {
         var cancelled = 0
         for percent in stride(from: 0, through: 100, by: 5) {

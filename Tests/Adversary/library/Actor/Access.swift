@@ -2,8 +2,8 @@ import Foundation
 import GRDB
 import GroupStore
 
-/// The action inside a coordinated access. A kill at any point during an action, except `hold` and `nested`, loses no row as
-/// long as no other process has the store open.
+/// The action inside a coordinated access. A kill at any point during an action, except `hold` and `nested`, loses no
+/// row as long as no other process has the store open.
 struct Access: Sendable {
     let request: Request
     let cast: Cast
@@ -45,7 +45,8 @@ struct Access: Sendable {
         try database.close()
     }
 
-    /// Replaces the store with a copy that has one more row. A process that has the store open meanwhile loses its writes.
+    /// Replaces the store with a copy that has one more row. A process that has the store open meanwhile loses its
+    /// writes.
     private func replace(_ url: URL, adding text: String) throws {
         let fresh = url.deletingLastPathComponent().appending(path: ".fresh-\(UUID().uuidString)")
         let source = try Notebook.open(url)

@@ -1,7 +1,7 @@
 import Foundation
 
-/// Executes a driver's commands with the client library, one JSON object per line, and prints events in the same form. The
-/// lines don't wait for each other: the driver waits for an answer where the order matters.
+/// Executes a driver's commands with the client library, one JSON object per line, and prints events in the same form.
+/// The lines don't wait for each other: the driver waits for an answer where the order matters.
 @main
 struct LibraryActor {
     static func main() async {

@@ -2,8 +2,8 @@ import Foundation
 import GRDB
 import Synchronization
 
-/// An app's database, opened and closed by a presentation. It reports the begin and end of each opening and closing, and
-/// reports two simultaneous callbacks.
+/// An app's database, opened and closed by a presentation. It reports the begin and end of each opening and closing,
+/// and reports two simultaneous callbacks.
 final class Notebook: Sendable {
     private struct State {
         var database: DatabaseQueue?

@@ -3,8 +3,8 @@ import GroupStore
 import GroupStoreGRDB
 import Synchronization
 
-/// One line that the driver reads: an answer has an `id`, anything else an `event`. `at` is CLOCK_MONOTONIC's time in seconds.
-/// All processes share that clock, so the driver uses it to judge which events happened within which.
+/// One line that the driver reads: an answer has an `id`, anything else an `event`. `at` is CLOCK_MONOTONIC's time in
+/// seconds. All processes share that clock, so the driver uses it to judge which events happened within which.
 struct Report: Encodable, Sendable {
     var id: Int?
     var event: String?

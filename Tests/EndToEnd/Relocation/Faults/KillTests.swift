@@ -6,7 +6,8 @@ import Testing
 
 /// Tests that kill a relocation with SIGKILL and start it again.
 ///
-/// `$GROUPSTORE_KILLS` sets the number of kills (default 20), `$GROUPSTORE_SEED` their moments. A failure prints the seed.
+/// `$GROUPSTORE_KILLS` sets the number of kills (default 20), `$GROUPSTORE_SEED` their moments. A failure prints the
+/// seed.
 @Suite(.ownThreads) struct KillTests {
     private static let rows = 4000
 
