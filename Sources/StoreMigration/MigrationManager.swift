@@ -122,8 +122,8 @@ public struct MigrationManager: Sendable {
     ///   - stages: The stages from the oldest version to the newest.
     ///   - versions: The models whose checksums the stages name.
     ///   - options: The permissions of the migration.
-    /// - Throws: ``MigrationError``: 134504 for a version that no stage or no model has, 134506 for a migration backwards,
-    ///   134140 if a mapping can't be inferred.
+    /// - Throws: ``MigrationError``: 134504 for a version that no stage or no model has, 134506 for a migration
+    ///   backwards, 134140 if a mapping can't be inferred.
     public init(
         from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String,
         stages: [MigrationStage], among versions: [(name: String, model: ManagedObjectModel)],
@@ -133,8 +133,8 @@ public struct MigrationManager: Sendable {
         self.init(steps: steps, options: options)
     }
 
-    /// Migrates the database file at `path`, a private copy with the first step's source version. If this throws, the copy
-    /// is unusable and must be discarded. Content that the steps remove is counted before anything changes.
+    /// Migrates the database file at `path`, a private copy with the first step's source version. If this throws, the
+    /// copy is unusable and must be discarded. Content that the steps remove is counted before anything changes.
     ///
     /// Throws `MigrationError`, with the path of `store` in the message, since users don't know the copy.
     ///
@@ -253,8 +253,8 @@ public struct MigrationManager: Sendable {
     /// The suffix of the copy's name for the new store that a mapping model fills beside it.
     static let newStoreSuffix = ".mapped"
 
-    /// Runs a mapping model into a new store, then copies its bytes over the staged file. The staged file keeps its inode,
-    /// by which the code that staged it identifies it.
+    /// Runs a mapping model into a new store, then copies its bytes over the staged file. The staged file keeps its
+    /// inode, by which the code that staged it identifies it.
     private func perform(
         _ mapping: MappingModel, in step: MigrationStep, at path: FilePath, supportBeside supportOwner: FilePath,
         isCancelled: @escaping () -> Bool, trace: StatementTrace?, progress report: @escaping ProgressHandler

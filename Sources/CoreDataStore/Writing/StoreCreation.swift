@@ -4,8 +4,8 @@ import SQLiteStore
 import SystemPackage
 
 extension StoreLayout {
-    /// Creates an empty store in the empty file at `path`, in one transaction. Throws `ModelFault` before writing anything,
-    /// and `StoreError`.
+    /// Creates an empty store in the empty file at `path`, in one transaction. Throws `ModelFault` before writing
+    /// anything, and `StoreError`.
     package func makeStore(at path: FilePath) throws {
         try validate()
         let writer = try StoreWriter(path)
@@ -17,7 +17,8 @@ extension StoreLayout {
 }
 
 extension StoreWriter {
-    /// Configures the database as Core Data does before a store's first table: `_NSAutoVacuumLevel` 2, pages of 4096 bytes.
+    /// Configures the database as Core Data does before a store's first table: `_NSAutoVacuumLevel` 2, pages of 4096
+    /// bytes.
     package func prepareEmptyStore() throws {
         try execute("PRAGMA page_size = 4096")
         try execute("PRAGMA encoding = 'UTF-8'")

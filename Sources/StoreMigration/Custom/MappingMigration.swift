@@ -4,12 +4,12 @@ import MappingModels
 import SQLiteStore
 import SystemPackage
 
-/// Runs a mapping model: creates a new store, and fills it with what the mapping creates from an older store's objects. Like
-/// `NSMigrationManager`, it makes three passes over the entity mappings: objects, relationships, validation. Without a
-/// policy, each pass is a few statements for all objects at once.
+/// Runs a mapping model: creates a new store, and fills it with what the mapping creates from an older store's objects.
+/// Like `NSMigrationManager`, it makes three passes over the entity mappings: objects, relationships, validation.
+/// Without a policy, each pass is a few statements for all objects at once.
 ///
-/// Objects keep their keys if each new table is filled from a single older table; otherwise they are numbered from 1. Their
-/// save counter starts at 1 again.
+/// Objects keep their keys if each new table is filled from a single older table; otherwise they are numbered from 1.
+/// Their save counter starts at 1 again.
 package struct MappingMigration {
     let store: StoreWriter
     let plan: MappingPlan
@@ -25,8 +25,8 @@ package struct MappingMigration {
     ///   - source: The older store. It is a copy, since the steps before the migration may change it.
     ///   - supportOwner: The store whose support folder is used; nil for `source`.
     ///
-    /// Throws `MappingModelError` if the mapping model doesn't fit the two models, can't be run, or names a policy that isn't
-    /// in `policies`, and `MigrationError` if the older store doesn't match its model.
+    /// Throws `MappingModelError` if the mapping model doesn't fit the two models, can't be run, or names a policy that
+    /// isn't in `policies`, and `MigrationError` if the older store doesn't match its model.
     package init(
         _ mapping: MappingModel, into store: StoreWriter, from source: FilePath,
         supportBeside supportOwner: FilePath? = nil, of old: ManagedObjectModel, to new: ManagedObjectModel,

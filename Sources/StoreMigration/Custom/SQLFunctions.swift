@@ -1,7 +1,8 @@
 import Foundation
 import SQLiteStore
 
-/// The SQL functions that compiled expressions need and SQLite lacks: case and accent folding, patterns, UUIDs, mathematics.
+/// The SQL functions that compiled expressions need and SQLite lacks: case and accent folding, patterns, UUIDs,
+/// mathematics.
 enum SQLFunction: String {
     case upper = "gs_upper"
     case lower = "gs_lower"

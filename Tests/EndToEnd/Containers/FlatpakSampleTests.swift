@@ -6,7 +6,8 @@ import TestSupport
 import Testing
 import Yams
 
-/// Tests of `Samples/Containers/flatpak`. The agent runs on the host, the programs in a sandbox with the manifest's grants.
+/// Tests of `Samples/Containers/flatpak`. The agent runs on the host, the programs in a sandbox with the manifest's
+/// grants.
 @Suite(.ownThreads, .enabled(if: ContainerSandbox.isSupported, "unshare(1) may not make namespaces here"))
 struct FlatpakSampleTests {
     private static let samples = ContainerSampleTests.samples + "flatpak/"

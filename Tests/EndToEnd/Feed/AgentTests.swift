@@ -34,7 +34,8 @@ import Testing
         #expect(try live.stop().status == 0)
     }
 
-    /// The agent reports the error itself; the inotify library would terminate the process on a number above select(2)'s limit.
+    /// The agent reports the error itself; the inotify library would terminate the process on a number above
+    /// select(2)'s limit.
     @Test func reportsTooManyInheritedFiles() throws {
         let places = try Places()
         let script = """
